@@ -29,10 +29,7 @@ def in_order(by_name: Mapping[str, Any], axes: int, default: Sequence[Any] = ())
 
     ``default``: of each axis, for those without a name; by default all must be named.
 
-    Raises
-    ------
-    ValueError
-        If a name is unknown or missing.
+    `ValueError` if a name is unknown or missing.
     """
     known = dict(zip(letters(axes), default, strict=False))
     wrong = sorted(set(map(str, by_name)) - set(letters(axes)))
@@ -86,10 +83,7 @@ def contains(whole: Slices, part: Slices) -> bool:
 def within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array that holds another, which surrounds it.
 
-    Raises
-    ------
-    IndexError
-        If that does not hold all of the part: numpy would count from the end, or cut it short.
+    `IndexError` if that does not hold all of the part: numpy would count from the end, or cut it short.
     """
     for p, w in zip(part, whole, strict=True):
         if not w.start <= p.start <= p.stop <= w.stop:

@@ -54,6 +54,8 @@ def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, ...]) -> int
 class Lattice:
     """Placement of the subdomains on the grid.
 
+    `ValueError` if the spacings differ, or the lattice does not divide the grid.
+
     Parameters
     ----------
     margins
@@ -62,11 +64,6 @@ class Lattice:
         Along a periodic axis they are nodes on the way from the last cell back to the first node.
     periodic
         Along which axes the last line is the first, by default none.
-
-    Raises
-    ------
-    ValueError
-        If the spacings differ, or the lattice does not divide the grid.
     """
 
     grid: Grid
@@ -91,10 +88,7 @@ class Lattice:
     def around(cls, grid: Grid, subdomain: Subdomain, periodic: tuple[bool, ...] = ()) -> "Lattice":
         """Return a lattice that reaches beyond a grid of any number of cells, on sides that are no pair.
 
-        Raises
-        ------
-        ValueError
-            If there are too few cells along a periodic axis.
+        `ValueError` if there are too few cells along a periodic axis.
         """
         s, margins = subdomain.cells // 2, []
         axes = len(grid.shape)

@@ -17,10 +17,7 @@ _ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
 def as_points(points: Any, axes: int = 2) -> np.ndarray:
     """Return points as an array ``(q, axes)``; they may be a list, a tensor, or a single point.
 
-    Raises
-    ------
-    ValueError
-        If they are not rows of so many numbers.
+    `ValueError` if they are not rows of so many numbers.
     """
     row = f"rows ({', '.join(reversed(letters(axes)))})"
     try:
@@ -37,10 +34,7 @@ def as_points(points: Any, axes: int = 2) -> np.ndarray:
 def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
     """Turn points ``(q, 2)``, (x, y) in domain coordinates, into cells in the order of the axes.
 
-    Raises
-    ------
-    ValueError
-        If one is not finite or lies outside of the domain.
+    `ValueError` if one is not finite or lies outside of the domain.
     """
     cells = points[:, ::-1] / grid.spacing
     nodes = np.rint(cells)
@@ -60,10 +54,7 @@ def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
 def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Interpolate fields ``(n, rows, columns)`` linearly along each axis at ``(q, 2)``: ``(n, q)``.
 
-    Raises
-    ------
-    ValueError
-        If a point lies beside the field, in a window of the domain.
+    `ValueError` if a point lies beside the field, in a window of the domain.
     """
     last = np.array(field.shape[1:]) - 1
     if ((cells < 0) | (cells > last)).any():

@@ -194,10 +194,7 @@ class _Windows:
 
         Made in one step: slices of windows of slices take a fifth of the time that it takes to copy the values.
 
-        Raises
-        ------
-        ValueError
-            If the lines of the interface lie otherwise.
+        `ValueError` if the lines of the interface lie otherwise.
         """
         lines = interface.lines[self._axis]
         if lines.stride()[1:] != self._strides:

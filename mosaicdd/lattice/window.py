@@ -35,12 +35,7 @@ class Window:
 
         ``extent``: low and high end, in domain coordinates: of some axes by their names, or of all in their order.
 
-        Raises
-        ------
-        TypeError
-            If these are not two ends for each axis.
-        ValueError
-            If it is empty or reaches beyond the domain.
+        `TypeError` if these are not two ends for each axis. `ValueError` if it is empty or reaches beyond the domain.
         """
         if isinstance(extent, Mapping):
             extent = in_order(extent, len(grid.shape), [(0.0, size) for size in grid.size])

@@ -200,10 +200,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
     ``rate``: one over the length of a step, times a weight of the method.
 
-    Raises
-    ------
-    ValueError
-        If the equation has no reaction, or there are several problems.
+    `ValueError` if the equation has no reaction, or there are several problems.
     """
     equation = problem.equation.steady or problem.equation
     if equation.reaction is None:

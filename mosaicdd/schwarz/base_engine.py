@@ -75,6 +75,8 @@ class SolveOptions:
 class BaseEngine(abc.ABC, Generic[S]):
     """Solves boundary value problems on one lattice; everything is planned once.
 
+    `ValueError` if the ranks do not fit the lattice.
+
     Parameters
     ----------
     ranks
@@ -101,11 +103,6 @@ class BaseEngine(abc.ABC, Generic[S]):
         lies over the ranks.
     movement
         Moves interfaces between this rank and the root.
-
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice.
     """
 
     acceleration: str
@@ -164,10 +161,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     def plan_points(self, points: np.ndarray) -> PointValues:
         """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
 
-        Raises
-        ------
-        Unsupported
-            If the local solver that the field is filled by has values at grid nodes only, or a source.
+        `Unsupported` if the local solver that the field is filled by has values at grid nodes only, or a source.
         """
         return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
 
@@ -192,10 +186,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     def solve_many(self, boundaries: Sequence[Boundary], **options: Any) -> list[Outcome]:
         """Solve for the boundary data of each problem; see `SolveOptions`.
 
-        Raises
-        ------
-        ValueError
-            If this engine was planned for another number of problems.
+        `ValueError` if this engine was planned for another number of problems.
         """
         if len(boundaries) != self.problems:
             raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")

@@ -36,13 +36,8 @@ _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
 class Engine(BaseEngine[SharedSolver]):
     """Solves by one operator for all subdomains, or by a network.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice.
-    Unsupported
-        If GMRES is asked for with a local solver that is not linear, or several problems are to be
-        solved by what takes one only.
+    `ValueError` if the ranks do not fit the lattice. `Unsupported` if GMRES is asked for with a local solver that is
+    not linear, or several problems are to be solved by what takes one only.
     """
 
     def _prepare(self, lattice: Lattice, local_solver: SharedSolver) -> None:

@@ -32,6 +32,8 @@ class Rounds:
        group 1  3, 4     -
     ```
 
+    `ValueError` if there are more groups than problems.
+
     Parameters
     ----------
     problems
@@ -45,11 +47,6 @@ class Rounds:
         Of rounds.
     batch
         Problems that are solved at once, at most.
-
-    Raises
-    ------
-    ValueError
-        If there are more groups than problems.
     """
 
     def __init__(

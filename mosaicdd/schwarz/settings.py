@@ -47,10 +47,7 @@ class StoppingRule:
     With ``mae``, the only aim is a mean absolute error on the interface against a reference (the
     paper's way to stop).
 
-    Raises
-    ------
-    ValueError
-        If a tolerance is negative or the number of iterations not positive.
+    `ValueError` if a tolerance is negative or the number of iterations not positive.
     """
 
     rtol: float = _RTOL["float64"]

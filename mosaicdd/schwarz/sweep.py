@@ -114,10 +114,7 @@ def interface_exchange(
 ) -> HaloExchange:
     """Plan the exchange of what neighbouring blocks contribute to each other's interface.
 
-    Raises
-    ------
-    ValueError
-        If a region would reach beyond the neighbours.
+    `ValueError` if a region would reach beyond the neighbours.
     """
     tensors = settings.tensors
     for count, across in zip(block.lattice.subdomains, ranks.dims, strict=True):

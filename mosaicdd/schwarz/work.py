@@ -39,6 +39,8 @@ class Work:
 
     All ranks make it and use it together.
 
+    `ValueError` or `OSError` if the data are not sound: the same on all ranks, with the argument's name.
+
     Parameters
     ----------
     world
@@ -54,11 +56,6 @@ class Work:
         Values on the domain's edge, one of each problem.
     rounds
         Which of them are solved when, and by whom.
-
-    Raises
-    ------
-    ValueError, OSError
-        If the data are not sound: the same on all ranks, with the argument's name.
     """
 
     def __init__(self, world: Ranks, setup: Setup, problem: Problem):

@@ -26,6 +26,8 @@ from mosaicdd.unsupported import Unsupported
 class Writing:
     """The files of a solver, if it is to write any; all ranks use it together.
 
+    `OSError` or `ValueError` if it cannot be written: the same on all ranks.
+
     Parameters
     ----------
     output
@@ -39,11 +41,6 @@ class Writing:
         It, or None.
     earlier
         Where an earlier run stopped, that is to go on.
-
-    Raises
-    ------
-    OSError, ValueError
-        If it cannot be written: the same on all ranks.
     """
 
     def __init__(

@@ -77,10 +77,8 @@ class TimeCheckpoint:
     def load(self) -> None:
         """Put a march back to where the checkpoint was written.
 
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            On all ranks, if there is none, it is damaged, or belongs to another problem.
+        `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to another
+        problem.
         """
         steps, ranks, identity = self._steps, self._share.ranks, self._identity
         state = ranks.on_root(lambda: read_march(self.path, identity))

@@ -117,15 +117,12 @@ class March:
     def __call__(self, progress: Progress | None = None) -> Series:
         """March to the last time, or as far as it goes.
 
+        `OSError` on all ranks, if a file cannot be written; what was there before stays.
+
         Parameters
         ----------
         progress
             ``progress(fraction, note)``, called after every step.
-
-        Raises
-        ------
-        OSError
-            On all ranks, if a file cannot be written; what was there before stays.
         """
         try:
             with naming_checkpoint(self.checkpoint):

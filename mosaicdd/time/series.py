@@ -62,10 +62,7 @@ class Marched:
     def write(self, path: str | PathLike, ranks: Ranks) -> None:
         """Write a solution file with all times; all ranks together.
 
-        Raises
-        ------
-        OSError
-            On all ranks, if it cannot be written.
+        `OSError` on all ranks, if it cannot be written.
         """
         times = self.frames.times
 

@@ -14,10 +14,7 @@ RTOL = 1e-9
 class TimeSettings:
     """How an equation is solved in time, from 0 to ``steps * dt``.
 
-    Raises
-    ------
-    ValueError
-        If a value is not allowed.
+    `ValueError` if a value is not allowed.
     """
 
     steps: int = setting(None, "Solve in time: so many steps.", least=1)

@@ -59,6 +59,9 @@ class DataError(ValueError):
 class Stepper:
     """Takes steps of any length; a solver is planned once for each.
 
+    `ValueError` or `TypeError` if the equation cannot be solved in time, or the problem or the settings are not
+    sound; the same on all ranks.
+
     Parameters
     ----------
     problem
@@ -70,12 +73,6 @@ class Stepper:
         Of steps of the length that was asked for.
     share
         How fields lie over the ranks.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the equation cannot be solved in time, or the problem or the settings are not sound; the
-        same on all ranks.
     """
 
     def __init__(
@@ -123,10 +120,7 @@ class Stepper:
     def initial(self, values: Any) -> np.ndarray:
         """Return the initial values at the nodes that this rank holds, with those given on the sides.
 
-        Raises
-        ------
-        ValueError, TypeError
-            On all ranks, if they are not sound.
+        `ValueError` or `TypeError` on all ranks, if they are not sound.
         """
         share, grid = self.share, self.share.grid
 
@@ -183,17 +177,14 @@ class Stepper:
     ) -> Taken:
         """Take a step from the last values, which are that long apart, at a time.
 
+        `DataError` on all ranks, if the problem's data are not sound then.
+
         Parameters
         ----------
         atol
             Last change, root mean square, with which its solve is good enough.
         after
             How long after that time the values on the sides are those at its begin.
-
-        Raises
-        ------
-        DataError
-            On all ranks, if the problem's data are not sound then.
         """
         step, share = self._method.step(len(levels.values)), self.share
         solver, problem = self._plan(length)

@@ -32,6 +32,9 @@ _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 class CutOutline:
     """The outline of a shape, and what kind of condition holds on it.
 
+    `ValueError` if a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide
+    has a natural outline, or the outline is not the same on two periodic sides.
+
     Parameters
     ----------
     sides
@@ -43,13 +46,6 @@ class CutOutline:
         Of the outlines.
     alphas
         Of their Robin conditions; 0 of others.
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide has a
-        natural outline, or the outline is not the same on two
-        periodic sides.
     """
 
     def __init__(self, shape: Shape, grid: Grid, sides: Sides):
@@ -159,10 +155,7 @@ class CutOutline:
 
         ``fixed``: nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
 
-        Raises
-        ------
-        ValueError
-            If the domain has several parts, and one is without a value.
+        `ValueError` if the domain has several parts, and one is without a value.
         """
         holds = self._given | (self.alphas > 0)
         if holds.all() and len(fixed):

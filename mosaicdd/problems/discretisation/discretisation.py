@@ -47,6 +47,9 @@ from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
 class Discretisation:
     """What the problems of one medium, domain and kind of sides have in common.
 
+    `ValueError` if conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
+    value.
+
     Parameters
     ----------
     problem
@@ -64,12 +67,6 @@ class Discretisation:
         Whether solutions are known up to a constant.
     exchange
         ``alpha`` times the lengths of natural pieces of the sides, ``(M,)``, in cells.
-
-    Raises
-    ------
-    ValueError
-        If conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
-        value.
     """
 
     def __init__(

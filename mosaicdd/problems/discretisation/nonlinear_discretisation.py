@@ -24,6 +24,9 @@ from mosaicdd.problems.problem import Problem
 class NonlinearDiscretisation:
     """What the nonlinear problems of one operator, domain and kind of sides have in common.
 
+    `ValueError` if conditions do not fit the domain, or a part of it has no given value and no reaction.
+    `Unsupported` if neighbours do not count one by one.
+
     Parameters
     ----------
     problem
@@ -38,13 +41,6 @@ class NonlinearDiscretisation:
         After how many nodes of the grid.
     faces
         The discretisation of an equation with the conductance 1.
-
-    Raises
-    ------
-    ValueError
-        If conditions do not fit the domain, or a part of it has no given value and no reaction.
-    Unsupported
-        If neighbours do not count one by one.
     """
 
     def __init__(self, problem: Problem, grid: Grid, periods: Periods | None = None):

@@ -167,10 +167,7 @@ class NonlinearEquations:
     def derivative(self, u: np.ndarray, data: NonlinearData) -> Equations:
         """Return the derivative at the nodes of the part, as that of a linear equation for a change.
 
-        Raises
-        ------
-        NotEllipticError
-            If it is that of no elliptic equation, so that there are no conductances.
+        `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
         """
         return self.weighed_derivative(u, data)[0]
 

@@ -38,10 +38,7 @@ _Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
 def region_equations(discretisation: Discretisation | LinearStep, part: Part) -> Equations:
     """Return the left-hand sides of a part, as `Discretisation.equations` does.
 
-    Raises
-    ------
-    ValueError
-        If coefficients are not sound.
+    `ValueError` if coefficients are not sound.
     """
     if isinstance(discretisation, LinearStep):
         return discretisation.equations(part)

@@ -64,10 +64,7 @@ _own: dict[str, Equation | NonlinearEquation] = {}
 def any_equation(name: str) -> Equation | NonlinearEquation:
     """Look an equation up by its name, or by that of one of the user's own that is in use.
 
-    Raises
-    ------
-    ValueError
-        If there is no equation of this name.
+    `ValueError` if there is no equation of this name.
     """
     known = {**_SHIPPED, **_own}
     if name in known:
@@ -78,10 +75,7 @@ def any_equation(name: str) -> Equation | NonlinearEquation:
 def equation(name: str) -> Equation:
     """Look a linear equation up by its name, or by that of one of the user's own that is in use.
 
-    Raises
-    ------
-    ValueError
-        If there is no equation of this name.
+    `ValueError` if there is no equation of this name.
     """
     return _linear(any_equation(name))
 
@@ -89,10 +83,7 @@ def equation(name: str) -> Equation:
 def find_equation(spec: str) -> Equation:
     """Return the linear equation that the user asks for, as `find_any_equation`.
 
-    Raises
-    ------
-    ValueError
-        If there is none, or it is not linear; in one sentence.
+    `ValueError` if there is none, or it is not linear; in one sentence.
     """
     return _linear(find_any_equation(spec))
 
@@ -103,10 +94,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     One of the user's own is imported, which runs its file, and is from then on known by its name, to
     datasets and models of it, too.
 
-    Raises
-    ------
-    ValueError
-        If there is none, it cannot be imported, or it lacks something; in one sentence.
+    `ValueError` if there is none, it cannot be imported, or it lacks something; in one sentence.
     """
     place, colon, member = spec.rpartition(":")
     if not colon:

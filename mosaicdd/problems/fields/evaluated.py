@@ -17,12 +17,8 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
 
     ``places``: coordinates along each axis, in the order of arrays: ``(y, x)``, which broadcast.
 
-    Raises
-    ------
-    ValueError
-        If an expression cannot be read, or a function gives nothing, or another shape than its coordinates.
-    TypeError
-        If ``values`` is none of these, or a function takes other arguments.
+    `ValueError` if an expression cannot be read, or a function gives nothing, or another shape than its coordinates.
+    `TypeError` if ``values`` is none of these, or a function takes other arguments.
     """
     shape = np.broadcast_shapes(*map(np.shape, places))
     if isinstance(values, str):

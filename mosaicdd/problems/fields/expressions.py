@@ -74,17 +74,14 @@ _LONGEST = 1000  # characters: a formula, no program, whose tree Python walks by
 class Expression:
     """A function of the coordinates, in units of domain length, or of the solution.
 
+    `ValueError` if the text is not an expression, or uses something that is not allowed.
+
     Parameters
     ----------
     variables
         Names that may stand in the text.
     known
         Others, and what they are: the time, ``t=0.5``.
-
-    Raises
-    ------
-    ValueError
-        If the text is not an expression, or uses something that is not allowed.
     """
 
     def __init__(self, text: str, variables: tuple[str, ...] = _VARIABLES, **known: float):
@@ -139,10 +136,7 @@ class Expression:
     def __call__(self, **at: np.ndarray | float) -> np.ndarray:
         """Evaluate at coordinates by name that broadcast; overflow and the like give non-finite values.
 
-        Raises
-        ------
-        ValueError
-            If an operator does not fit its values, as ``~`` of a number.
+        `ValueError` if an operator does not fit its values, as ``~`` of a number.
         """
         values: dict[str, Any] = {name: np.asarray(v, float) for name, v in at.items()}
         values |= {"pi": np.float64(np.pi)} | self._known
@@ -158,10 +152,7 @@ class Expression:
     def of_tensors(self, **values: "torch.Tensor") -> "torch.Tensor":
         """Evaluate at tensors, through which torch can differentiate.
 
-        Raises
-        ------
-        ValueError
-            If an operator does not fit its values.
+        `ValueError` if an operator does not fit its values.
         """
         import torch
 

@@ -39,6 +39,9 @@ Periods = tuple[int | None, ...]
 class Field:
     """Node values of one or several problems.
 
+    `ValueError` if they are complex, a number that is not finite, or a setting of random values is not allowed.
+    `TypeError` if they are none of these.
+
     Parameters
     ----------
     name
@@ -51,13 +54,6 @@ class Field:
         it is sliced, as a file that need not be read whole.
     axes
         Of the grid: in space functions are ``f(x, y, z)``, and node values ``(nz + 1, ny + 1, nx + 1)``.
-
-    Raises
-    ------
-    ValueError
-        If they are complex, a number that is not finite, or a setting of random values is not allowed.
-    TypeError
-        If they are none of these.
     """
 
     def __init__(self, name: str, values: Any, axes: int = 2):
@@ -183,10 +179,7 @@ class Field:
 
         ``where``: which nodes must have finite values, ``(rows, columns)``; by default all.
 
-        Raises
-        ------
-        ValueError
-            If node values belong to another grid, or one is not finite.
+        `ValueError` if node values belong to another grid, or one is not finite.
         """
         values = self._values(grid, part)
         checked = values if where is None else np.where(where, values, 0.0)
@@ -264,11 +257,5 @@ class LocalPart:
         self._values, self._part = values, part
 
     def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of the domain.
-
-        Raises
-        ------
-        IndexError
-            If this rank does not hold all of them.
-        """
+        """Return ``[..., rows, columns]`` of the domain; `IndexError` if this rank does not hold all of them."""
         return self._values[within(place[-len(self._part) :], self._part)]

@@ -17,12 +17,7 @@ _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are ro
 def real_array(values: Any, what: str) -> np.ndarray:
     """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
 
-    Raises
-    ------
-    ValueError
-        If they are complex.
-    TypeError
-        If they are no numbers, or of a kind that `usable` refuses.
+    `ValueError` if they are complex. `TypeError` if they are no numbers, or of a kind that `usable` refuses.
     """
     values = usable(values, what)
     if hasattr(values, "detach"):
@@ -51,12 +46,8 @@ def is_number(values: Any) -> bool:
 def usable(values: Any, what: str) -> Any:
     """Return what is given as it can be sliced by rows and columns, or refuse it.
 
-    Raises
-    ------
-    TypeError
-        If it is a tensor that requires gradients, sparse, or a table; or its axes are not named y and x.
-    ValueError
-        If its coordinates are not evenly spaced.
+    `TypeError` if it is a tensor that requires gradients, sparse, or a table; or its axes are not named y and x.
+    `ValueError` if its coordinates are not evenly spaced.
     """
     if type(values) in (np.ndarray, float, int, str):
         return values
@@ -100,10 +91,7 @@ def _ordered(values: Any, what: str) -> Any:
 def step_along(values: Any, name: str, what: str) -> float | None:
     """Return from where to where coordinates of an axis, ``"y"`` or ``"x"``, go on; None without any.
 
-    Raises
-    ------
-    ValueError
-        If they are not evenly spaced.
+    `ValueError` if they are not evenly spaced.
     """
     if name not in getattr(values, "coords", ()) or len(values.coords[name]) < 2:
         return None

@@ -44,10 +44,7 @@ class Lognormal:
     def of_text(cls, text: str) -> "Lognormal":
         """Read ``lognormal:seed=0,length=L,contrast=C``; what is not given has its default.
 
-        Raises
-        ------
-        ValueError
-            If a setting is unknown, given twice, no number or out of range.
+        `ValueError` if a setting is unknown, given twice, no number or out of range.
         """
         return cls(**read_settings("lognormal", text.removeprefix(PREFIX), _SETTINGS))  # type: ignore[arg-type]
 

@@ -12,17 +12,14 @@ def read_settings(
 ) -> dict[str, float]:
     """Read ``NAME=VALUE,...``; return the values that are given, by name.
 
+    `ValueError` if a setting is unknown, given twice, no number or out of range.
+
     Parameters
     ----------
     kind
         What is set, for messages.
     known
         Of each setting its type and its least value.
-
-    Raises
-    ------
-    ValueError
-        If a setting is unknown, given twice, no number or out of range.
     """
     settings: dict[str, float] = {}
     for item in filter(None, text.split(",")):

@@ -84,11 +84,8 @@ def require_sign(
 ) -> np.ndarray:
     """Check the sign of a coefficient's values in a part of a grid, and return them.
 
-    Raises
-    ------
-    ValueError
-        If one is not positive, or negative: with its place, how many there are in the array that was
-        given, and what to do where nothing conducts.
+    `ValueError` if one is not positive, or negative: with its place, how many there are in the array that was given,
+    and what to do where nothing conducts.
     """
     bad = values <= 0 if positive else values < 0
     if not bad.any():

@@ -19,10 +19,7 @@ class OutOfRangeError(NotEllipticError):
 def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
     """Return the conductances of derivatives at the nodes inside, as `conductances_of`.
 
-    Raises
-    ------
-    NotEllipticError
-        If they are those of no elliptic equation.
+    `NotEllipticError` if they are those of no elliptic equation.
     """
     crossed = any(y and x for y, x in partial)
     if crossed and not symmetric:

@@ -132,10 +132,7 @@ class Medium:
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of a grid.
 
-        Raises
-        ------
-        ValueError
-            If a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
+        `ValueError` if a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
         same = self._c.number is not None
         place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
@@ -209,10 +206,7 @@ def medium_of(operator: object, because: str = "") -> Medium:
 
     ``because``: why it must be one, for messages.
 
-    Raises
-    ------
-    Unsupported
-        If its tensor is not diagonal, it describes waves, or is not linear.
+    `Unsupported` if its tensor is not diagonal, it describes waves, or is not linear.
     """
     if isinstance(operator, Medium):
         return operator

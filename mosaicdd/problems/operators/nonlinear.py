@@ -118,10 +118,7 @@ class Nonlinear:
     def on(self, grid: Grid, part: Part) -> "NonlinearPart":
         """Sample the fields at the nodes of a part, once for all values of ``u`` there.
 
-        Raises
-        ------
-        ValueError
-            If they are not finite, or have the wrong sign, with the first one's place.
+        `ValueError` if they are not finite, or have the wrong sign, with the first one's place.
         """
         return NonlinearPart(self, grid, part)
 

@@ -56,10 +56,7 @@ class NonlinearPart:
         Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
         edge counts; along the edge of the domain, where there is no equation, what lies beside it.
 
-        Raises
-        ------
-        NotEllipticError
-            If it is that of no elliptic equation, so that there are no conductances.
+        `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
         """
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)

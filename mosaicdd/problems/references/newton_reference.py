@@ -36,10 +36,7 @@ def solve_by_newton(
 
     That begins with the solution on another; the last, and where there is none, with the harmonic surface.
 
-    Raises
-    ------
-    RuntimeError
-        If it does not converge.
+    `RuntimeError` if it does not converge.
     """
     equations = (_Rectangle if problem.plain else _Everywhere)(problem, grid, number)
     u = equations.begun(solve)

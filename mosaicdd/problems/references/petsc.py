@@ -84,6 +84,9 @@ def solve_by_petsc(
 ) -> PeerResult:
     """Solve ``A x = b``.
 
+    `RuntimeError` if there is no petsc4py, or PETSc fails, as where a matrix is too large for the memory.
+    `ValueError` if the method needs a ``grid``.
+
     Parameters
     ----------
     method
@@ -95,13 +98,6 @@ def solve_by_petsc(
         Relative residual at which the iterations end.
     grid
         ``(rows, columns)`` of the nodes that are unknowns, where they are all nodes of a rectangle.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no petsc4py, or PETSc fails, as where a matrix is too large for the memory.
-    ValueError
-        If the method needs a ``grid``.
     """
     python = petsc_python()
     if python is None:

@@ -67,15 +67,12 @@ def solve_by_sine_transform(
 ) -> np.ndarray:
     """Solve directly: the fast sine transform diagonalises a stencil symmetric in both axes.
 
+    `ValueError` if the stencil of the equation is not symmetric in both axes.
+
     Returns
     -------
     ndarray
         The field, ``(ny + 1, nx + 1)``.
-
-    Raises
-    ------
-    ValueError
-        If the stencil of the equation is not symmetric in both axes.
     """
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:
@@ -116,19 +113,15 @@ def solve_by_peer(
 
     ``method``: a name in `PEERS`.
 
+    `ValueError` if CHOLMOD is to factorise what is not symmetric, or PFMG to solve what lies on no rectangle.
+    `RuntimeError` if there is no petsc4py, PETSc fails, or the residual is not reached.
+
     Returns
     -------
     field : ndarray
         ``(ny + 1, nx + 1)``.
     seconds : float
         From the problem to the field, without those for handing the system over to PETSc.
-
-    Raises
-    ------
-    ValueError
-        If CHOLMOD is to factorise what is not symmetric, or PFMG to solve what lies on no rectangle.
-    RuntimeError
-        If there is no petsc4py, PETSc fails, or the residual is not reached.
     """
     start, aside = time.perf_counter(), 0.0
 

@@ -21,18 +21,15 @@ _PAIRS = 2**22  # of edges that are tested for a crossing at once
 class Polygons:
     """The part of a rectangle that is inside one polygon and outside of others.
 
+    `ValueError` if a polygon has fewer than three corners, an outline crosses itself or another, or a hole is not
+    inside.
+
     Parameters
     ----------
     outer
         Corners ``(N, 2)``, (x, y), in units of domain length; the first may be repeated at the end.
     holes
         Likewise.
-
-    Raises
-    ------
-    ValueError
-        If a polygon has fewer than three corners, an outline crosses itself or another, or a hole is
-        not inside.
     """
 
     staircase = False

@@ -24,6 +24,8 @@ def sample_near(
     At the nodes beside those inside they are what is given, and where that is not finite the means of
     the nodes inside around; further out, and beyond the grid, they are ``fill``.
 
+    `ValueError` if a value inside is not finite.
+
     Parameters
     ----------
     inside
@@ -33,11 +35,6 @@ def sample_near(
         are the means, whatever is given there.
     periods
         Of the grid, by default none. The values of the last node are those of the first where there is one.
-
-    Raises
-    ------
-    ValueError
-        If a value inside is not finite.
     """
     ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     shape, own_shape = ([p.stop - p.start for p in place] for place in (ring, part))

@@ -98,10 +98,7 @@ class Level:
     def level(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, zero where the outline is near.
 
-        Raises
-        ------
-        ValueError
-            If one is not finite.
+        `ValueError` if one is not finite.
         """
         values = self.field.sample(grid, part)[0]
         return np.where(abs(values) < _ON * grid.spacing, 0.0, values)  # it may be the array given
@@ -164,10 +161,7 @@ def labelled(
 def level_of_mask(mask: np.ndarray) -> Level:
     """Return the shape of a mask of nodes ``(ny + 1, nx + 1)``, true inside.
 
-    Raises
-    ------
-    ValueError
-        If it is empty, or has a hole thinner than a cell.
+    `ValueError` if it is empty, or has a hole thinner than a cell.
     """
     if not mask.any():
         raise ValueError("the mask is true nowhere: there is no domain")
@@ -189,10 +183,7 @@ def level_of_cells(cells: np.ndarray) -> Level:
 
     The level is 0 on the outline; so what the cells beside it have of volumes and faces is exact.
 
-    Raises
-    ------
-    ValueError
-        If it is empty, falls apart where it is one cell wide, or has a hole thinner than a cell.
+    `ValueError` if it is empty, falls apart where it is one cell wide, or has a hole thinner than a cell.
     """
     nodes = mask_of_cells(cells)
     level_of_mask(nodes)  # checks it
@@ -206,10 +197,7 @@ def level_of_cells(cells: np.ndarray) -> Level:
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:
     """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around.
 
-    Raises
-    ------
-    ValueError
-        If parts of the domain hang together by cells without such a node, which would be lost.
+    `ValueError` if parts of the domain hang together by cells without such a node, which would be lost.
     """
     around = np.pad(cells, 1, mode="edge")
     nodes = around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]

@@ -53,17 +53,14 @@ def _between_nodes(values: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarr
 class Boundary:
     """Values on the four edges of a rectangle; corners stand in two edges.
 
+    `ValueError` if opposite edges differ in length, a value is not finite, or two edges disagree in their common
+    corner.
+
     Parameters
     ----------
     edges
         By the side (see `Side`): ``(nx + 1,)`` left to right, or ``(ny + 1,)`` bottom to top. Of a box, six
         arrays ``(ny + 1, nx + 1)``, ``(nz + 1, nx + 1)`` or ``(nz + 1, ny + 1)``.
-
-    Raises
-    ------
-    ValueError
-        If opposite edges differ in length, a value is not finite, or two edges disagree in their
-        common corner.
     """
 
     edges: Mapping[Side, np.ndarray]
@@ -206,10 +203,7 @@ class Boundary:
     def of_expression(cls, text: str | Expression, grid: Grid) -> "Boundary":
         """Evaluate an expression in ``x`` and ``y``, or its text, on the edge.
 
-        Raises
-        ------
-        ValueError
-            If the expression is not allowed or not finite on the edge.
+        `ValueError` if the expression is not allowed or not finite on the edge.
         """
         expression = Expression(text) if isinstance(text, str) else text
         axes = [np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True)]

@@ -83,10 +83,7 @@ def condition_of_spec(text: str) -> Condition:
 
     A SPEC is a number, ``expr:...`` in x and y, or the name of a file, which stays a text.
 
-    Raises
-    ------
-    ValueError
-        If the text is none of these.
+    `ValueError` if the text is none of these.
     """
     kind, _, spec = text.partition(":")
     alpha, _, rest = spec.partition(",")

@@ -88,17 +88,14 @@ class BoundarySpec:
 
     ``gp:seed=0..63`` are 64 problems, one for each seed from the first to the last.
 
+    `ValueError` if the text is malformed or a value is out of range.
+
     Parameters
     ----------
     text
         What is evaluated when the grid is known; on many ranks every one evaluates it.
     t
         The time, which may stand in an expression then.
-
-    Raises
-    ------
-    ValueError
-        If the text is malformed or a value is out of range.
     """
 
     def __init__(self, text: str, t: float | None = None):
@@ -134,10 +131,7 @@ class BoundarySpec:
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid.
 
-        Raises
-        ------
-        ValueError
-            If an expression is not allowed or not finite on the edge.
+        `ValueError` if an expression is not allowed or not finite on the edge.
         """
         if self._expression:
             return [Boundary.of_expression(self._formula(self._t), grid)]

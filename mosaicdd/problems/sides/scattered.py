@@ -9,17 +9,14 @@ class Scattered:
 
     At one of the points it is the value there.
 
+    `ValueError` if there is no point, or there are not as many values.
+
     Parameters
     ----------
     points
         ``(N, 2)``, (x, y), in units of domain length.
     values
         ``(N,)``.
-
-    Raises
-    ------
-    ValueError
-        If there is no point, or there are not as many values.
     """
 
     def __init__(self, points: np.ndarray, values: np.ndarray, name: str = "points"):

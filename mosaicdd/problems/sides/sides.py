@@ -44,6 +44,9 @@ from mosaicdd.unsupported import Unsupported
 class Sides:
     """The conditions on all pieces.
 
+    `ValueError` or `TypeError` if a name is unknown or given twice, something is no condition, or a periodic side is
+    one of a pair, or a part of a side.
+
     Parameters
     ----------
     conditions
@@ -52,12 +55,6 @@ class Sides:
         Values on all edges where no condition is given.
     axes
         Of the domain: two of a rectangle, three of a box.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a name is unknown or given twice, something is no condition, or a periodic side is one of a
-        pair, or a part of a side.
     """
 
     def __init__(self, conditions: Any, data: Any = None, axes: int = 2):
@@ -118,12 +115,7 @@ class Sides:
 
         Where nothing is said of it, it has the values of the surface that those on all edges span.
 
-        Raises
-        ------
-        ValueError
-            If values are not finite.
-        TypeError
-            If they are given by an array.
+        `ValueError` if values are not finite. `TypeError` if they are given by an array.
         """
         part, places = self.outline(name), tuple(points.T)
         if part is not None:
@@ -192,10 +184,7 @@ class Sides:
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the given values on all edges, of each problem; zero on natural sides.
 
-        Raises
-        ------
-        ValueError
-            If values are of another shape than the grid, or not finite.
+        `ValueError` if values are of another shape than the grid, or not finite.
         """
         if self.data is not None and not self.parts:
             return self.edge_values(grid)
@@ -218,10 +207,7 @@ class Sides:
     def edge_values(self, grid: Grid) -> list[Boundary]:
         """Return the values on all edges of each problem that were given so; none if none were.
 
-        Raises
-        ------
-        ValueError
-            If they are of another shape than the grid, or not finite.
+        `ValueError` if they are of another shape than the grid, or not finite.
         """
         boundaries = [] if self.data is None else self.data.boundaries(grid)
         for boundary in boundaries:
@@ -231,11 +217,8 @@ class Sides:
     def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> OutlineValues:
         """Evaluate all conditions at the nodes of an outline.
 
-        Raises
-        ------
-        ValueError
-            If values are of another shape than their piece, or not finite, or a part reaches beyond
-            its side.
+        `ValueError` if values are of another shape than their piece, or not finite, or a part reaches beyond its
+        side.
         """
         known: list[tuple[np.ndarray, np.ndarray]] = []
         natural: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []

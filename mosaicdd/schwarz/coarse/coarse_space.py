@@ -125,10 +125,7 @@ class SharedCoarseSpace(CoarseSpace):
 class OwnCoarseSpace(CoarseSpace):
     """That of subdomains each of which has responses of its own, with ``q = 1``; `take` gives them.
 
-    Raises
-    ------
-    ValueError
-        If the coarse problem is too large to be factorised.
+    `ValueError` if the coarse problem is too large to be factorised.
     """
 
     def __init__(self, task: Task):

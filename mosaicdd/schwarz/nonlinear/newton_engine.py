@@ -42,12 +42,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
     to the right-hand side of the equation that is linearised at the harmonic surface: for a linear
     equation, to its own.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice, or fields are not sound.
-    TypeError
-        If the settings ask for what this method has not.
+    `ValueError` if the ranks do not fit the lattice, or fields are not sound. `TypeError` if the settings ask for
+    what this method has not.
     """
 
     acceleration = "newton"

@@ -76,10 +76,7 @@ class NewtonEquations(abc.ABC):
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
         """Return the derivative between the nodes of a part.
 
-        Raises
-        ------
-        NotEllipticError
-            If it is that of no elliptic equation.
+        `NotEllipticError` if it is that of no elliptic equation.
         """
 
     @abc.abstractmethod

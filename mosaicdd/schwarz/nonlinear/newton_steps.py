@@ -66,6 +66,8 @@ class Step(Protocol):
     def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
         """Return the change whose product with the derivative is a force.
 
+        `ValueError` on all ranks, if the derivative is that of no elliptic equation.
+
         Parameters
         ----------
         force
@@ -77,11 +79,6 @@ class Step(Protocol):
         -------
         Change or None
             None on all ranks, if this is not the way to find it.
-
-        Raises
-        ------
-        ValueError
-            On all ranks, if the derivative is that of no elliptic equation.
         """
         ...
 
@@ -89,10 +86,7 @@ class Step(Protocol):
 class CondensedStep:
     """Eliminates what is inside the elements once, for whatever coefficients the derivative has.
 
-    Raises
-    ------
-    ValueError
-        As `Step`.
+    `ValueError` as `Step`.
     """
 
     def __init__(self, steps: Steps, equations: NewtonEquations, u: np.ndarray):

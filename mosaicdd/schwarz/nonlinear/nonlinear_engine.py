@@ -39,12 +39,7 @@ from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 class NonlinearEngine(BaseEngine[NonlinearSolver]):
     """Solves nonlinear boundary value problems by local solvers, one after another.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice.
-    TypeError
-        If the settings ask for what this method has not.
+    `ValueError` if the ranks do not fit the lattice. `TypeError` if the settings ask for what this method has not.
     """
 
     acceleration = "none"

@@ -26,10 +26,7 @@ _STRIP = 2**15  # nodes that are handled at once: they stay in the cache
 class SineStep:
     """Solves for what a derivative between inner nodes asks for; see `Step`.
 
-    Raises
-    ------
-    ValueError
-        As `Step`.
+    `ValueError` as `Step`.
     """
 
     def __init__(self, steps: Steps, inner: NodesInside, equations: NewtonEquations, u: np.ndarray):

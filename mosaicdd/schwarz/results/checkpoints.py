@@ -129,10 +129,8 @@ class Checkpoints:
     def read(self) -> Earlier:
         """Read the checkpoint on the root and hand every rank its part.
 
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            On all ranks, if there is none, it is damaged, or belongs to another problem.
+        `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to another
+        problem.
         """
         lines, identity = None, self._identity
 

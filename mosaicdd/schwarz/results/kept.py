@@ -209,10 +209,7 @@ class Kept:
 
         ``block``: of this rank, in the other solve.
 
-        Raises
-        ------
-        ValueError
-            If it is of another grid, lies otherwise over the ranks, or is not kept.
+        `ValueError` if it is of another grid, lies otherwise over the ranks, or is not kept.
         """
         lattice, other = self.lattice, block.lattice
         if lattice.grid != other.grid:

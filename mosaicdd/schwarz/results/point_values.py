@@ -25,15 +25,12 @@ from mosaicdd.schwarz.layouts import InterfaceMovement
 class PointValues:
     """Evaluates solutions at points; every rank those that lie in its block.
 
+    `Unsupported` if the local solver has values at grid nodes only, or has a source.
+
     Parameters
     ----------
     points
         ``(q, 2)``, (y, x) in cells of the grid, the same on all ranks.
-
-    Raises
-    ------
-    Unsupported
-        If the local solver has values at grid nodes only, or has a source.
     """
 
     def __init__(

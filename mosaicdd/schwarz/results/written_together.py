@@ -41,6 +41,8 @@ def write_shards(
 ) -> list[ShardFile]:
     """Write every rank's parts of the field to a file of its own; return all of them.
 
+    `OSError` on all ranks, if one could not write; no shard is left.
+
     Parameters
     ----------
     place
@@ -48,11 +50,6 @@ def write_shards(
         no file.
     clock
         Measures the writing.
-
-    Raises
-    ------
-    OSError
-        On all ranks, if one could not write; no shard is left.
     """
     run = ranks.bcast(secrets.token_hex(4))
     path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"

@@ -37,13 +37,8 @@ _DRIVERS = {"none": stationary, "gmres": gmres, "anderson": anderson}
 class OperatorEngine(UpscaledEngine[OperatorSolver]):
     """Solves boundary value problems by the operators that a network makes of a medium.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice, the coefficients are not sound, the network does not know the
-        medium, or the coarse problem is too large.
-    Unsupported
-        If the settings ask for what this method has not.
+    `ValueError` if the ranks do not fit the lattice, the coefficients are not sound, the network does not know the
+    medium, or the coarse problem is too large. `Unsupported` if the settings ask for what this method has not.
     """
 
     def _prepare(self, lattice: Lattice, local_solver: OperatorSolver) -> None:

@@ -58,13 +58,8 @@ class Approximation:
 class UpscaledEngine(BaseEngine[U]):
     """Solves boundary value problems in a medium that is seen on a coarser grid.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice, the coefficients are not sound, or a network does not know
-        the medium.
-    Unsupported
-        If the settings ask for what this method has not.
+    `ValueError` if the ranks do not fit the lattice, the coefficients are not sound, or a network does not know the
+    medium. `Unsupported` if the settings ask for what this method has not.
     """
 
     acceleration = "cg"
