@@ -28,14 +28,9 @@ def bad_input(option: str | None = None, *, only: type[Exception] = Exception) -
     """Re-raise errors about the input, in the words of the command line.
 
     Only checks and reading belong inside: an error of the same type in the work itself is a fault
-    of the program and keeps its traceback.
-
-    Parameters
-    ----------
-    option
-        That they belong to, where the message itself does not begin with an argument.
-    only
-        What else is a fault, where work is inside, too.
+    of the program and keeps its traceback; where work is inside, too, all is one that is not of the
+    type ``only``. They belong to the option, where the message itself does not begin with an
+    argument.
     """
     try:
         yield

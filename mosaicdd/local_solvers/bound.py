@@ -73,13 +73,7 @@ class BoundSolver:
         return Lattice(grid, self.subdomain)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what a solve of several problems takes at least, beside their fields, for each node of the grid.
-
-        Parameters
-        ----------
-        itemsize
-            Bytes of a value of the iteration.
-        """
+        """Return the bytes that problems take at least, beside their fields, for each node; a value has so many."""
         raise NotImplementedError
 
     def in_precision(self, name: str) -> Self:
@@ -117,14 +111,9 @@ class SharedSolver(BoundSolver):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare ``N`` for fixed query points, the same for all subdomains.
+        """Prepare ``N`` for fixed query points ``(Q, 2)``, (y, x) in cells, the same for all subdomains.
 
-        Parameters
-        ----------
-        points
-            ``(Q, 2)``, (y, x) in cells from the lower-left corner of the subdomain.
-        weights
-            ``(Q,)`` factors for the values, as of a partition of unity.
+        ``weights (Q,)`` are factors for the values, as of a partition of unity.
         """
         raise NotImplementedError
 
@@ -194,8 +183,9 @@ class LocalSolver(Protocol):
 class BlockPlan:
     """``N g + w`` at fixed query points ``(Q, 2)``, (y, x) in cells; with a source, nodes inside the subdomain.
 
-    ``weights (Q,)`` are factors for the values, as of a partition of unity; ``w`` is perhaps kept, as by `BlockSource`.
-    ``homogeneous(g, out)`` is the map ``N`` alone, which is the same for all subdomains.
+    ``weights (Q,)`` are factors for the values, as of a partition of unity; ``w`` is perhaps kept,
+    as by `BlockSource`. ``homogeneous(g, out)`` is the map ``N`` alone, which is the same for all
+    subdomains.
     """
 
     def __init__(

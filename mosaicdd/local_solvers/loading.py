@@ -115,8 +115,9 @@ def find_network(name_or_path: str) -> TrainedModel:
 def default_local_solver(problem: Problem) -> LocalSolver:
     """Return what solves a problem where nothing else is asked for.
 
-    The shipped network for its operator, or for a family that the operator is of; the exact one else, where a
-    side is natural, and for numbers of cells that are no multiples of half a subdomain.
+    The shipped network for its operator, or for a family that the operator is of; the exact one
+    else, where a side is natural, and for numbers of cells that are no multiples of half a
+    subdomain.
     """
     size, operator = Subdomain().cells, problem.operator  # those of all that are shipped
     if not problem.plain or any(n % (size // 2) or n < size for n in problem.domain.cells):

@@ -191,8 +191,8 @@ _VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channel
 class NetworkPointPlan:
     """Evaluate a network, linear or not, where each perimeter has a query point of its own.
 
-    The network, which is not changed, is on the device and in the precision of the lifting. As many perimeters as
-    activations may take, the ``chunk``, are what one call should get at most.
+    The network, which is not changed, is on the device and in the precision of the lifting. As many
+    perimeters as activations may take, the ``chunk``, are what one call should get at most.
     """
 
     def __init__(

@@ -141,14 +141,8 @@ def linear_plan(
 ) -> Plan:
     """Plan a linear local solver: by half of the products where its symmetry allows it.
 
-    Parameters
-    ----------
-    operator
-        ``(Q, P)`` values at the query points for unit values on each perimeter node.
-    points
-        ``(Q, 2)``, (y, x) in cells from the lower-left corner of the subdomain.
-    weights
-        ``(Q,)`` factors for the values, as of a partition of unity; none if not given.
+    The operator ``(Q, P)`` is of query points ``(Q, 2)``, (y, x) in cells; ``weights (Q,)`` are
+    factors for the values.
     """
     operator = np.asarray(operator)
     if weights is not None:

@@ -47,8 +47,8 @@ class Place:
 def give_back_memory() -> None:
     """Give what was freed back to the system, where its C library keeps it for later (glibc).
 
-    Before what takes large blocks, which never fit into what is kept. Not where there is plenty of memory,
-    as it takes time to get it again.
+    Before what takes large blocks, which never fit into what is kept. Not where there is plenty of
+    memory, as it takes time to get it again.
     """
     if peak_bytes() <= _PLENTY * _usable():
         return
@@ -60,10 +60,11 @@ def give_back_memory() -> None:
 def prepare_memory() -> None:
     """Prepare this process for large arrays; where work begins, not where modules are imported.
 
-    What temporary arrays leave is kept for the next ones (glibc). Else the system gets it back, and clears each
-    page of it again when it is next asked for: of the set-up of a medium that is a sixth of the time. And
-    tensors are asked for in pages of 2 MB (Linux), as numpy does for arrays: of a solve of thousands of nodes a
-    side, a fifth of the time goes into pages of 4 kB. What the user's environment says of either holds.
+    What temporary arrays leave is kept for the next ones (glibc). Else the system gets it back, and
+    clears each page of it again when it is next asked for: of the set-up of a medium that is a
+    sixth of the time. And tensors are asked for in pages of 2 MB (Linux), as numpy does for arrays:
+    of a solve of thousands of nodes a side, a fifth of the time goes into pages of 4 kB. What the
+    user's environment says of either holds.
     """
     if not any(name in os.environ for name in _OF_MALLOC):
         with contextlib.suppress(AttributeError, OSError, TypeError):
@@ -209,12 +210,8 @@ def memory_limits(
 ) -> list[Limit]:
     """Return all limits that hold for this process; none where nobody has set one.
 
-    Parameters
-    ----------
-    root
-        Where ``proc`` and ``sys`` lie.
-    environment
-        Of the process: Slurm says there what a job was given of a node, whether it is enforced or not.
+    ``proc`` and ``sys`` lie below the root; Slurm says in the environment what a job was given of a
+    node, enforced or not.
     """
     limits = [limit for folder in _groups(root) for limit in _limits(folder)]
     asked = _megabytes(environment, "SLURM_MEM_PER_NODE")

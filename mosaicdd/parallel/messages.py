@@ -33,12 +33,9 @@ _LENGTHS = (1, 1_000, 1_000_000)  # numbers; MPI sends short and long messages i
 def measure_links(
     ranks: Ranks,
 ) -> tuple[tuple[float, float] | None, ...]:
-    """Measure messages between rank 0 and one on its node, and one on another.
+    """Measure messages between rank 0 and one on its node, and one on another, if there is one.
 
-    Returns
-    -------
-    tuple, tuple
-        Latency in seconds and bandwidth in bytes per second; None where there is no such rank.
+    Return of each the latency in seconds and the bandwidth in bytes per second.
     """
     within = ranks.bcast(beside(ranks))
     without = [rank for rank in range(ranks.size) if rank not in within]
@@ -47,14 +44,7 @@ def measure_links(
 
 
 def measure_gather(ranks: Ranks) -> tuple[float, float]:
-    """Measure the all-gather over several ranks.
-
-    Returns
-    -------
-    float, float
-        Seconds of a small one per doubling of the ranks, and bytes per second that arrive at a rank
-        in a large one.
-    """
+    """Measure the all-gather: a small one's seconds per doubling of the ranks, a large one's bytes per second."""
 
     def gather(size: int) -> Callable[[], None]:
         mine = np.zeros(max(1, size // 8 // ranks.size))

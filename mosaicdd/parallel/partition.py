@@ -37,19 +37,9 @@ def share(count: int, ranks: int, coordinate: int) -> tuple[int, int]:
 
 
 def fitting_dims(size: int, counts: Dims) -> list[Dims]:
-    """List the dims of ``size`` ranks that fit, those with the least surface of blocks first.
+    """List the dims of so many ranks that fit the counts of items per axis, the least surface of blocks first.
 
-    Parameters
-    ----------
-    size
-        Number of ranks.
-    counts
-        Items to distribute per axis.
-
-    Raises
-    ------
-    ValueError
-        If no dims fit.
+    If none fit it is a `ValueError`.
     """
     fitting = list(factors(size, counts))
     if not fitting:
@@ -124,19 +114,8 @@ class Cuts:
 def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cuts:
     """Return cuts that leave every rank an item at least, and the largest load as small as they can.
 
-    Parameters
-    ----------
-    loads
-        Of each item, whole numbers that are not negative; an array with the axes.
-    size
-        Number of ranks.
-    dims
-        Ranks per axis, if they are given.
-
-    Raises
-    ------
-    ValueError
-        If no dims fit, or not the given ones.
+    Loads are of each item, whole numbers that are not negative, an array with the axes.
+    `ValueError` if no dims fit, or not the given ones.
     """
     if dims is not None:
         require_fitting(dims, loads.shape)

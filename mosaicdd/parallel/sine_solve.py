@@ -62,15 +62,7 @@ class SineSolve:
             self._symbol[box.local] = symbol(*box.whole)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return this rank's part of the solution; called by all ranks.
-
-        Parameters
-        ----------
-        array
-            Its part of the right-hand side.
-        out
-            An array to fill with the solution.
-        """
+        """Return this rank's part of the solution for its part of the right-hand side; called by all ranks."""
         self._to_rows(array, self._rows)
         _transform(self._rows, self._within)
         self._to_columns(self._rows, self._columns)

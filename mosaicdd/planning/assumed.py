@@ -56,20 +56,9 @@ GPUS = {
 
 
 def rates_of_name(name: str, dtype: str) -> Rates:
-    """Return rates for a precision.
+    """Return rates for a precision: ``"default"``, measured on one core; a name in `GPUS`; or those of a file.
 
-    Parameters
-    ----------
-    name
-        ``"default"``: measured on one core of the machine that the file names; a name in `GPUS`;
-        or a file that ``mosaicdd bench`` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is neither a name nor a file.
-    ValueError
-        If the file is no rates file, or was measured in another precision.
+    Errors are those of `read_rates`, and of rates that were measured in another precision.
     """
     if name in GPUS:
         return assumed_rates(name, dtype)

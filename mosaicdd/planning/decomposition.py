@@ -78,7 +78,8 @@ class Decomposition:
     def words(self, direction: Direction, halo: int = 1) -> np.ndarray:
         """Count the values that every rank sends in a direction in one exchange, ``(py, px)``.
 
-        The halo has so many lattice cells; it is zero words where there is no neighbour, or a rank is its own.
+        The halo has so many lattice cells; it is zero words where there is no neighbour, or a rank
+        is its own.
         """
         if all(d == 0 or ranks == 1 for d, ranks in zip(direction, self.dims, strict=True)):
             return np.zeros(self.dims, int)

@@ -52,17 +52,9 @@ class MediumPlan:
 
 
 def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:
-    """Plan a job in a medium.
+    """Plan a job in a medium on dims, (y, x); by default those of least time, of equals the most compact.
 
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x); by default those that take the least time, of equals the most compact.
-
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice, or the rates know nothing of media.
+    `ValueError` if the ranks do not fit the lattice, or the rates know nothing of media.
     """
     known = rates.medium
     if known is None:

@@ -113,19 +113,9 @@ class Plan:
 
 
 def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
-    """Plan a job.
+    """Plan a job by rates whose links are all known, on dims, (y, x); by default those of least time.
 
-    Parameters
-    ----------
-    rates
-        All of its links known.
-    dims
-        Ranks per axis, (y, x); by default those that take the least time.
-
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice.
+    `ValueError` if the ranks do not fit the lattice.
     """
     candidates = fitting_dims(job.ranks, job.lattice.subdomains)[:_DIMS_TRIED]
     fastest = _cheapest(

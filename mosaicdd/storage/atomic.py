@@ -127,7 +127,8 @@ def require_new(path: str | os.PathLike, *, overwrite: bool = False) -> Path:
 def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; rename it at success, remove it otherwise.
 
-    Errors are those of `require_writable`, or `OSError`, as on a full disk: a file that was there before stays.
+    Errors are those of `require_writable`, or `OSError`, as on a full disk: a file that was there
+    before stays.
     """
     path = require_writable(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

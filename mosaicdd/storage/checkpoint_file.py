@@ -68,7 +68,8 @@ def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | N
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:
     """Write a checkpoint and what must be equal for it to be of use, whole or not at all; errors as `atomic_file`.
 
-    The state is of dictionaries, lists and tuples of numbers, texts, None and tensors; keys are texts or whole numbers.
+    The state is of dictionaries, lists and tuples of numbers, texts, None and tensors; keys are
+    texts or whole numbers.
     """
     arrays: list[np.ndarray] = []
     tree = json.dumps(_flatten(state, arrays))

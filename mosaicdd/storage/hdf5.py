@@ -257,8 +257,9 @@ def _arrays(entry: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
 def reseal(path: str | os.PathLike) -> int:
     """Give a file that another program has written to a new checksum; return the bytes of its arrays.
 
-    Before that, all of it is read by HDF5; whether the values are those that were once written, nobody can say any more.
-    Errors are those of `open_any`, and `ValueError` if its seal is unbroken or its kind has none.
+    Before that, all of it is read by HDF5; whether the values are those that were once written,
+    nobody can say any more. Errors are those of `open_any`, and `ValueError` if its seal is
+    unbroken or its kind has none.
     """
     path = Path(path)
     _require_readable(path, "mosaicdd")

@@ -32,7 +32,8 @@ def writing_march(
 ) -> Iterator[Write]:
     """Open a checkpoint of so many levels for writing; it replaces the one before when all is written.
 
-    ``identity`` is what must be equal for it to be of use, ``state`` numbers and texts, in lists and by name.
+    ``identity`` is what must be equal for it to be of use, ``state`` numbers and texts, in lists
+    and by name.
     """
     with new_file(path, "checkpoint") as file:
         file.attrs["identity"] = json.dumps(identity, sort_keys=True)

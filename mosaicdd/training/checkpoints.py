@@ -54,13 +54,7 @@ class TrainingCheckpoints:
     def read(self) -> dict:
         """Read the newest whole checkpoint; what is damaged is passed over with a warning.
 
-        Raises
-        ------
-        FileNotFoundError
-            If there is none.
-        ValueError
-            If all are damaged, or it belongs to another training; the message names the first
-            difference.
+        Errors say that there is none, that all are damaged, or the first difference to another training.
         """
         damaged = []
         for path in self.files:

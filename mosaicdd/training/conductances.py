@@ -119,8 +119,9 @@ def _relative_errors(
 class CoarseSolve(torch.autograd.Function):
     """Solutions of networks of conductances on a square, inner nodes given the outer ones.
 
-    ``CoarseSolve.apply(k, ends, u, b)``: conductances ``(B, e)``, the edges' nodes ``(2, e)``, values ``(B, q,
-    N)``, of which those on the edge of the square count, and right-hand sides ``(B, q, N)``.
+    ``CoarseSolve.apply(k, ends, u, b)``: conductances ``(B, e)``, the edges' nodes ``(2, e)``,
+    values ``(B, q, N)``, of which those on the edge of the square count, and right-hand sides ``(B,
+    q, N)``.
     """
 
     @staticmethod
@@ -168,8 +169,8 @@ def coarse_conductances(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logarithms of coarse conductances ``(B, e)``, and the nodes of the edges ``(2, e)``.
 
-    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass; from the coefficient's
-    logarithms at fine nodes, two margins around the coarse ones, ``(B, ., .)``.
+    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass; from
+    the coefficient's logarithms at fine nodes, two margins around the coarse ones, ``(B, ., .)``.
     """
     cut = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
     right, up = series_mean(cut, 2), series_mean(cut, 1)

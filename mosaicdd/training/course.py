@@ -61,12 +61,7 @@ class Course:
     ) -> Self:
         """Read data and check that the network can learn from them as the settings ask; on all ranks.
 
-        Raises
-        ------
-        ValueError
-            If the network, the data, the settings and the ranks do not fit each other.
-        OSError
-            If the data cannot be read.
+        `ValueError` if network, data, settings and ranks do not fit each other.
         """
         lesson = find_lesson(name)
         dataset = _read(lesson, data, ranks)

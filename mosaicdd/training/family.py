@@ -199,8 +199,8 @@ def _weighted_operators(
 def _set_modes(network: FamilyNetwork, weighted: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Set trunk and branches by the principal components of weighted operators ``(n, N, P)``.
 
-    Those are overwritten by their deviations from the mean; ``inverse (P, P)`` undoes the weights. Returned are the
-    coordinates of the operators, ``(n, K)``.
+    Those are overwritten by their deviations from the mean; ``inverse (P, P)`` undoes the weights.
+    Returned are the coordinates of the operators, ``(n, K)``.
     """
     count, shape = len(weighted), weighted.shape[1:]
     mean = weighted.mean(axis=0)

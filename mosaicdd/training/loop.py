@@ -139,13 +139,7 @@ class Training:
     def join(self, ranks: RankGroup, resume: bool = False) -> None:
         """Read this rank's data and the checkpoint to continue from, and check that all fits; on all ranks.
 
-        Raises
-        ------
-        ValueError
-            If the network, the data, the settings and the ranks do not fit each other, or the checkpoints belong
-            to another training or are damaged.
-        OSError
-            If the data cannot be read, or there is no checkpoint.
+        Errors are those of `Course.of` and of `TrainingCheckpoints.read`.
         """
         self._course = Course.of(
             self.network, self.network_settings, self._data, self.settings, self.execution, ranks
@@ -179,10 +173,7 @@ class Training:
     ) -> "TrainingResult":
         """Train, write metrics and, at the end, the model; all ranks call this together.
 
-        Parameters
-        ----------
-        watch
-            What may call for checkpoints and for an end: then no model is written.
+        The watch may call for checkpoints and for an end: then no model is written.
         """
         metrics: list[MetricsFile | TensorBoardEvents] = []
 
@@ -216,19 +207,9 @@ def train_course(
     watch: Watch | None = None,
     state: dict | None = None,
 ) -> TrainingResult:
-    """Train, and write nothing; all ranks call this together.
+    """Train, and write nothing; all ranks call this together; see `Training.run`.
 
-    Parameters
-    ----------
-    progress, watch
-        As of `Training.run`.
-    state
-        `Trainer.state` of the run to continue.
-
-    Raises
-    ------
-    TrainingDivergedError
-        If the loss becomes NaN or infinite.
+    ``state`` is `Trainer.state` of the run to continue.
     """
     start = time.perf_counter()
     with seeded(settings.seed, ranks.device):

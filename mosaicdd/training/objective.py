@@ -111,20 +111,11 @@ class ParallelObjective:
         return self._module
 
     def backward(self, passes: list[Any], flags: list[float]) -> dict[str, float]:
-        """Add up the gradients of all passes, reduce them once, and return the signals.
+        """Add up the gradients of all passes, reduce them once, and return the signals by name.
 
         Algorithm 1 of the paper: nothing is reduced before the last pass (``no_sync`` holds its
-        forward pass, too), and the reduction overlaps with that one's backward pass.
-
-        Parameters
-        ----------
-        flags
-            What this rank has to say, for ``SIGNALS`` after the losses.
-
-        Returns
-        -------
-        dict
-            By name: the losses of the global batch, and the sums of the flags over the ranks.
+        forward pass, too), and the reduction overlaps with that one's backward pass. Signals are
+        the losses of the global batch, and the sums over the ranks of flags, what each has to say.
         """
         signals = self.objective.signals
         self._module.zero_grad(set_to_none=True)

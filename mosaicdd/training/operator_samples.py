@@ -95,8 +95,8 @@ class OperatorSamples:
 def samples_of(logarithm: torch.Tensor, reaction: torch.Tensor) -> OperatorSamples:
     """Solve in media, and return what their subdomains are.
 
-    Media are logarithms at the nodes of squares of 48 cells, ``(B, 49, 49)``, with a reaction there, on the coarse grid
-    and over the mean conductance of the subdomain.
+    Media are logarithms at the nodes of squares of 48 cells, ``(B, 49, 49)``, with a reaction
+    there, on the coarse grid and over the mean conductance of the subdomain.
     """
     return samples_in(*conductances_of(logarithm), reaction)
 
@@ -151,8 +151,8 @@ def _least_squares(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the operators ``(B, I, P)`` from what is around to what is inside, ``u (B, I, q)``.
 
-    That is ``t (B, P, q)``, and its mean ``(B, 1, q)``, which has been taken out; what is inside for a mean of 1
-    is returned besides, ``(B, I, 1)``.
+    That is ``t (B, P, q)``, and its mean ``(B, 1, q)``, which has been taken out; what is inside
+    for a mean of 1 is returned besides, ``(B, I, 1)``.
     """
     t = torch.cat([t, mean], dim=1)
     gram = t @ t.mT
@@ -216,12 +216,9 @@ def solve_squares(
 ) -> torch.Tensor:
     """Return the solutions at all nodes, ``(B, m + 1, m + 1, n)``.
 
-    Parameters
-    ----------
-    right, up, reaction
-        Conductances ``(B, m + 1, m)`` and ``(B, m, m + 1)``, and reactions ``(B, m + 1, m + 1)``.
-    edge, f
-        Values on the edge and sources inside, ``(m + 1, m + 1, n)`` each; all else does not count.
+    Conductances are ``(B, m + 1, m)`` and ``(B, m, m + 1)``, reactions ``(B, m + 1, m + 1)``; of
+    the values on the edge and the sources inside, ``(m + 1, m + 1, n)`` each, all else does not
+    count.
     """
     u = edge.repeat(len(right), 1, 1, 1)
     u[:, 1:-1, 1:-1] = f[1:-1, 1:-1]

@@ -47,16 +47,9 @@ def _choice(settings: TrainingSettings) -> tuple[type[torch.optim.Optimizer], di
 
 
 def learning_rate_factor(progress: float, warmup: float, exponent: float = 1.0) -> float:
-    """Return the fraction of the greatest learning rate.
+    """Return the fraction of the greatest learning rate, at a fraction of the training that is done.
 
-    Parameters
-    ----------
-    progress
-        Fraction of the training that is done: of its steps or of its time, whichever is greater.
-    warmup
-        Fraction over which the rate rises.
-    exponent
-        Of the decay ``(1 - t)**exponent`` over the time ``t`` after the warm-up.
+    It rises over the warm-up, then decays as ``(1 - t)**exponent`` over the time ``t`` after that.
     """
     if progress < warmup:
         return max(progress, 1e-3) / warmup

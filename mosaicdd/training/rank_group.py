@@ -87,18 +87,8 @@ class RankGroup:
 def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
     """Open the process group, and close it when the work inside has ended well.
 
-    Parameters
-    ----------
-    comm
-        Who trains together: `Ranks`, a communicator, or None for one process. Under torchrun it is
-        torchrun's processes.
-    device
-        ``"cpu"`` (gloo) or ``"cuda"`` (NCCL, one GPU per rank of a machine).
-
-    Raises
-    ------
-    ValueError
-        If a GPU is asked for where there is none.
+    Its ranks are `Ranks`, those of a communicator, one process, or torchrun's, on the ``"cpu"``
+    (gloo), or ``"cuda"`` (NCCL, one GPU per rank of a machine), which must be there.
     """
     if _LEFT_BY_AN_ERROR and dist.group.WORLD is _LEFT_BY_AN_ERROR.pop():
         dist.destroy_process_group()

@@ -53,16 +53,9 @@ def lift_samples(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> LiftedSamples:
-    """Lift boundaries and the interior of solutions.
+    """Lift boundaries ``(., P)`` and the interior of solutions ``(., m + 1, m + 1)``, of the whole dataset.
 
-    Parameters
-    ----------
-    operators
-        Each with its samples; together they are all that is lifted, in order.
-    degree
-        Of the lifting; None for none.
-    boundary, solution
-        Of the whole dataset, ``(., P)`` and ``(., m + 1, m + 1)``.
+    Each operator has its samples; together they are all that is lifted, in order.
     """
     parts = []
     for operator, samples in operators:

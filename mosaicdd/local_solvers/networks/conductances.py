@@ -66,19 +66,10 @@ class ConductanceNetwork(torch.nn.Module):
     def forward(
         self, right: torch.Tensor, up: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the logarithms of the factors.
+        """Return logarithms of factors: ``(B, R, C - 1)``, ``(B, R - 1, C)``, across ``(B, 2, R - 1, C - 1)``.
 
-        Parameters
-        ----------
-        right, up
-            Logarithms of fine conductances, a `MARGIN` around the coarse nodes: ``(B, 4 R + 5, 4 C + 4)``
-            and ``(B, 4 R + 4, 4 C + 5)``.
-
-        Returns
-        -------
-        Tensor, Tensor, Tensor
-            Of ``right`` ``(B, R, C - 1)``, of ``up`` ``(B, R - 1, C)``, and across ``(B, 2, R - 1, C -
-            1)``.
+        The logarithms of fine conductances reach a `MARGIN` around the coarse nodes, ``right (B, 4
+        R + 5, 4 C + 4)`` and ``up (B, 4 R + 4, 4 C + 5)``.
         """
         (flat,) = self.edges(_around_edges(right, up), _MIRRORED)
         (steep,) = self.edges(_around_edges(up.mT, right.mT), _MIRRORED)
@@ -177,8 +168,8 @@ def _patches(right: torch.Tensor, up: torch.Tensor) -> _Views:
 class LearnedRule:
     """Makes coarse conductances by a network where it was trained, by averages elsewhere.
 
-    The network is asked up to a `roughness` of a patch, the ``roughest``; of the patches that were ``asked`` for so far,
-    ``outside`` are rougher.
+    The network is asked up to a `roughness` of a patch, the ``roughest``; of the patches that were
+    ``asked`` for so far, ``outside`` are rougher.
     """
 
     def __init__(self, network: ConductanceNetwork, roughest: float):
@@ -210,8 +201,8 @@ class LearnedRule:
 def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """Return the root mean square of the steps between neighbours, of the patch around each cell.
 
-    From logarithms of conductances, as `ConductanceNetwork.forward`, to ``(B, R - 1, C - 1)``: 0.7 where all
-    neighbours differ by a factor of 2, 2.3 by one of 10.
+    From logarithms of conductances, as `ConductanceNetwork.forward`, to ``(B, R - 1, C - 1)``: 0.7
+    where all neighbours differ by a factor of 2, 2.3 by one of 10.
     """
     half = slice(RATIO // 2, -(RATIO // 2))
     return rms_of_steps(right[:, half, half], up[:, half, half], _SHORT, RATIO)

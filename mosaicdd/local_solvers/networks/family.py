@@ -33,19 +33,11 @@ _SCALES = (1.0, 1.0, 4.0, 4.0, 4.0)
 
 
 def coordinates(operator: EllipticOperator, size: float) -> np.ndarray:
-    """Return the numbers without units that an operator is known by on a square, ``(5,)``.
+    """Return the numbers without units that an operator is known by on a square of a size, ``(5,)``.
 
-    Parameters
-    ----------
-    size
-        Side of the square, in domain length.
-
-    Returns
-    -------
-    ndarray
-        The logarithm of the diffusion tensor, as far as it is not isotropic, in the directions ``x``
-        against ``y`` and across; velocity times size, along x and y; reaction times squared size, the
-        last three over the diffusion's geometric mean.
+    The logarithm of the diffusion tensor, as far as it is not isotropic, in the directions ``x``
+    against ``y`` and across; velocity times size, along x and y; reaction times squared size, the
+    last three over the diffusion's geometric mean.
     """
     mean = math.sqrt(operator.axx * operator.ayy - operator.axy**2)
     across, along = operator.axy / mean, (operator.axx - operator.ayy) / (2 * mean)

@@ -174,12 +174,8 @@ class OperatorNetwork(torch.nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``G (B, I, P)`` and ``F (B, I, I)`` of all subdomains, row by row: ``u = G g + F f``.
 
-        Parameters
-        ----------
-        medium
-            Between fine nodes, `SEEN` coarse cells around the outermost subdomains.
-        known
-            ``(rows, columns)``, where the network is asked; elsewhere the coordinates are zero.
+        The medium has `SEEN` coarse cells around the outermost subdomains. Where it is not ``known
+        (rows, columns)`` to the network, the coordinates are zero.
         """
         fields = channels_of(medium)
         z = self.encode(fields)[0]
@@ -202,18 +198,10 @@ class OperatorNetwork(torch.nn.Module):
         medium: Conductances,
         f: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the values ``(B, Q)`` in all subdomains, linear in ``g`` and ``f``.
+        """Return the values ``(B, Q)`` in all subdomains of a medium, linear in ``g (B, P)`` and ``f (B, I)``.
 
-        Parameters
-        ----------
-        g
-            ``(B, P)``.
-        points
-            ``(Q, 2)``, (y, x) of nodes inside, in coarse cells.
-        medium
-            As `operators`.
-        f
-            ``(B, I)``, sources times the squared spacing, shared out to the coarse nodes.
+        Points ``(Q, 2)`` are (y, x) of nodes inside, in coarse cells; ``f`` is times the squared
+        spacing, shared out to the coarse nodes.
         """
         by_data, by_source = self.operators(medium)
         u = by_data @ g.to(by_data)[..., None]

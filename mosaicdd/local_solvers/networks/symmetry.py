@@ -82,11 +82,8 @@ class SquareSymmetry(torch.nn.Module):
     def locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Fold points inside the eight triangles, as those of a PDE loss almost surely are.
 
-        Returns
-        -------
-        tuple
-            The canonical points ``(Q, 2)``; their directions ``(2, Q, 2)``, how each moves with the
-            coordinates of its point; and the nodes ``(Q, P)`` that the perimeter's go to.
+        Return the canonical points ``(Q, 2)``; their directions ``(2, Q, 2)``, how each moves with
+        the coordinates of its point; and the nodes ``(Q, P)`` that the perimeter's go to.
         """
         matrices = self.matrices.to(points)
         y, x = (points @ matrices.permute(1, 2, 0)).unbind()  # (Q, 8): all images of all points

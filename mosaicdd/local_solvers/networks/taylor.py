@@ -86,8 +86,8 @@ def perceptron_jet(
 ) -> Jet:
     """Propagate a jet through alternating GELU and linear layers, from a GELU to a linear one.
 
-    If ``second_only``, only ``A u`` of the result; if ``recompute``, a layer keeps its input only, and works anew
-    in the backward pass.
+    If ``second_only``, only ``A u`` of the result; if ``recompute``, a layer keeps its input only,
+    and works anew in the backward pass.
     """
     *hidden, last = _linear(layers)
     streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)

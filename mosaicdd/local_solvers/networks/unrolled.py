@@ -176,7 +176,8 @@ class UnrolledNetwork(torch.nn.Module):
     ) -> "CompiledUnrolled":
         """Return it for squares of a size, with plain matrices, outputs in the order of centre lines.
 
-        ``limits`` are the largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for; ``base`` is Laplace's.
+        ``limits`` are the largest `SLOPE`, `PLANE`, `ROUGHNESS` and `SOURCE` that it is for;
+        ``base`` is Laplace's.
         """
         plain, lines = self.matrices(), along_lines(self.outputs, square)
 

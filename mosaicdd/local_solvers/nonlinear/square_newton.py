@@ -56,16 +56,9 @@ class SquareNewton:
         )
 
     def linear(self, u: torch.Tensor, f: torch.Tensor | None, reaction: torch.Tensor) -> None:
-        """Write the solution of ``-lap u + reaction u = f`` inside, in place.
+        """Write the solution of ``-lap u + reaction u = f`` inside of ``u (B, m + 1, m + 1)``, with its perimeters.
 
-        Parameters
-        ----------
-        u
-            ``(B, m + 1, m + 1)``, of which the perimeters count.
-        f
-            ``(B, n, n)``.
-        reaction
-            ``(B,)`` or ``()``.
+        There is ``f (B, n, n)``, or none, and a reaction ``(B,)`` or ``()``.
         """
         inner = u[:, 1:-1, 1:-1]
         inner.zero_()
@@ -230,11 +223,7 @@ class SquareNewton:
     ) -> torch.Tensor:
         """Return ``J v - F`` times the squared spacing, of an equation without source, at every so many inner nodes.
 
-        Parameters
-        ----------
-        u, v
-            Where ``J`` and ``F`` are taken, and what ``J`` is applied to, ``(rows, columns)``; so are fields that are no
-            numbers.
+        ``J`` and ``F`` are taken at ``u (rows, columns)``; so are fields that are no numbers.
         """
         values, patches = _thinned(u, apart), _thinned_fields(fields, apart)
         total = -(self.spacing**2) * self.operator.at(values, patches, self.spacing)

@@ -146,8 +146,9 @@ class Layout:
 class LayoutRows(Layout):
     """Some rows of an array in a layout that is no sum of terms, ``start..stop`` of the first axis, to move it in portions.
 
-    To a `Redistribution` it is a layout of an array with ``stop - start`` rows; the ranks' arrays stay those of all
-    rows. As a target, the other rows of the ranks' arrays are left as they are, so the layout must not be a `PartialSum`.
+    To a `Redistribution` it is a layout of an array with ``stop - start`` rows; the ranks' arrays
+    stay those of all rows. As a target, the other rows of the ranks' arrays are left as they are,
+    so the layout must not be a `PartialSum`.
     """
 
     layout: Layout

@@ -24,17 +24,10 @@ def rows_to_root(
     *,
     rows: int,
 ) -> None:
-    """Hand the whole array to rank 0, portion by portion; called by all ranks.
+    """Hand the whole array to rank 0, in portions of so many rows; called by all ranks.
 
-    Parameters
-    ----------
-    array
-        This rank's, in the layout.
-    sink
-        ``sink(portion, place)``, called on rank 0 only, with the rows in order; the portion is
-        only valid during the call.
-    rows
-        Rows per portion.
+    ``sink(portion, place)`` is called on rank 0 only, with the rows in order; the portion is only
+    valid during the call.
     """
     for window, on_root, portion in _portions(layout, ranks, array.dtype, rows):
         Redistribution(window, on_root, ranks, array.dtype)(array, portion)
@@ -50,15 +43,10 @@ def rows_from_root(
     *,
     rows: int,
 ) -> np.ndarray:
-    """Return this rank's part of an array that rank 0 gives portion by portion.
+    """Return this rank's part of an array that rank 0 gives in portions of so many rows.
 
-    Parameters
-    ----------
-    source
-        ``source(place)``, called on rank 0 only: the rows of the whole array at a place. The
-        others may have None.
-    rows
-        Rows per portion.
+    ``source(place)``, called on rank 0 only, returns the rows of the whole array at a place; others
+    may have None.
     """
     array = np.empty(layout.local_shape(ranks.rank), dtype)
     for window, on_root, portion in _portions(layout, ranks, dtype, rows):
