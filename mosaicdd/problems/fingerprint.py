@@ -20,6 +20,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import rectangle_outline
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.conditions import is_one_each
+from mosaicdd.problems.sides.edge_data import is_text
 from mosaicdd.problems.sides.parts import SidePart, is_outline
 from mosaicdd.settings import concerning
 
@@ -72,7 +73,7 @@ def told_of_sides(problem: Problem, grid: Grid) -> Told:
     if conditions.data is not None:
         told["values on the edges"] = (
             conditions.data
-            if hasattr(conditions.data, "text")  # which stands for them
+            if is_text(conditions.data)  # which stands for them
             else tuple(
                 checksum_of_row(edge)
                 for boundary in conditions.edge_values(grid)

@@ -78,6 +78,11 @@ class SomeOfData:
         return self.data.boundaries(grid)[self.which.start : self.which.stop]
 
 
+def is_text(data: Data) -> bool:
+    """Say whether values are given by a text, which tells them from others, or are some of those."""
+    return is_text(data.data) if isinstance(data, SomeOfData) else hasattr(data, "text")
+
+
 def is_file(spec: str) -> bool:
     """Say whether ``spec`` names a file."""
     return not spec.startswith(("gp:", "expr:")) and spec != "gp"
