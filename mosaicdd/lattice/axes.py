@@ -104,10 +104,7 @@ def in_rows(part: Slices, most: int) -> Iterator[Slices]:
 def strips(shape: tuple[int, ...], most: int) -> list[tuple[slice, list[slice]]]:
     """Cut rows and columns into pieces of at most so many: whole rows, or parts of one row.
 
-    Returns
-    -------
-    list
-        Strips of rows from the bottom, and for each the columns of its pieces.
+    Returns strips of rows from the bottom, and for each the columns of its pieces.
     """
     rows, columns = shape
     return [(down, even(columns, most)) for down in even(rows, max(1, most // columns))]

@@ -53,10 +53,7 @@ def frame(outer: Slices, inner: Slices) -> list[Slices]:
 class Block:
     """The subdomains centred at the lattice nodes ``start <= (i, j) < stop``.
 
-    Parameters
-    ----------
-    halo
-        Lattice cells that the region reaches beyond the owned centres.
+    ``halo``: lattice cells that the region reaches beyond the owned centres.
     """
 
     lattice: Lattice

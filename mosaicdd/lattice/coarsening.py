@@ -25,10 +25,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 class Coarsening:
     """Coarse nodes of a lattice.
 
-    Parameters
-    ----------
-    points
-        ``q``, coarse nodes per lattice cell along a line; it must divide ``s``.
+    ``points``: ``q``, coarse nodes per lattice cell along a line; it must divide ``s``.
 
     Attributes
     ----------

@@ -103,11 +103,8 @@ def star_parts(spacing: int, *, turned: bool = False) -> list[np.ndarray]:
 def loose_edges(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the lattice edges that are not just an arm of one of two stars, by an owned star they are of.
 
-    Returns
-    -------
-    ndarray, ndarray, ndarray
-        The numbers of the stars; which of its edges it is: 0 and 1 for the arms, low and high, 2 and 3 for
-        the halves of the line; and how often it is an arm beyond the times that it is in two stars.
+    Returns the numbers of the stars; which of its edges it is: 0 and 1 for the arms, low and high, 2 and 3 for the
+    halves of the line; and how often it is an arm beyond the times that it is in two stars.
     """
     lattice = block.lattice
     turned = turned_stars(block)

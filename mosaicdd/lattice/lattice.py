@@ -189,11 +189,7 @@ class Lattice:
         """Return the weights of the partition of unity along one axis.
 
         They are the `hat`; where no other subdomain reaches, next to the edge of the domain, 1.
-
-        Returns
-        -------
-        ndarray
-            ``(stop - start, m - 1)`` for the subdomains ``start..stop`` at ``t = 1..m - 1``.
+        Returns ``(stop - start, m - 1)`` for the subdomains ``start..stop`` at ``t = 1..m - 1``.
         """
         s = self.spacing
         t = np.arange(1, 2 * s)

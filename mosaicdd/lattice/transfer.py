@@ -53,10 +53,7 @@ def batches(part: Batch, largest: int, step: int = 1) -> Iterator[Batch]:
 class Transfer:
     """Gather perimeters from an interface and put centre lines back.
 
-    Parameters
-    ----------
-    block
-        Whose interface is worked on.
+    ``block``: whose interface is worked on.
     """
 
     def __init__(self, block: Block, *, device: torch.device, dtype: torch.dtype):

@@ -57,12 +57,7 @@ def every(values: Any, number: int, apart: int, axes: int = 2) -> Any:
 def refined(values: np.ndarray, apart: int) -> np.ndarray:
     """Interpolate by cubics along the last axis; the first and the last value stay the ends.
 
-    Parameters
-    ----------
-    values
-        ``(.., n + 1)``.
-    apart
-        Nodes become so many cells apart: ``(.., apart n + 1)``.
+    ``values``: ``(.., n + 1)``; ``apart``: nodes become so many cells apart: ``(.., apart n + 1)``.
     """
     t = np.arange(apart) / apart
     weights = np.stack(

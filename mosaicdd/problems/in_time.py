@@ -57,11 +57,8 @@ def _takes_time(function: Callable) -> bool:
 class SourceInTime:
     """The source of a problem, sampled at an instant.
 
-    Parameters
-    ----------
-    interval
-        Between the node values of a source that has a leading axis, from the time 0 on; between them
-        it is interpolated linearly.
+    ``interval``: between the node values of a source that has a leading axis, from the time 0 on; between them it is
+    interpolated linearly.
     """
 
     def __init__(self, problem: Problem, grid: Grid, interval: float):

@@ -16,11 +16,7 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
     """Count the nodes inside a shape that are nearest to each subdomain's centre; all ranks together.
 
     Every rank looks at its share of the grid.
-
-    Returns
-    -------
-    ndarray
-        ``lattice.subdomains``, integers.
+    Returns ``lattice.subdomains``, integers.
     """
     rows, *across = (_nearest(lattice, axis) for axis in range(len(lattice.cells)))
     row = math.prod(ends[-1] for ends in across)

@@ -125,10 +125,7 @@ def _cycle(
 ) -> dict[int, str]:
     """Run Arnoldi steps from the residuals in ``basis[0]`` and add the corrections to ``v``.
 
-    Returns
-    -------
-    dict
-        The problems that cannot go on, and why.
+    Returns the problems that cannot go on, and why.
     """
     count = v.problems
     beta = np.array([history.update[-1] for history in monitor.histories])
@@ -211,13 +208,7 @@ def quasi_newton(
     roughly, by relaxed steps ``e <- e + omega (G e + r - e)`` from ``r = M v - v``. The fixed point is that
     of ``M`` alone, and so is every update. Where the update doubles, ``G`` is no derivative of ``M``: then
     the next step is ``v <- M v``.
-
-    Parameters
-    ----------
-    linear
-        The iteration with the exact local solver.
-    relaxation
-        ``omega`` of the inner steps.
+    ``linear``: the iteration with the exact local solver; ``relaxation``: ``omega`` of the inner steps.
     """
     image, r, e, swept = v.like_boundary(), v.like(), v.like(), v.like()
     results = v.like() if v.problems > 1 else None
@@ -254,10 +245,7 @@ _GROWTH = 1.0  # of the update, above which the combination is dropped
 def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
     """Drive ``v <- M v`` by Anderson acceleration of depth 5; ``v`` is overwritten.
 
-    Returns
-    -------
-    Interface, list of str
-        The last ``M v``, whose update is measured, and its status.
+    Returns the last ``M v``, whose update is measured, and its status.
     """
     memory = AndersonMemory(v)
     image = v.like_boundary()

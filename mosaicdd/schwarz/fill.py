@@ -109,13 +109,8 @@ class Fill:
     def strips(self, v: Interface, region: torch.Tensor | None = None) -> Iterator[Strip]:
         """Yield the owned part of the field (``Block.owned_nodes``) from below, in strips.
 
-        Parameters
-        ----------
-        v
-            On the block of this fill.
-        region
-            Where to keep all strips, as views: ``(n, rows, columns)`` of the block's region. By
-            default each overwrites the one before.
+        ``v``: on the block of this fill; ``region``: where to keep all strips, as views: ``(n, rows, columns)`` of
+        the block's region. By default each overwrites the one before.
         """
         (owned, *_), _ = self.block.owned_nodes()
         done = owned.start

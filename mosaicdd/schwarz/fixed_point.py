@@ -66,19 +66,9 @@ class Iteration(ABC):
         Values on the edge of the domain are kept.
 
         The halos of ``v`` may still travel, those of ``out`` do when it returns.
-
-        Parameters
-        ----------
-        measure
-            Called when ``v`` is complete.
-        relaxation
-            ``omega``.
-
-        Returns
-        -------
-        Tensor, ndarray
-            ``R (T v - v)`` at the owned lattice nodes, ``(n, rows, columns)``, in a buffer that the
-            next call overwrites; and the sum over the ranks of what ``measure`` gave.
+        ``measure``: called when ``v`` is complete; ``relaxation``: ``omega``. Returns ``R (T v - v)`` at the owned
+        lattice nodes, ``(n, rows, columns)``, in a buffer that the next call overwrites; and the sum over the ranks
+        of what ``measure`` gave.
         """
 
     @abstractmethod
@@ -96,10 +86,7 @@ class Iteration(ABC):
 class FixedPoint(Iteration):
     """The additive sweep and, with two levels, the coarse correction swept.
 
-    Parameters
-    ----------
-    coarse_space
-        None for one level.
+    ``coarse_space``: None for one level.
     """
 
     _sweep: AdditiveSweep

@@ -95,10 +95,7 @@ _PORTION = 2**20  # values that the root takes or gives at a time
 class InterfaceMovement:
     """Moves interfaces of blocks with a certain halo.
 
-    Parameters
-    ----------
-    halo
-        Lattice cells.
+    ``halo``: lattice cells.
     """
 
     def __init__(self, ranks: Ranks, lattice: Lattice, halo: int):

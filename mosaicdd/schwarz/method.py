@@ -22,10 +22,7 @@ from mosaicdd.schwarz.task import Task
 class Method(ABC):
     """The iteration ``v -> M v`` with local solvers, planned for a block.
 
-    Parameters
-    ----------
-    coarse_points
-        Coarse nodes per lattice cell along a line, with two levels.
+    ``coarse_points``: coarse nodes per lattice cell along a line, with two levels.
     """
 
     def __init__(self, task: Task, coarse_points: int = 1):
@@ -95,10 +92,7 @@ class SharedMethod(Method):
 class WindowFill:
     """Predicts the values at the nodes of a window that a block owns.
 
-    Parameters
-    ----------
-    method
-        Whose block and local solver are used.
+    ``method``: whose block and local solver are used.
     """
 
     def __init__(self, method: Method, window: Window):

@@ -14,10 +14,7 @@ _PIECE = {"cpu": 2**17, "cuda": 2**24}
 class OwnedNorms:
     """Sums of squares and of absolute values of interfaces of one block, per problem.
 
-    Parameters
-    ----------
-    v
-        An interface, for shapes.
+    ``v``: an interface, for shapes.
     """
 
     def __init__(self, v: Interface):

@@ -136,10 +136,7 @@ def _add_common(b: np.ndarray, piece: Slices, values: np.ndarray, place: Slices)
 class NodeResidual:
     """Adds up the squares of ``T v - v`` over strips of the field, for each problem.
 
-    Parameters
-    ----------
-    v
-        What the field is filled from.
+    ``v``: what the field is filled from.
     """
 
     def __init__(self, ranks: Ranks, v: Interface):

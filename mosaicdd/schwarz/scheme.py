@@ -109,12 +109,7 @@ def measure_spectrum(
 ) -> np.ndarray:
     """Return Ritz values of the two-level iteration on a lattice of ``cells`` x ``cells``.
 
-    Parameters
-    ----------
-    points
-        Coarse nodes per lattice cell along a line.
-    steps
-        Of Arnoldi's method, from random values.
+    ``points``: coarse nodes per lattice cell along a line; ``steps``: of Arnoldi's method, from random values.
     """
     side = cells * subdomain.cells // 2
     lattice = Lattice(Grid((side, side), subdomain.spacing), subdomain)

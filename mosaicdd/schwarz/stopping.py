@@ -164,12 +164,8 @@ class Monitor:
     ) -> list[int]:
         """Measure an iteration at once; return the problems that have ended by it.
 
-        Parameters
-        ----------
-        residual
-            ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values.
-        failures
-            Statuses of problems that end with this iteration, unless it has converged.
+        ``residual``: ``R (T v - v)`` at the owned lattice nodes, ``v`` the old values; ``failures``: statuses of
+        problems that end with this iteration, unless it has converged.
         """
         ended = self.enter(self.total(self.measure(old, new, residual)), new)
         for problem, status in (failures or {}).items():
@@ -195,10 +191,7 @@ class Monitor:
     def enter(self, totals: np.ndarray, new: Interface) -> list[int]:
         """Judge the iteration that led to ``new`` by the sums of what the ranks measured.
 
-        Returns
-        -------
-        list of int
-            The problems that have ended by it.
+        Returns the problems that have ended by it.
         """
         called, means = totals[:CALLS] > 0, totals[CALLS:].reshape(SUMS, -1) / self._unknowns
         # Python's numbers: one by one, numpy's are slow.
@@ -241,10 +234,7 @@ class Monitor:
     def predict(self, updates: np.ndarray) -> dict[int, str]:
         """Enter an iteration whose updates, ``(n,)``, are known without measuring them.
 
-        Returns
-        -------
-        dict
-            The problems that cannot go on, with their statuses; none of them has ended yet.
+        Returns the problems that cannot go on, with their statuses; none of them has ended yet.
         """
         running = [i for i, status in enumerate(self.statuses) if status is None]
         for i in running:

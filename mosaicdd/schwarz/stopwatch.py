@@ -20,10 +20,7 @@ class Event(NamedTuple):
 class Stopwatch:
     """Adds up seconds by part.
 
-    Parameters
-    ----------
-    traced
-        Whether to keep begin and end of every part, for `events`.
+    ``traced``: whether to keep begin and end of every part, for `events`.
     """
 
     def __init__(self, *, traced: bool = False):

@@ -71,10 +71,7 @@ class BatchBuffers:
 class Sweep(BatchBuffers):
     """The planned local solver, which batch after batch is put through.
 
-    Parameters
-    ----------
-    plan
-        The local solver, planned for the centre lines.
+    ``plan``: the local solver, planned for the centre lines.
     """
 
     def __init__(self, task: Task, plan: PlannedSolver):

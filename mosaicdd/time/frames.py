@@ -19,10 +19,7 @@ Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 class MemoryFrames:
     """Each rank keeps its parts of fields; all ranks call its methods together, but for `part` and `end`.
 
-    Attributes
-    ----------
-    times
-        Of the fields, in units of time.
+    ``times``: of the fields, in units of time.
     """
 
     def __init__(self, own: Slices):

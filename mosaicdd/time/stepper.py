@@ -61,11 +61,7 @@ class Stepper:
 
     `ValueError` or `TypeError` if the equation cannot be solved in time, or the problem or the settings are not
     sound; the same on all ranks.
-
-    Parameters
-    ----------
-    problem
-        Its source and the values on its sides may depend on the time.
+    ``problem``: its source and the values on its sides may depend on the time.
 
     Attributes
     ----------
@@ -178,13 +174,8 @@ class Stepper:
         """Take a step from the last values, which are that long apart, at a time.
 
         `DataError` on all ranks, if the problem's data are not sound then.
-
-        Parameters
-        ----------
-        atol
-            Last change, root mean square, with which its solve is good enough.
-        after
-            How long after that time the values on the sides are those at its begin.
+        ``atol``: last change, root mean square, with which its solve is good enough; ``after``: how long after that
+        time the values on the sides are those at its begin.
         """
         step, share = self._method.step(len(levels.values)), self.share
         solver, problem = self._plan(length)

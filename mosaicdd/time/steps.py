@@ -32,10 +32,7 @@ _SMOOTH = 2.0**1.5
 class StepControl:
     """Where a march is, and how long its next step is.
 
-    Parameters
-    ----------
-    time
-        With a tolerance, steps are chosen; else all are ``dt``.
+    ``time``: with a tolerance, steps are chosen; else all are ``dt``.
 
     Attributes
     ----------

@@ -16,10 +16,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 class CommonConductances:
     """Conductances without a velocity between the nodes of a region, that are `ArrayInSquares`.
 
-    Parameters
-    ----------
-    active
-        Which nodes are. Fields are zero at all others.
+    ``active``: which nodes are. Fields are zero at all others.
     """
 
     def __init__(self, conductances: Conductances, active: np.ndarray):

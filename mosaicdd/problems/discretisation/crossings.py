@@ -18,10 +18,7 @@ LEAST_DAMPING = 0.1
 class _AtNodes:
     """Things that act on nodes, in arrays of the same length.
 
-    Parameters
-    ----------
-    nodes
-        Flat in a part of the grid, ``(T,)``.
+    ``nodes``: flat in a part of the grid, ``(T,)``.
     """
 
     nodes: np.ndarray
@@ -131,13 +128,7 @@ class NaturalPieces(_AtNodes):
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
 
         Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
-
-        Parameters
-        ----------
-        exchange
-            ``alpha`` times the spacing, ``(T,)``.
-        diffusion
-            ``a`` at the nodes, ``(T,)``.
+        ``exchange``: ``alpha`` times the spacing, ``(T,)``; ``diffusion``: ``a`` at the nodes, ``(T,)``.
         """
         return (1 + exchange * self.distances / diffusion).clip(min=LEAST_DAMPING)
 
@@ -208,12 +199,7 @@ def moved_nodes(
 ) -> tuple[np.ndarray, ...]:
     """Return which flat nodes of an array have a place in another, and their numbers there.
 
-    Parameters
-    ----------
-    places
-        Where its rows and columns are in the other; -1 where they are not.
-    shape
-        Of the other.
+    ``places``: where its rows and columns are in the other; -1 where they are not. ``shape``: of the other.
     """
     counts = [len(along) for along in places]
     there, row = np.append(np.flatnonzero(places[0] >= 0), -1), math.prod(counts[1:])

@@ -34,11 +34,7 @@ class CutOutline:
 
     `ValueError` if a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide
     has a natural outline, or the outline is not the same on two periodic sides.
-
-    Parameters
-    ----------
-    sides
-        Whose values do not count.
+    ``sides``: whose values do not count.
 
     Attributes
     ----------

@@ -146,12 +146,9 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
     def edge_terms(self, boundaries: Sequence[Boundary]) -> list[tuple[Places, np.ndarray]]:
         """Return what the edges alone add to ``b``: only the nodes next to them have any.
 
-        Returns
-        -------
-        list
-            For the inner nodes beside the bottom, the top, the left and the right edge of a grid of
-            at least 4 x 4 cells, each node once: where they lie in the field, as a slice per axis, and
-            their values ``(rows, columns, n)``.
+        They are, for the inner nodes beside the bottom, the top, the left and the right edge of a grid of at least 4 x
+        4 cells, each node once: where they lie in the field, as a slice per axis, and their values
+        ``(rows, columns, n)``.
         """
         (ny, nx), count = self.shape, len(boundaries)
         edges = {

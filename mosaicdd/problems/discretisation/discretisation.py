@@ -190,12 +190,7 @@ class Discretisation:
     ) -> np.ndarray:
         """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``.
 
-        Parameters
-        ----------
-        outline
-            The problem's values on the sides.
-        equations
-            Of the same part.
+        ``outline``: the problem's values on the sides; ``equations``: of the same part.
         """
         h, stretch = self.grid.spacing, stretch_of(part, self._rounds, self.periods)
         on_grid = part if stretch is None else stretch.part

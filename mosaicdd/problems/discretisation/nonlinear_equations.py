@@ -46,15 +46,8 @@ class NonlinearData:
 class NonlinearEquations:
     """The equations at the active nodes of a part of the grid: ``K`` of them, ``T`` pieces of outlines.
 
-    Parameters
-    ----------
-    part
-        Nodes of the grid; where it ends inside, the outermost count as neighbours only.
-
-    Attributes
-    ----------
-    active
-        ``(rows, columns)``.
+    ``part``: nodes of the grid; where it ends inside, the outermost count as neighbours only. ``active``:
+    ``(rows, columns)``.
     """
 
     def __init__(self, discretisation: "NonlinearDiscretisation", part: Part):

@@ -53,10 +53,7 @@ def region_equations(discretisation: Discretisation | LinearStep, part: Part) ->
 class _Whole:
     """Equations that are put together.
 
-    Parameters
-    ----------
-    common
-        The conductances between 3 x 3 nodes where nothing is near.
+    ``common``: the conductances between 3 x 3 nodes where nothing is near.
     """
 
     def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
@@ -97,11 +94,7 @@ class _Whole:
         """Enter the squares that are far outside; return which are near anything, and the level there.
 
         ``sides``: which squares are near sides.
-
-        Returns
-        -------
-        near, level
-            ``(rows, columns)``, and with margins ``(T, P, P)``.
+        Returns ``(rows, columns)``, and with margins ``(T, P, P)``.
         """
         near, levels, pitch = sides.copy(), [], SIDE + 2 * MARGIN
         for rows in even(len(sides), _ROWS):

@@ -41,12 +41,7 @@ SCREENED_POISSON = Equation(
 def tensor(ratio: float, angle: float) -> dict[str, float]:
     """Return the fields of a tensor by its eigenvalues' ratio and its strong axis.
 
-    Parameters
-    ----------
-    ratio
-        Of the eigenvalues, whose product is 1.
-    angle
-        Of the axis of the larger one against x, in radians.
+    ``ratio``: of the eigenvalues, whose product is 1; ``angle``: of the axis of the larger one against x, in radians.
     """
     strong, weak = math.sqrt(ratio), 1 / math.sqrt(ratio)
     c, s = math.cos(angle), math.sin(angle)

@@ -95,10 +95,7 @@ def require_finite(
 class Sliced:
     """Node values ``(.., ny + 1, nx + 1)`` that are read when they are sliced, as those of a file.
 
-    Parameters
-    ----------
-    read
-        ``read(place)``: ``[.., rows, columns]`` of them.
+    ``read``: ``read(place)``: ``[.., rows, columns]`` of them.
     """
 
     def __init__(self, shape: tuple[int, ...], read: Callable[[tuple], Any]):

@@ -244,11 +244,7 @@ class LocalPart:
     """Node values of a source of which a rank holds a part; a `Field` reads it as an array.
 
     Of coefficients each rank looks at all: one that lies over ranks is refused where it does not hold it.
-
-    Parameters
-    ----------
-    values
-        At the nodes of ``part``.
+    ``values``: at the nodes of ``part``.
     """
 
     def __init__(self, grid: Grid, values: np.ndarray, part: Part):

@@ -18,6 +18,8 @@ def sample_closed_curve(
 ) -> np.ndarray:
     """Draw one sample of a zero-mean process at equidistant nodes of a closed curve.
 
+    Returns values ``(nodes,)``, the first node once.
+
     Parameters
     ----------
     nodes
@@ -28,11 +30,6 @@ def sample_closed_curve(
         Standard deviation of the process.
     noise
         Standard deviation of white noise added at each node.
-
-    Returns
-    -------
-    ndarray
-        Values ``(nodes,)``, the first node once.
     """
     frequency = np.arange(nodes // 2 + 1)
     spectrum = np.exp(-0.5 * (2 * np.pi * frequency * length_scale / curve_length) ** 2)
@@ -47,17 +44,9 @@ def sample_sloped_square(
 ) -> np.ndarray:
     """Draw values on the perimeter of a square: a plane, a process and white noise of random sizes.
 
-    Parameters
-    ----------
-    cells, size
-        Per side, and the side.
-    steepest
-        Largest slope between neighbours along the perimeter; that of the plane is 3/4 of it at most.
-
-    Returns
-    -------
-    ndarray
-        Values ``(4 cells,)`` of mean zero, in the order of a subdomain's perimeter.
+    ``cells``, ``size``: per side, and the side; ``steepest``: largest slope between neighbours along the perimeter;
+    that of the plane is 3/4 of it at most. Returns values ``(4 cells,)`` of mean zero, in the order of a subdomain's
+    perimeter.
     """
     length = size * log_uniform(rng, (0.06, 2.0))
     g = sample_closed_curve(
@@ -88,11 +77,7 @@ def sobol_hyperparameters(
     """Draw hyperparameters from a scrambled Sobol sequence, uniform in the logarithm.
 
     ``lower`` and ``upper``: bounds ``(p,)``, positive.
-
-    Returns
-    -------
-    ndarray
-        ``(count, p)``; the first rows do not depend on ``count``.
+    Returns ``(count, p)``; the first rows do not depend on ``count``.
     """
     import scipy.stats  # a third of a second, which no solve needs to wait for
 

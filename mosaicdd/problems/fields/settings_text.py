@@ -13,13 +13,7 @@ def read_settings(
     """Read ``NAME=VALUE,...``; return the values that are given, by name.
 
     `ValueError` if a setting is unknown, given twice, no number or out of range.
-
-    Parameters
-    ----------
-    kind
-        What is set, for messages.
-    known
-        Of each setting its type and its least value.
+    ``kind``: what is set, for messages; ``known``: of each setting its type and its least value.
     """
     settings: dict[str, float] = {}
     for item in filter(None, text.split(",")):

@@ -35,12 +35,7 @@ def outflow(
 ) -> torch.Tensor:
     """Return it at the centres of patches.
 
-    Parameters
-    ----------
-    conductivity
-        ``k`` of the squared gradient.
-    a
-        By default 1.
+    ``conductivity``: ``k`` of the squared gradient; ``a``: by default 1.
     """
     if u.whole is not None and (a is None or a.whole is not None):
         return _through_edges(u.whole, h, conductivity, None if a is None else a.whole)

@@ -35,11 +35,7 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     """Return conductances from the derivatives at the nodes inside by those at offsets from them.
 
     ``partial``: by offset, ``(rows, columns)``; one that is missing is zero.
-
-    Returns
-    -------
-    Conductances
-        With one node more all around.
+    It has one node more all around.
     """
     zero = np.zeros_like(partial[0, 0])
     crossed = any(y and x for y, x in partial)

@@ -40,10 +40,7 @@ from mosaicdd.unsupported import Unsupported
 class Resampled:
     """Conductances that are not kept but made from the coefficients whenever they are asked for.
 
-    Parameters
-    ----------
-    place
-        A part of the grid, whose nodes are counted from its corner.
+    ``place``: a part of the grid, whose nodes are counted from its corner.
     """
 
     medium: "Medium"
@@ -62,12 +59,8 @@ class Resampled:
 class Medium:
     """The coefficients of a problem.
 
-    Parameters
-    ----------
-    fields
-        By name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per
-        cell ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is
-        not given is zero.
+    ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
+    ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is not given is zero.
     """
 
     NAMES = (*DIFFUSION, "bx", "by", "c")
@@ -154,12 +147,8 @@ class Medium:
     def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
         """Return the conductances of what a domain has of the faces between the nodes of a part.
 
-        Parameters
-        ----------
-        part
-            May reach beyond the grid, where there are no cells.
-        cover
-            What the domain has of the cells around the nodes.
+        ``part``: may reach beyond the grid, where there are no cells; ``cover``: what the domain has of the cells
+        around the nodes.
         """
         c = _near(self._c, grid, part, cover, fill=0.0)
         between = []

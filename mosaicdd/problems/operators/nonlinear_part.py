@@ -110,10 +110,7 @@ class NonlinearPart:
 class Linearised:
     """The derivative of a nonlinear operator at values that a rank holds, as a `Medium` of its own.
 
-    Parameters
-    ----------
-    u
-        Values at the nodes of the operator's part.
+    ``u``: values at the nodes of the operator's part.
     """
 
     reflective = False

@@ -29,11 +29,8 @@ def is_number(values: torch.Tensor) -> bool:
 class Patch:
     """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger.
 
-    Attributes
-    ----------
-    whole
-        The array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they come
-        one by one.
+    ``whole``: the array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they
+    come one by one.
     """
 
     centre: torch.Tensor

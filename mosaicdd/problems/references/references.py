@@ -23,17 +23,8 @@ System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
     """Solve by pyAMG to a checked relative residual of 1e-10; raise `RuntimeError` if the residual is not reached.
 
-    Parameters
-    ----------
-    grid
-        Of the problem's cells; by default its domain's own.
-    number
-        Which of several problems.
-
-    Returns
-    -------
-    ndarray
-        The field, ``(ny + 1, nx + 1)``.
+    ``grid``: of the problem's cells; by default its domain's own. ``number``: which of several problems. Returns the
+    field, ``(ny + 1, nx + 1)``.
     """
     return solve_and_count_by_multigrid(problem, grid, number)[0]
 
@@ -54,10 +45,7 @@ def solve_and_count_by_multigrid(
 def solve_directly(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
     """Solve by a sparse LU factorisation (SuperLU); for up to some 10^6 nodes.
 
-    Returns
-    -------
-    ndarray
-        The field, ``(ny + 1, nx + 1)``.
+    Returns the field, ``(ny + 1, nx + 1)``.
     """
     return _solved(problem, grid, number, lambda system, b: system.solve(b))
 
@@ -68,11 +56,7 @@ def solve_by_sine_transform(
     """Solve directly: the fast sine transform diagonalises a stencil symmetric in both axes.
 
     `ValueError` if the stencil of the equation is not symmetric in both axes.
-
-    Returns
-    -------
-    ndarray
-        The field, ``(ny + 1, nx + 1)``.
+    Returns the field, ``(ny + 1, nx + 1)``.
     """
 
     def solve(system: System, b: np.ndarray) -> np.ndarray:

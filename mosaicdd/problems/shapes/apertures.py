@@ -115,12 +115,8 @@ class Segments:
 def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
     """Return what a domain has of cells, and the outline in them.
 
-    Parameters
-    ----------
-    level
-        At the corners of the cells, ``(rows + 2, columns + 2)``.
-    cells
-        Which there are at all, ``(rows + 1, columns + 1)``.
+    ``level``: at the corners of the cells, ``(rows + 2, columns + 2)``; ``cells``: which there are at all,
+    ``(rows + 1, columns + 1)``.
     """
     inside = level < 0
     corners = [_corner(inside, y, x) for y, x in _CORNERS]

@@ -27,10 +27,7 @@ _ON = 1e-6  # cells from the outline within which a node lies on it
 class Shape(Protocol):
     """A part of a rectangle.
 
-    Attributes
-    ----------
-    staircase
-        Whether the outline is known to a cell only.
+    ``staircase``: whether the outline is known to a cell only.
     """
 
     staircase: bool
@@ -54,17 +51,14 @@ class Shape(Protocol):
 class Level:
     """The part of a rectangle where a function is negative, best a signed distance.
 
+    ``field``: the values.
+
     Parameters
     ----------
     values
         A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
     lost
         Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
-
-    Attributes
-    ----------
-    field
-        The values.
     """
 
     def __init__(self, values: Any, *, staircase: bool = False, lost: np.ndarray | None = None):

@@ -55,12 +55,8 @@ class Boundary:
 
     `ValueError` if opposite edges differ in length, a value is not finite, or two edges disagree in their common
     corner.
-
-    Parameters
-    ----------
-    edges
-        By the side (see `Side`): ``(nx + 1,)`` left to right, or ``(ny + 1,)`` bottom to top. Of a box, six
-        arrays ``(ny + 1, nx + 1)``, ``(nz + 1, nx + 1)`` or ``(nz + 1, ny + 1)``.
+    ``edges``: by the side (see `Side`): ``(nx + 1,)`` left to right, or ``(ny + 1,)`` bottom to top. Of a box, six
+    arrays ``(ny + 1, nx + 1)``, ``(nz + 1, nx + 1)`` or ``(nz + 1, ny + 1)``.
     """
 
     edges: Mapping[Side, np.ndarray]

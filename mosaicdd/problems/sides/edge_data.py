@@ -27,10 +27,7 @@ _GP_SETTINGS = {
 class Data(Protocol):
     """Values on all edges, which may be made when the grid is known.
 
-    Attributes
-    ----------
-    problems
-        Of how many problems.
+    ``problems``: of how many problems.
     """
 
     @property

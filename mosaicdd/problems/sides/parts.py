@@ -145,12 +145,7 @@ def require_reached(
 ) -> None:
     """Raise `ValueError` where a side has a condition of its own, but an outline runs along it, whose own holds there.
 
-    Parameters
-    ----------
-    pieces
-        What a shape has of the sides.
-    outlines
-        The names of the outlines.
+    ``pieces``: what a shape has of the sides; ``outlines``: the names of the outlines.
     """
     on_outlines = [part_on_outline(parts, name) for name in outlines]
     for part in parts:

@@ -44,12 +44,8 @@ def coarse_solver(
 ) -> CoarseSolver:
     """Choose and plan what solves the coarse problem; raise `ValueError` if it is too large to be factorised.
 
-    Parameters
-    ----------
-    responses
-        Weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`.
-    operator
-        Whose symmetries the coarse operator has.
+    ``responses``: weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`; ``operator``: whose
+    symmetries the coarse operator has.
     """
     if coarsening.points > 1 or not operator.reflective:
         require_factorisable(coarsening, "coarse_points=1")

@@ -34,10 +34,7 @@ from mosaicdd.schwarz.task import Task
 class CoarseSpace(ABC):
     """The coarse correction ``c = A_c^-1 R (T v - v)`` and its effect on the interface.
 
-    Parameters
-    ----------
-    coarsening
-        Of the lattice, with ``q`` coarse nodes per lattice cell along a line.
+    ``coarsening``: of the lattice, with ``q`` coarse nodes per lattice cell along a line.
     """
 
     _solve: CoarseSolver
@@ -65,6 +62,8 @@ class CoarseSpace(ABC):
     ) -> np.ndarray:
         """Solve for the correction to the residual ``T v - v``, or a multiple of it.
 
+        Returns ``sums``, added up over the ranks by the way.
+
         Parameters
         ----------
         out
@@ -73,11 +72,6 @@ class CoarseSpace(ABC):
             It, at the owned lattice nodes, ``(n, rows, columns)``.
         alone
             Whether, at nodes of other ranks, ``out`` holds this rank's contribution alone.
-
-        Returns
-        -------
-        ndarray
-            ``sums``, added up over the ranks by the way.
         """
         if self._coarsening.points == 1:  # there are no others
             return self._solve(residual.flatten(1), sums, self._correction)
@@ -139,12 +133,8 @@ class OwnCoarseSpace(CoarseSpace):
     def take(self, responses: torch.Tensor, centre: torch.Tensor) -> None:
         """Take responses, and factorise the coarse problem; where they are not finite, nor is a correction.
 
-        Parameters
-        ----------
-        responses
-            ``(rows, columns, 8, 2 (m - 1))`` of the subdomains that `sweep` is asked for.
-        centre
-            Those of the owned subdomains at their centres, ``(8, rows, columns)``.
+        ``responses``: ``(rows, columns, 8, 2 (m - 1))`` of the subdomains that `sweep` is asked for; ``centre``:
+        those of the owned subdomains at their centres, ``(8, rows, columns)``.
         """
         self._responses = responses
         with self._solving:

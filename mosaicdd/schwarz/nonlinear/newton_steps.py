@@ -67,18 +67,8 @@ class Step(Protocol):
         """Return the change whose product with the derivative is a force.
 
         `ValueError` on all ranks, if the derivative is that of no elliptic equation.
-
-        Parameters
-        ----------
-        force
-            Times the squared spacing, a wide array.
-        rtol
-            Bound of the residual, relative to the force, in the 2-norm.
-
-        Returns
-        -------
-        Change or None
-            None on all ranks, if this is not the way to find it.
+        ``force``: times the squared spacing, a wide array; ``rtol``: bound of the residual, relative to the force, in
+        the 2-norm. Returns None on all ranks, if this is not the way to find it.
         """
         ...
 

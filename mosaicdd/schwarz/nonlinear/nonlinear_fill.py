@@ -39,10 +39,7 @@ _RELAXED, _ROUNDED = 10.0, 1e-5
 class NewtonFill:
     """Fills the region of a block.
 
-    Parameters
-    ----------
-    tolerance
-        Of the values on the lines, relative; between them the error is a tenth of that.
+    ``tolerance``: of the values on the lines, relative; between them the error is a tenth of that.
 
     Attributes
     ----------

@@ -30,10 +30,7 @@ _SHORTEST = 2.0**-6  # part of a step
 class NonlinearIteration:
     """The sweep, its derivative, and the coarse correction, of one problem on the block of a rank, in float64.
 
-    Attributes
-    ----------
-    members
-        The batches of this rank's subdomains.
+    ``members``: the batches of this rank's subdomains.
     """
 
     def __init__(self, task: Task, plan: NonlinearPlan):

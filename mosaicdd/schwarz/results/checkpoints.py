@@ -33,10 +33,7 @@ _SAMPLES = 2**20  # values of a field that are read at once
 class Earlier:
     """Where an earlier run stopped, and how it had gone.
 
-    Parameters
-    ----------
-    field
-        This rank's part of it, ``(rows, columns)``, if the interface leaves it open.
+    ``field``: this rank's part of it, ``(rows, columns)``, if the interface leaves it open.
     """
 
     interface: Interface

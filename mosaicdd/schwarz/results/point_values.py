@@ -26,11 +26,7 @@ class PointValues:
     """Evaluates solutions at points; every rank those that lie in its block.
 
     `Unsupported` if the local solver has values at grid nodes only, or has a source.
-
-    Parameters
-    ----------
-    points
-        ``(q, 2)``, (y, x) in cells of the grid, the same on all ranks.
+    ``points``: ``(q, 2)``, (y, x) in cells of the grid, the same on all ranks.
     """
 
     def __init__(

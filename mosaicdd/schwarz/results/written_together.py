@@ -42,14 +42,8 @@ def write_shards(
     """Write every rank's parts of the field to a file of its own; return all of them.
 
     `OSError` on all ranks, if one could not write; no shard is left.
-
-    Parameters
-    ----------
-    place
-        Where this rank's parts together belong in the field of the file; a rank without any writes
-        no file.
-    clock
-        Measures the writing.
+    ``place``: where this rank's parts together belong in the field of the file; a rank without any writes no file.
+    ``clock``: measures the writing.
     """
     run = ranks.bcast(secrets.token_hex(4))
     path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"

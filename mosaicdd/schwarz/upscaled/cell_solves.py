@@ -19,10 +19,7 @@ _Node = tuple[int, int]
 class CellValues:
     """Values at fine nodes, those at the same place in all coarse cells side by side.
 
-    Parameters
-    ----------
-    coarse
-        Values at the coarse nodes, ``(n, rows, columns)``.
+    ``coarse``: values at the coarse nodes, ``(n, rows, columns)``.
     """
 
     def __init__(self, coarse: torch.Tensor):
@@ -67,11 +64,7 @@ class Lines:
 
     All else is held: systems of three unknowns, by elimination. All numbers are arrays over the coarse
     cells of these lines.
-
-    Attributes
-    ----------
-    diagonal
-        Of each node between coarse ones.
+    ``diagonal``: of each node between coarse ones.
     """
 
     def __init__(

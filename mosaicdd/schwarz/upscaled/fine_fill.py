@@ -157,10 +157,7 @@ class Band:
 class Filled:
     """The values in a band.
 
-    Parameters
-    ----------
-    residual, diagonal
-        ``b - A u`` on the lines, and the diagonal of ``A`` there, of one problem.
+    ``residual``, ``diagonal``: ``b - A u`` on the lines, and the diagonal of ``A`` there, of one problem.
     """
 
     band: Band
