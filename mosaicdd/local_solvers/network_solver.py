@@ -143,11 +143,15 @@ class NetworkSolver(SharedSolver):
             )
         key = points.tobytes()
         if key not in self._compiled:
-            network = copy.deepcopy(self.network).to("cpu", torch.float64)
-            rows = network.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
+            rows = self._in_float64.prepare(torch.as_tensor(unit_points(points, self.subdomain)))
             lifting = self.lifting(device=torch.device("cpu"), dtype=torch.float64)
             self._compiled[key] = lifting.compile(rows.numpy(), points)
         return self._compiled[key]
+
+    @functools.cached_property
+    def _in_float64(self) -> Network:
+        """The network that is compiled."""
+        return copy.deepcopy(self.network).to("cpu", torch.float64)
 
 
 class NetworkPlan:

@@ -33,7 +33,8 @@ def real_array(values: Any, what: str) -> np.ndarray:
         array = np.asarray(array, float)
     except (TypeError, ValueError):
         raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
-    return np.require(array, requirements=("C", "W"))  # torch takes no negative strides
+    # torch takes no negative strides
+    return array if array.flags.carray else np.require(array, requirements=("C", "W"))
 
 
 def is_number(values: Any) -> bool:

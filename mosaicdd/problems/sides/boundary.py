@@ -1,5 +1,6 @@
 """Dirichlet data on the edge of the whole domain: the value type and how it is made."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +33,14 @@ def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slice
                 yield (axis, end), (*part[:axis], *part[axis + 1 :]), on_side((axis, end))
 
 
-def corners(axes: int = 2) -> Iterator[tuple[Side, Place, Side, Place]]:
-    """Yield two sides that meet, and where each of them has their common corner, in space an edge."""
-    for a, b in itertools.combinations(range(axes), 2):
-        for low, high in itertools.product((0, 1), repeat=2):
-            yield (a, low), on_side((b - 1, high)), (b, high), on_side((a, low))
+@functools.cache
+def corners(axes: int = 2) -> tuple[tuple[Side, Place, Side, Place], ...]:
+    """Return two sides that meet, and where each of them has their common corner, in space an edge."""
+    return tuple(
+        ((a, low), on_side((b - 1, high)), (b, high), on_side((a, low)))
+        for a, b in itertools.combinations(range(axes), 2)
+        for low, high in itertools.product((0, 1), repeat=2)
+    )
 
 
 def _between_nodes(values: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
