@@ -6,9 +6,8 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.settings_options import collected, settings_options
+from mosaicdd.cli.options import FIELD, collected, once_each, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
-from mosaicdd.cli.types import FIELD, once_each
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings

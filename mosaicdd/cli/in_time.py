@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.settings_options import collected, option_given
+from mosaicdd.cli.options import collected, option_given
 from mosaicdd.cli.show import say, stage
 from mosaicdd.parallel.watch import listening
 from mosaicdd.schwarz.settings import Output, SolveSettings

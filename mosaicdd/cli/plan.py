@@ -5,7 +5,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.types import SIDE, SIZE_PAIR, once_each
+from mosaicdd.cli.options import SIDE, SIZE_PAIR, once_each
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 

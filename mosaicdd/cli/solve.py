@@ -11,9 +11,17 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.settings_options import collected, option_given, settings_options
+from mosaicdd.cli.options import (
+    EXTENT,
+    FIELD,
+    SIDE,
+    SIZE_PAIR,
+    collected,
+    once_each,
+    option_given,
+    settings_options,
+)
 from mosaicdd.cli.show import quiet_option, say, stage
-from mosaicdd.cli.types import EXTENT, FIELD, SIDE, SIZE_PAIR, once_each
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.parallel.watch import listening
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation

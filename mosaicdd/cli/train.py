@@ -12,7 +12,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option, world
-from mosaicdd.cli.settings_options import collected, settings_options
+from mosaicdd.cli.options import collected, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.settings import meant

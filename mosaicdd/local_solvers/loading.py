@@ -12,9 +12,9 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.models.correction_model import CorrectionModel
-from mosaicdd.local_solvers.models.network_model import NetworkModel
 from mosaicdd.local_solvers.models.trained_model import (
     ConductanceModel,
+    NetworkModel,
     OperatorModel,
     TrainedModel,
 )

@@ -12,8 +12,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
-from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
+from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
 
 Bounds = Sequence[tuple[int, int]]

@@ -10,7 +10,6 @@ every ``4 m`` samples, which determine the operator, and for each of the larger 
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -50,6 +49,10 @@ class PartGenerator:
         self._batch = 4 * m if self._draws else _BATCH
         self.window_parts = -(-settings.windows // len(self._starts) ** 2)
         self.parts = self.window_parts + -(-settings.samples // self._batch)
+        self._sample_hyperparameters = _hyperparameters(settings, settings.samples, settings.seed)
+        self._window_hyperparameters = _hyperparameters(
+            settings, self.window_parts, settings.seed + 1
+        )
         # All parameters are drawn, and so checked, at once: it takes no time beside solving.
         self.pde.at(**dict(settings.fields))
         for number in range(self.window_parts):
@@ -135,14 +138,6 @@ class PartGenerator:
         """Return parameters as rows of a dataset, ``(count, q)``."""
         values = {**self.pde.parameters, **parameters}
         return np.tile([float(values[name]) for name in self.parameter_names], (count, 1))
-
-    @cached_property
-    def _sample_hyperparameters(self) -> np.ndarray:
-        return _hyperparameters(self.settings, self.settings.samples, self.settings.seed)
-
-    @cached_property
-    def _window_hyperparameters(self) -> np.ndarray:
-        return _hyperparameters(self.settings, self.window_parts, self.settings.seed + 1)
 
     def _solver(
         self, cells: int, parameters: dict[str, float]

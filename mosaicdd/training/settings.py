@@ -5,6 +5,7 @@ fields. Nothing slow is imported, so that ``--help`` is fast.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.settings import check_settings, setting
@@ -16,6 +17,14 @@ PRECISIONS = ("float32", "float64", "bf16", "tf32")
 SHARDINGS = ("none", "zero1", "fsdp", "hybrid")
 METHODS = ("amg", "direct")
 NO_LIFTING = "none"
+
+
+def _require_held_out(held_out: int, settings: Any, what: str) -> None:
+    if not 0 < held_out < settings.samples:
+        raise ValueError(
+            f"{settings.samples} {what} with a validation fraction of {settings.validation:g} hold out "
+            f"{held_out}; at least 1 must be held out and 1 must be left for training"
+        )
 
 
 @dataclass(frozen=True)
@@ -60,12 +69,7 @@ class GenerationSettings:
         check_settings(self)
         if not 0 < self.validation < 1:
             raise ValueError(f"the validation fraction must be in (0, 1), got {self.validation}")
-        held_out = round(self.samples * self.validation)
-        if not 0 < held_out < self.samples:
-            raise ValueError(
-                f"{self.samples} samples with a validation fraction of {self.validation:g} hold out "
-                f"{held_out}; at least 1 must be held out and 1 must be left for training"
-            )
+        _require_held_out(round(self.samples * self.validation), self, "samples")
         if not 0 < self.length_scale[0] < self.length_scale[1]:
             raise ValueError(f"length scales must be 0 < least < greatest, got {self.length_scale}")
         if not 0 < self.amplitude[0] <= self.amplitude[1]:
@@ -88,11 +92,7 @@ class MediaSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not 0 < round(self.samples * self.validation) < self.samples:
-            raise ValueError(
-                f"{self.samples} media with a validation fraction of {self.validation:g}: at least 1 "
-                "must be held out and 1 must be left for training"
-            )
+        _require_held_out(round(self.samples * self.validation), self, "media")
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,7 @@ class SquareSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if not 0 < self.held_out < self.samples:
-            raise ValueError(
-                f"{self.samples} problems with a validation fraction of {self.validation:g}: at least 1 "
-                "must be held out and 1 must be left for training"
-            )
+        _require_held_out(self.held_out, self, "problems")
 
 
 @dataclass(frozen=True)

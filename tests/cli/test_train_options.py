@@ -21,7 +21,7 @@ from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, Tr
 
 PAPER = Path(__file__).parents[2] / "data" / "paper.toml"
 OWN = """
-from mosaicdd.local_solvers.networks.deeponet import DeepONet
+from mosaicdd.local_solvers.networks.trunk import DeepONet
 
 class Mine(DeepONet):
     pass

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.linear import LinearNetwork, LinearSettings
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.trunk import LinearNetwork, LinearSettings
 
 SUBDOMAIN = Subdomain(cells=12)  # 2 / 12 is not a binary fraction: folding must bear rounding
 P = 48

@@ -7,8 +7,7 @@ import pytest
 
 from mosaicdd.parallel.layouts.layout import Layout, LayoutRows
 from mosaicdd.parallel.layouts.placements import Halo, On, PartialSum, Replicate, Shard
-from mosaicdd.parallel.layouts.redistribution import Redistribution
-from mosaicdd.parallel.layouts.root import rows_from_root, rows_to_root
+from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

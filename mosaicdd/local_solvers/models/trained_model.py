@@ -1,15 +1,26 @@
-"""A trained model before it knows a problem: what all have in common, and those of media."""
+"""A trained model before it knows a problem: what all have in common, of linear equations, and those of media."""
 
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.bound import BoundSolver, SharedSolver
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.bound import BoundSolver, SharedSolver, require_plain
+from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.local_solvers.networks.conductances import ROUGHNESS, LearnedRule
+from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
+from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.unsupported import Unsupported
 
 
 class TrainedModel(ABC):
@@ -53,3 +64,94 @@ class OperatorModel(TrainedModel):
     def bind(self, problem: Problem, grid: Grid) -> OperatorSolver:
         """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
         return OperatorSolver(self.name, problem, grid, self.network, self.card)
+
+
+_ROUNDING = 1e-6  # of limits to what operators are like
+
+
+class NetworkModel(TrainedModel):
+    """A trained network of a linear equation with constant coefficients, before it knows a problem."""
+
+    @property
+    def _operator(self) -> EllipticOperator:
+        return equation(self.card.pde).at(**self.card.parameters)
+
+    @property
+    def cells(self) -> int:
+        """Cells per side of its subdomains."""
+        return self.card.cells
+
+    @property
+    def spacing(self) -> float | None:
+        """Of the grids that it can work on; None for any.
+
+        An equation that is free of scales is the same on all grids, and one of a family is another of
+        it on another grid.
+        """
+        free = self.card.ranges or self._operator.scale_free
+        return None if free else self.card.subdomain.spacing
+
+    def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
+        """Return the network as the solver of a problem's subdomains.
+
+        A parameter outside of the range of a family is refused by `require_self_test` only: a certified
+        answer needs no trust in the network. Errors are those of `LocalSolver.bind`.
+        """
+        spacing, needed = self.spacing, problem.operator
+        if spacing is not None and not np.isclose(grid.spacing, spacing, rtol=1e-12, atol=0):
+            raise ValueError(
+                f"{self.name} was trained for a spacing of {spacing:g}, the grid's is "
+                f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
+            )
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        if isinstance(needed, Nonlinear):
+            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+                f"{self.name} is a model for a linear equation, {problem.equation.name} is not linear; "
+                "take 'exact'"
+            )
+        if not isinstance(needed, EllipticOperator):
+            raise Unsupported(
+                f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
+                "are fields here; take 'exact'"
+            )
+        require_plain(self.name, problem)
+        outside = self.outside(needed, subdomain) if self.card.ranges else ""
+        if not self.card.ranges and needed != self._operator:
+            raise Unsupported(
+                f"{self.name} is a model for {_said(self.card.pde, self.card.parameters)}, it does not "
+                f"solve {_said(problem.equation.name, problem.parameters)}; take 'exact', or a model "
+                "that does"
+            )
+        source = None if problem.source is None else Source(problem, grid, subdomain)
+        network = self._network_for(needed, subdomain)
+        return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
+
+    def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
+        """Say what of an operator lies outside of the family's ranges; empty if nothing does."""
+        for name, value in invariants(operator, subdomain).items():
+            least, most = self.card.ranges[name]
+            if name == "c":  # what it was on the training's subdomains
+                scale = (self.card.size / subdomain.size) ** 2
+                least, most = least * scale, most * scale
+            rounding = _ROUNDING * max(1.0, abs(least), abs(most))
+            if not least - rounding <= value <= most + rounding:
+                return (
+                    f"{self.name} is a model for {self.card.pde} with {name} from {least:g} to "
+                    f"{most:g}, here it is {value:.6g}; take 'exact', or ask for a certified answer"
+                )
+        return ""
+
+    def as_trained(self) -> NetworkSolver:
+        """Return the network as a solver of what it was trained for, without a source."""
+        operator, subdomain = self._operator, self.card.subdomain
+        network = self._network_for(operator, subdomain)
+        return NetworkSolver(self.name, operator, subdomain, network, self.card)
+
+    def _network_for(self, operator: EllipticOperator, subdomain: Subdomain) -> Network:
+        family = self.network
+        return family.at(operator, subdomain) if isinstance(family, FamilyNetwork) else family
+
+
+def _said(pde: str, parameters: dict[str, float]) -> str:
+    values = ", ".join(f"{name}={value:g}" for name, value in parameters.items())
+    return f"{pde} with {values}" if values else pde

@@ -1,1 +1,1 @@
-"""The networks, each one file; see `registry`."""
+"""The networks; see `registry`."""

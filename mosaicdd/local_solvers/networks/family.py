@@ -5,7 +5,7 @@
 A perceptron gives the coordinates ``z`` for the numbers ``p`` of an operator
 ``-div(T grad u) + b . grad u + c u``. Trunk ``t`` and branches ``W_k`` span the operators that occur in
 training (`training.family` finds them by a singular value decomposition). Bound to an operator
-(`FamilyNetwork.at`) it is one matrix, as `linear.LinearNetwork` is.
+(`FamilyNetwork.at`) it is one matrix, as `trunk.LinearNetwork` is.
 
 The square's symmetries take the operator along: ``u(x; g, p) = u(R x; R g, R p)``, so only one of the
 eight images of ``p`` is ever learned, and the symmetries that an operator has, its matrix has exactly.

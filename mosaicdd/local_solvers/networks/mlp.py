@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from mosaicdd.local_solvers.networks.features import FourierFeatures, TrunkSettings
-from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.network import FourierFeatures, Network, TrunkSettings
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,

@@ -28,12 +28,11 @@ from typing import Any, TypeGuard
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.deeponet import DeepONet
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
-from mosaicdd.local_solvers.networks.linear import LinearNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.sdnet import SDNet, SDNetConcat
+from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
 from mosaicdd.settings import meant, unknown
 
 NETWORKS: dict[str, type[Network]] = {

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from mosaicdd.local_solvers.networks.features import FourierFeatures
+from mosaicdd.local_solvers.networks.network import FourierFeatures
 
 Coefficients = tuple[float, float]
 """``a_k``: weights of the second derivatives along y and x."""
