@@ -7,6 +7,7 @@ import torch
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option, world
+from mosaicdd.cli.options import device_option, dtype_option
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.storage.atomic import require_replaceable
@@ -22,16 +23,8 @@ from mosaicdd.storage.json_line import json_line
     metavar="NAME|FILE",
     help="A shipped model (laplace, laplace-sdnet), a model file, or 'exact'.",
 )
-@click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float64", "float32"]),
-    default="float64",
-    show_default=True,
-    help="Precision of the iteration.",
-)
+@device_option()
+@dtype_option()
 @overwrite_option()
 @quiet_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

@@ -3,7 +3,7 @@
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from typing import Any, TypeVar
 
@@ -110,6 +110,22 @@ SIDE = SideOption()
 
 
 Made = TypeVar("Made")
+
+
+def choice_option(name: str, values: Sequence[str], text: str) -> Callable:
+    """Declare an option with a few values, the first of them the default."""
+    kind = click.Choice(values)
+    return click.option(name, type=kind, default=values[0], show_default=True, help=text)
+
+
+def dtype_option() -> Callable:
+    """Declare ``--dtype``."""
+    return choice_option("--dtype", ("float64", "float32"), "Precision of the iteration.")
+
+
+def device_option() -> Callable:
+    """Declare ``--device``."""
+    return choice_option("--device", ("cpu", "cuda"), "Where.")
 
 
 def settings_options(*kinds: type) -> Callable:

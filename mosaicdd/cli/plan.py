@@ -5,7 +5,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.options import SIDE, SIZE_PAIR, once_each
+from mosaicdd.cli.options import SIDE, SIZE_PAIR, dtype_option, once_each
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
@@ -79,13 +79,7 @@ _SIDES = (
     help="Measured by 'mosaicdd bench', or 'default' (a CPU core), or assumed from published "
     "figures: 'a30', 'h100'.",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["float64", "float32"]),
-    default="float64",
-    show_default=True,
-    help="Precision of the iteration.",
-)
+@dtype_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def plan(

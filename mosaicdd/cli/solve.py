@@ -16,6 +16,7 @@ from mosaicdd.cli.options import (
     FIELD,
     SIDE,
     SIZE_PAIR,
+    choice_option,
     collected,
     once_each,
     option_given,
@@ -156,12 +157,10 @@ _GROUPS = {
     "edges]",
 )
 @settings_options(Output)
-@click.option(
+@choice_option(
     "--keep",
-    type=click.Choice(["field", "interface"]),
-    default="field",
-    show_default=True,
-    help="interface: write the values on the lattice lines only, and skip the fill.",
+    ("field", "interface"),
+    "interface: write the values on the lattice lines only, and skip the fill.",
 )
 @click.option(
     "--window",

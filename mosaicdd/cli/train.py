@@ -12,7 +12,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option, world
-from mosaicdd.cli.options import collected, settings_options
+from mosaicdd.cli.options import collected, device_option, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.settings import meant
@@ -101,9 +101,7 @@ def _load(path: Path) -> dict:
     "--pde", metavar="FILE.py:NAME", help="Where to find the data's equation if it is your own."
 )
 @settings_options(TrainingSettings, ExecutionSettings)
-@click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where."
-)
+@device_option()
 @click.option(
     "--checkpoint-minutes",
     default=10.0,

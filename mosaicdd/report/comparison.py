@@ -214,18 +214,11 @@ def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
 
 def _finite(field: np.ndarray, name: str, solution: StoredSolution) -> np.ndarray:
     """Check a reference at the nodes inside of the solution's domain; outside it becomes NaN."""
-    if solution.inside is not None:
-        outside = np.where(solution.inside, field, np.nan)
-        _finite_everywhere(field[solution.inside], name)
-        return outside
-    return _finite_everywhere(field, name)
-
-
-def _finite_everywhere(field: np.ndarray, name: str) -> np.ndarray:
-    count = int((~np.isfinite(field)).sum())
-    if count:
-        raise ValueError(f"{name} is not finite at {count} of {field.size} nodes")
-    return field
+    inside = solution.inside
+    known = field if inside is None else field[inside]
+    if count := int((~np.isfinite(known)).sum()):
+        raise ValueError(f"{name} is not finite at {count} of {known.size} nodes")
+    return field if inside is None else np.where(inside, field, np.nan)
 
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
