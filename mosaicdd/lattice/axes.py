@@ -75,6 +75,12 @@ def crossed(*along: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(values.reshape(at(axis, len(along), -1, 1)) for axis, values in enumerate(along))
 
 
+def common(part: Slices, other: Slices) -> Slices:
+    """Return what two parts have in common, maybe nothing along some axes."""
+    ends = [(max(p.start, o.start), min(p.stop, o.stop)) for p, o in zip(part, other, strict=True)]
+    return tuple(slice(low, max(low, high)) for low, high in ends)
+
+
 def contains(whole: Slices, part: Slices) -> bool:
     """Say whether a part lies in another one."""
     return all(w.start <= p.start and p.stop <= w.stop for p, w in zip(part, whole, strict=True))

@@ -166,14 +166,9 @@ class Transfer:
 
 
 class _Windows:
-    """The same nodes of each subdomain, on lines of the interface that are constant in an axis.
+    """The same nodes of each subdomain, on its line 0, 1 or 2 of those that are constant in an axis.
 
-    Parameters
-    ----------
-    line
-        Which line of each subdomain: 0, 1 or 2.
-    spans
-        Along each other axis, the first node and the number of nodes.
+    ``spans``: along each other axis, the first node and the number of nodes.
     """
 
     def __init__(self, block: Block, axis: int, line: int, spans: Sequence[tuple[int, int]]):

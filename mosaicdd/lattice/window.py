@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, in_order, letters
+from mosaicdd.lattice.axes import Slices, common, in_order, letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
@@ -82,11 +82,9 @@ class Window:
 
     def clip(self, place: Slices) -> Slices:
         """Return the part of a place in the whole field that lies in the window, maybe nothing."""
-        starts = [max(a, part.start) for a, part in zip(self.start, place, strict=True)]
-        stops = [min(b, part.stop) for b, part in zip(self.stop, place, strict=True)]
-        if any(a >= b for a, b in zip(starts, stops, strict=True)):
-            return tuple(slice(0, 0) for _ in place)
-        return tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        both = common(self.place, place)
+        empty = any(part.start == part.stop for part in both)
+        return tuple(slice(0, 0) for _ in place) if empty else both
 
     def within(self, place: Slices) -> Slices:
         """Return where a place in the whole field lies in that of the window."""

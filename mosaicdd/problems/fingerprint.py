@@ -13,7 +13,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import checksum_of_row
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.given import read, real_array
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
@@ -89,31 +89,21 @@ def told_of_sides(problem: Problem, grid: Grid) -> Told:
 @concerning("sides")
 def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     """Return what tells values on a side, or on an outline, of one problem or of all."""
+    what = f"the side {part}"
+    if isinstance(values, (str, float, int)):
+        return values
     if not callable(values):
-        return _told_of_values(values, f"the side {part}")
-    if is_outline(part.name):
-        return _told_of_outline(values, grid)
-    y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
-    return checksum_of_row(evaluate(values, (y, x), f"the side {part}"))
-
-
-def _told_of_outline(function: Any, grid: Grid) -> object:
-    """Return what a function returns at places all over the rectangle, if it can."""
-    t = (np.arange(_PROBES) + 0.5) / _PROBES
+        return checksum_of_row(real_array(read(values), what))
+    if not is_outline(part.name):
+        y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
+        return checksum_of_row(evaluate(values, (y, x), what))
+    t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle
     y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
     try:
         with np.errstate(all="ignore"):
-            return checksum_of_row(evaluate(function, (y, x), "an outline"))
+            return checksum_of_row(evaluate(values, (y, x), "an outline"))
     except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
         return str(error)
-
-
-def _told_of_values(values: Any, what: str) -> object:
-    if isinstance(values, (str, float, int)):
-        return values
-    if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
-        values = values[...]  # a file
-    return checksum_of_row(real_array(values, what))
 
 
 def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:

@@ -20,7 +20,7 @@ from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
-from mosaicdd.schwarz.method import SharedMethod, WindowFill
+from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.scheme import scheme_of
@@ -62,12 +62,12 @@ class Engine(BaseEngine[SharedSolver]):
         self._filling = self._exact if settings.certify is not None else self.method
         self.filling = self._filling.local_solver
         self._fill: Fill | None = None
-        self._window_fill: WindowFill | None = None
+        self._window_fill: Fill | None = None  # of what this rank has of it
         window = self._window
         if settings.certify is not None or (self._wanted and window is None):
             self._fill = self._filling.plan_fill()
-        if self._wanted and window is not None:
-            self._window_fill = WindowFill(self._filling, window)
+        if self._wanted and window is not None and (part := window.part_of(self.block)):
+            self._window_fill = self._filling.plan_fill(part)
         self._discrete_residual = DiscreteResidual(
             self._ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
@@ -228,8 +228,9 @@ class Engine(BaseEngine[SharedSolver]):
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
         """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
         unknown = [None] * self.problems
-        if self._window_fill is not None:
-            strips = self._window_fill.strips(self.movement.widen(v, FILL_HALO))
+        if self._window is not None and self._wanted:
+            wide, fill = self.movement.widen(v, FILL_HALO), self._window_fill
+            strips = iter(()) if fill is None else fill.strips(wide.part(fill.block))
             return self._delivered(strips, sink), unknown, unknown
         fill = self._fill
         if not self._wanted or fill is None:

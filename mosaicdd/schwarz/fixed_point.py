@@ -143,10 +143,9 @@ class FixedPoint(Iteration):
         """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
         ring, kept = self._rings, 1.0 - relaxation
         self._start_from(v, out, kept)  # out = (1 - omega) v
-        self._sweep.contribute(
-            v, out, self._inner, relaxation
-        )  # out += omega T v, while halos of v
-        self.finish()  # .. travel
+        # out += omega T v, while halos of v travel
+        self._sweep.contribute(v, out, self._inner, relaxation)
+        self.finish()
         mine = _NOTHING if measure is None else measure()
         if kept:
             self._add_late(v, out, kept, self._frame if ring else self._late)

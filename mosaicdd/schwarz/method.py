@@ -1,19 +1,16 @@
-"""Local solvers put to work on a block: the iteration, and the fill of its result or of a window."""
+"""Local solvers put to work on a block: the iteration, and the fill of its result."""
 
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan, PlannedSolver, SharedSolver
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, SharedCoarseSpace
-from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
+from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration
 from mosaicdd.schwarz.phases import PhaseIteration
 from mosaicdd.schwarz.task import Task
@@ -87,20 +84,3 @@ class SharedMethod(Method):
 
     def _coarse_space(self, responses: torch.Tensor, points: int) -> CoarseSpace:
         return SharedCoarseSpace(self.task, self.local_solver.operator, responses, points)
-
-
-class WindowFill:
-    """Predicts the values at the nodes of a window that a block owns.
-
-    ``method``: whose block and local solver are used.
-    """
-
-    def __init__(self, method: Method, window: Window):
-        part = window.part_of(method.task.block)
-        self._fill = None if part is None else method.plan_fill(part)
-
-    def strips(self, v: Interface) -> Iterator[Strip]:
-        """Yield strips of what surrounds the wanted part, as `Fill.strips`; nothing on a rank without any."""
-        if self._fill is None:
-            return
-        yield from self._fill.strips(v.part(self._fill.block))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, in_rows
+from mosaicdd.lattice.axes import Slices, common, in_rows, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.source import Source
@@ -119,18 +119,9 @@ class DiscreteResidual:
 
 def _add_common(b: np.ndarray, piece: Slices, values: np.ndarray, place: Slices) -> None:
     """Add values ``(rows, columns, n)`` of a place where it meets a piece ``(n, rows, columns)``."""
-    low = [max(a.start, c.start) for a, c in zip(piece, place, strict=True)]
-    high = [min(a.stop, c.stop) for a, c in zip(piece, place, strict=True)]
-    if any(a >= c for a, c in zip(low, high, strict=True)):
-        return
-    here, there = (
-        tuple(
-            slice(a - part.start, c - part.start)
-            for a, c, part in zip(low, high, where, strict=True)
-        )
-        for where in (piece, place)
-    )
-    b[:, *here] += np.moveaxis(values[there], -1, 0)
+    both = common(piece, place)
+    if all(p.stop > p.start for p in both):
+        b[:, *within(both, piece)] += np.moveaxis(values[within(both, place)], -1, 0)
 
 
 class NodeResidual:

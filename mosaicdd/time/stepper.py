@@ -84,7 +84,7 @@ class Stepper:
         self._local_solver, self._settings = local_solver, settings
         self._method = time.scheme
         self._sides = SidesInTime(problem.conditions)
-        self._shape = problem.domain.shape
+        self._shape = shape = problem.domain.shape
         self._planned: dict[float, tuple[Solver, Problem]] = {}
         self.solver, _ = self._plan(time.dt)
         lattice = self.solver.lattice
@@ -94,8 +94,12 @@ class Stepper:
         self._pieces = problem.pieces(self.share.grid)
         self._outside: np.ndarray | None = None
         self._beyond: np.ndarray | None = None
-        if self._shape is not None:
-            self._outside, self._beyond = ranks.agree(lambda: self._hidden(problem))
+        if shape is not None:
+            level = ranks.agree(lambda: shape.level(self.share.grid, self.share.own))
+            self._outside = (
+                level >= 0
+            )  # nodes that are not inside, and those that a field does not show
+            self._beyond = self._outside if shape.staircase else level > 0
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
         )
@@ -154,14 +158,6 @@ class Stepper:
         begun = self._problem.with_sides(self._sides(0.0))
         discretisation = Discretisation(begun, faces, self.share.grid)
         return np.flatnonzero(~discretisation.equations(self.share.own).active)
-
-    def _hidden(self, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of the owned nodes are not inside of a shape, and which a field does not show."""
-        shape, grid = problem.domain.shape, self.share.grid
-        if shape is None:
-            raise RuntimeError("the domain is no rectangle")
-        level = shape.level(grid, self.share.own)
-        return level >= 0, level >= 0 if shape.staircase else level > 0
 
     def shown(self, values: np.ndarray) -> np.ndarray:
         """Return the owned nodes of values as a field has them: NaN outside of a shape."""

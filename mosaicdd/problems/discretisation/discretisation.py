@@ -30,7 +30,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties
 from mosaicdd.problems.discretisation.cut import nonzero
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
-from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.node_equations import Equations, on_lattice
 from mosaicdd.problems.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
 from mosaicdd.problems.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.problems.discretisation.stretched import stretch_of
@@ -132,12 +132,7 @@ class Discretisation:
 
     def equations(self, part: Part) -> Equations:
         """Return the left-hand sides of a part of the lattice; raise `ValueError` if coefficients are not sound."""
-        stretch = stretch_of(part, self._rounds, self.periods)
-        return (
-            self._on_grid(part)
-            if stretch is None
-            else self._on_grid(stretch.part).stretched(stretch)
-        )
+        return on_lattice(part, self._rounds, self.periods, self._on_grid)
 
     def _on_grid(self, part: Part) -> Equations:
         """Return the left-hand sides of a part of the grid."""

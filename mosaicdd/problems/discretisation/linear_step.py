@@ -4,7 +4,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import NO_TIES, OnOutlines
-from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.node_equations import Equations, on_lattice
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
 from mosaicdd.problems.operators.conductances import Conductances
@@ -56,12 +56,7 @@ class LinearStep:
 
     def equations(self, part: Part) -> Equations:
         """Return the left-hand sides at the nodes of a part; beyond the grid there are unit rows."""
-        stretch = stretch_of(part, self._rounds, self._periods)
-        return (
-            self._on_grid(part)
-            if stretch is None
-            else self._on_grid(stretch.part).stretched(stretch)
-        )
+        return on_lattice(part, self._rounds, self._periods, self._on_grid)
 
     def _on_grid(self, part: Part) -> Equations:
         here, there = self._overlap(part)

@@ -3,13 +3,23 @@
 Nodes without an unknown stand in the same arrays, decoupled and with a unit diagonal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties, places_among
-from mosaicdd.problems.discretisation.stretched import Stretch
+from mosaicdd.problems.discretisation.stretched import Stretch, stretch_of
+from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
+
+
+def on_lattice(
+    part: Part, rounds: Periods, periods: Periods, on_grid: Callable[[Part], "Equations"]
+) -> "Equations":
+    """Return the equations of a part of a lattice from those of parts of its grid."""
+    stretch = stretch_of(part, rounds, periods)
+    return on_grid(part) if stretch is None else on_grid(stretch.part).stretched(stretch)
 
 
 @dataclass(frozen=True)

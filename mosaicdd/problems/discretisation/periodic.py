@@ -19,18 +19,10 @@ from mosaicdd.problems.operators.conductances import Conductances
 
 @dataclass(frozen=True)
 class _Round:
-    """What a part has of the grid along one axis, from one node 0 to the next.
+    """What a part has of the grid along one axis, from one node 0 to the next."""
 
-    Parameters
-    ----------
-    source
-        Nodes of the grid.
-    nodes
-        Where they are in the part.
-    """
-
-    source: slice
-    nodes: slice
+    source: slice  # nodes of the grid
+    nodes: slice  # where they are in the part
 
     @property
     def edges(self) -> slice:

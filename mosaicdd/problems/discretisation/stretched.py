@@ -18,30 +18,14 @@ from mosaicdd.problems.operators.conductances import Conductances
 
 @dataclass(frozen=True)
 class _Axis:
-    """Where the nodes of a lattice lie along one axis.
+    """Where the nodes of a lattice lie along one axis."""
 
-    Parameters
-    ----------
-    part
-        The nodes of the grid that they lie at and between.
-    nodes
-        Which of these each is at; of one between, any.
-    there
-        Which are at a node.
-    edges
-        Which edge of the part each edge between them lies on.
-    ways
-        How far each node is along the edge that begins there or that it lies on, from 0 to 1.
-    factors
-        By which their conductances are larger than that edge's.
-    """
-
-    part: slice
-    nodes: np.ndarray
-    there: np.ndarray
-    edges: np.ndarray
-    ways: np.ndarray
-    factors: np.ndarray
+    part: slice  # of the grid, whose nodes they lie at and between
+    nodes: np.ndarray  # of the part that each is at; of one between, any
+    there: np.ndarray  # which are at a node
+    edges: np.ndarray  # of the part that each edge between them lies on
+    ways: np.ndarray  # along the edge that begins there or that it lies on, from 0 to 1
+    factors: np.ndarray  # by which their conductances are larger than that edge's
 
     @classmethod
     def of(cls, part: slice, cells: int | None, period: int | None) -> "_Axis":
@@ -125,9 +109,8 @@ class Stretch:
 
         def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
             every = []
-            for axis, values in enumerate(
-                edges
-            ):  # of parts of an edge in series more, between nodes none
+            # of parts of an edge in series more, between nodes none
+            for axis, values in enumerate(edges):
                 own = [axis == other for other in range(len(edges))]
                 axes = list(zip(own, self._axes, strict=True))
                 shares = crossed(*(a.factors if along else a.there for along, a in axes))

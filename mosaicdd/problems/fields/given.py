@@ -37,6 +37,12 @@ def real_array(values: Any, what: str) -> np.ndarray:
     return array if array.flags.carray else np.require(array, requirements=("C", "W"))
 
 
+def read(values: Any) -> Any:
+    """Return arrays, lists and tensors as they are, of what gives an array when it is sliced, as a file, all."""
+    is_array = isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")
+    return values if is_array else values[...]
+
+
 def is_number(values: Any) -> bool:
     """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
     if hasattr(values, "detach") or isinstance(values, np.ndarray):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.axes import common, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.settings_text import read_settings
 
@@ -92,9 +92,6 @@ class Lognormal:
         for tile in itertools.product(*tiles):
             values = np.random.default_rng((self.seed, *tile)).standard_normal((_TILE,) * len(tile))
             whole = tuple(slice(n * _TILE, (n + 1) * _TILE) for n in tile)
-            here = tuple(
-                slice(max(p.start, w.start), min(p.stop, w.stop))
-                for p, w in zip(places, whole, strict=True)
-            )
+            here = common(places, whole)
             drawn[within(here, places)] = values[within(here, whole)]
         return drawn

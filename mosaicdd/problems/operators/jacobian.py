@@ -67,12 +67,8 @@ def _couplings(
     last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
     inside = np.pad(np.ones_like(forth, bool), 1)
     low, high = np.pad(forth, 1, mode="edge")[first], np.pad(back, 1, mode="edge")[last]
-    for edge in (
-        np.s_[0],
-        np.s_[-1],
-        np.s_[:, 0],
-        np.s_[:, -1],
-    ):  # all else is known from both ends
+    # All but what is along the edges is known from both ends.
+    for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
         known = inside[first][edge], inside[last][edge]
         ends = low[edge].copy(), high[edge].copy()
         low[edge] = np.where(known[0] | ~known[1], *ends)

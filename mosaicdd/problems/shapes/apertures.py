@@ -187,16 +187,9 @@ def share_inside(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _triangle(level: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what of triangles with levels ``(3, T)`` at points ``(3, 2)`` is inside.
+    """Return what share of triangles with levels ``(3, T)`` at points ``(3, 2)`` is inside, ``(T,)``.
 
-    Returns
-    -------
-    share
-        ``(T,)``.
-    ends
-        Of the outline, ``(2, T, 2)``.
-    slope
-        Of the level, per cell, ``(T,)``.
+    And the ends of the outline in them, ``(2, T, 2)``, and the slope of the level per cell, ``(T,)``.
     """
     inside = level < 0
     share = inside.all(0).astype(float)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mosaicdd.lattice.axes import common, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
@@ -99,16 +100,11 @@ class Polygons:
         for which, edges in enumerate(self._edges):
             for edge in _short(edges, 32 * h):
                 box = _box(edge, grid, int(_BAND) + 1)
-                own = [
-                    slice(max(b.start, p.start) - p.start, max(min(b.stop, p.stop) - p.start, 0))
-                    for b, p in zip(box, part, strict=True)
-                ]
-                if own[0].start >= own[0].stop or own[1].start >= own[1].stop:
+                near = common(box, part)
+                if any(p.start == p.stop for p in near):
                     continue
-                y, x = (
-                    h * np.arange(o.start + p.start, o.stop + p.start)
-                    for o, p in zip(own, part, strict=True)
-                )
+                own = within(near, part)
+                y, x = (h * np.arange(p.start, p.stop) for p in near)
                 far = _from_edge(edge, x, y[:, None])
                 nearer = far < distance[*own]
                 distance[*own][nearer] = far[nearer]

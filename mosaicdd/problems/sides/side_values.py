@@ -14,7 +14,7 @@ from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.given import read, real_array
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -122,9 +122,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
             raise ValueError(
                 f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
             )
-        if not (isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")):
-            values = values[...]  # a file
-        at_nodes = real_array(values, what)
+        at_nodes = real_array(read(values), what)
         side = None if piece.side is None else tuple(np.delete(grid.nodes, piece.side[0]))
         if at_nodes.ndim > axes or at_nodes.shape[1 - axes :] != side:
             raise ValueError(

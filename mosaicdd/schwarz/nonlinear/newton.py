@@ -211,9 +211,8 @@ class Newton:
             updates = self.history.update
             self._progress(len(updates), updates[-1], self.size, math.nan)
         share = self._norm / before
-        if (
-            self._kept and not improved
-        ):  # the derivative at these values may do what that at others did not
+        if self._kept and not improved:
+            # The derivative at these values may do what that at others did not.
             self._kept = False
         else:
             # What is left of an error by the derivative at it, by that before it is twice as much of the next.
@@ -300,10 +299,8 @@ class Newton:
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
             self._residual = steps.ranks.agree(lambda: self._equations.residual(u))
-            nodes, residual = (
-                self._place.owned(u),
-                self._place.owned(self._weights * self._residual),
-            )
+            nodes = self._place.owned(u)
+            residual = self._place.owned(self._weights * self._residual)
             with np.errstate(over="ignore"):  # of a step that is too long
                 mine = [np.square(residual).sum(), np.square(nodes).sum(), nodes.size]
         norm, total, count = steps.ranks.sum(np.array(mine)).tolist()

@@ -206,30 +206,16 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
 
 @dataclass
 class _Beginning:
-    """Where a solve for some data begins.
-
-    Parameters
-    ----------
-    data
-        Values on the edges; or conditions, and which of several problems.
-    u
-        The smooth surface, at the nodes that are held here.
-    smooth
-        The equation linearised there.
-    nested
-        What finds the solution on a coarser grid.
-    step
-        By the derivative at ``u``, if it has been taken.
-    """
+    """Where a solve for some data begins."""
 
     data: "_Data"
-    u: np.ndarray
-    smooth: LinearForm
-    nested: NestedStart | None = None
-    step: Step | None = None
+    u: np.ndarray  # the smooth surface, at the nodes that are held here
+    smooth: LinearForm  # the equation linearised there
+    nested: NestedStart | None = None  # what finds the solution on a coarser grid
+    step: Step | None = None  # by the derivative at ``u``, if it has been taken
 
 
-_Data = Boundary | tuple[Sides, int]
+_Data = Boundary | tuple[Sides, int]  # values on the edges; or conditions, and of which problem
 
 
 def _same(known: _Data, data: _Data) -> bool:

@@ -9,6 +9,7 @@ these are filled.
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -163,10 +164,7 @@ class NewtonFill:
     def _given(self, part: Slices, apart: int) -> torch.Tensor:
         """Return the right-hand side at every so many of some nodes of the region."""
         wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        fields = {
-            name: values[wide] if values.ndim else values
-            for name, values in self._sampled_fields.items()
-        }
+        fields = _some(self._sampled_fields, wide)
         u = v = self.u[wide]
         for axis in (0, 1):
             ends = (0, wide[axis].start == 0), (-1, wide[axis].stop == self.u.shape[axis])
@@ -188,10 +186,7 @@ class NewtonFill:
         ]
         u = torch.from_numpy(boundary.at(places[0][:, None], places[1])).to(self.u)
         here = np.ix_(*(nodes - p.start for nodes, p in zip(places, self._part, strict=True)))
-        fields = {
-            name: values[here] if values.ndim else values
-            for name, values in self._sampled_fields.items()
-        }
+        fields = _some(self._sampled_fields, here)
         residual = self._element.sampled_residual(u, 3, fields)
         if not residual.isfinite().all():
             raise ValueError(
@@ -233,8 +228,8 @@ class NewtonFill:
         }
 
 
-def _some(fields: Fields, chosen: slice | torch.Tensor) -> Fields:
-    """Return the fields of some squares."""
+def _some(fields: Fields, chosen: Any) -> Fields:
+    """Return the fields of some squares, or at some nodes."""
     return {name: values[chosen] if values.ndim else values for name, values in fields.items()}
 
 

@@ -35,13 +35,10 @@ class SineStep:
         with steps.clock.part("derivative"):
             derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
             within = (slice(1, -1), slice(1, -1))
-            scales, c = (
-                (derivative.diagonal() - derivative.reaction)[within] / 4,
-                derivative.reaction[within],
-            )
-            with np.errstate(
-                divide="ignore", invalid="ignore"
-            ):  # flows that are nothing beside a reaction
+            c = derivative.reaction[within]
+            scales = (derivative.diagonal() - derivative.reaction)[within] / 4
+            # Where flows are nothing beside a reaction they are no numbers.
+            with np.errstate(divide="ignore", invalid="ignore"):
                 sums = ranks.sum(np.array([(c / scales).sum(), scales.size, (scales <= 0).sum()]))
             self._sound = bool(sums[2] == 0 and np.isfinite(sums[0]))
             if self._sound:

@@ -41,9 +41,8 @@ _MOST = 2**18  # nodes of the coarser grid
 _LEAST = 32  # cells along its sides
 _SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
-_MOST_ALONE = (
-    2**20
-)  # nodes of the linear equation's, as far as lattice nodes are two or more apart on it
+# nodes of the linear equation's grid, as far as lattice nodes are two or more apart on it
+_MOST_ALONE = 2**20
 
 
 class HarmonicStart:
