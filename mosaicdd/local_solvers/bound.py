@@ -73,7 +73,7 @@ class BoundSolver:
         return Lattice(grid, self.subdomain)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return the bytes that problems take at least, beside their fields, for each node; a value has so many."""
+        """Return the bytes for each node that problems take at least, beside fields; values have ``itemsize`` bytes."""
         raise NotImplementedError
 
     def in_precision(self, name: str) -> Self:

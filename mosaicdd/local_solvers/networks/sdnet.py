@@ -15,37 +15,28 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.local_solvers.networks.mlp import MLP, PreparedPoints
+from mosaicdd.local_solvers.networks.mlp import MLP, MLPSettings, PreparedPoints
 
 
 @dataclass(frozen=True)
-class SDNetSettings:
-    """Settings of `SDNet`."""
+class SDNetSettings(MLPSettings):
+    """Settings of `SDNet`: besides those of its perceptron, of the convolutions along the perimeter."""
 
-    # channels, kernel, convolutions: of the circular convolutions along the perimeter; ``kernel``
-    # is odd
     channels: int = 8
-    kernel: int = 5
+    kernel: int = 5  # odd
     convolutions: int = 2
-    # width, depth: of the perceptron: width ``D`` and hidden layers, the split one included
-    width: int = 64
-    depth: int = 3
-    # features, sigma: number of Fourier features and their scale, as `FourierFeatures`
-    features: int = 32
-    sigma: float = 5.0
-    # Whether the equation has the symmetries of the square, and the network uses them: a point is
-    # folded into a triangle and sees the embedding of the perimeter moved along with it
-    symmetric: bool = True
+
+    network = "an sdnet"
 
     def __post_init__(self) -> None:
-        counts = (self.channels, self.convolutions, self.width, self.depth)
-        if min(counts) < 1 or self.features < 0 or not self.sigma > 0:
+        super().__post_init__()
+        if min(self.channels, self.convolutions) < 1:
             raise ValueError(
-                "an sdnet needs channels, convolutions, width and depth >= 1, features >= 0 and "
-                f"sigma > 0, got {counts}, {self.features} and {self.sigma}"
+                f"{self.network} needs channels and convolutions >= 1, got {self.channels} and "
+                f"{self.convolutions}"
             )
         if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"the kernel of an sdnet must be odd, got {self.kernel}")
+            raise ValueError(f"the kernel of {self.network} must be odd, got {self.kernel}")
 
 
 class SDNet(MLP):
