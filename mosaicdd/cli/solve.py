@@ -60,17 +60,8 @@ _GROUPS = {
     "Problem": ("cells", "spacing", "domain", "pde", "given_fields", "boundary", "given_sides"),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
     "Solution": (
-        *(
-            "output",
-            "overwrite",
-            "keep",
-            "window",
-            "points",
-            "shards",
-            "checkpoint_minutes",
-            "resume",
-        ),
-        *("trace", "as_json", "quiet"),
+        *("output", "overwrite", "keep", "window", "points", "shards", "checkpoint_minutes"),
+        *("resume", "trace", "as_json", "quiet"),
     ),
     "Method": (
         *("local_solver", "rtol", "certify", "max_iterations", "out_of_range", "levels", "sweep"),
