@@ -93,17 +93,19 @@ def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     if isinstance(values, (str, float, int)):
         return values
     if not callable(values):
-        return checksum_of_row(real_array(read(values), what))
-    if not is_outline(part.name):
+        numbers = real_array(read(values), what)
+    elif not is_outline(part.name):
         y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
-        return checksum_of_row(evaluate(values, (y, x), what))
-    t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle
-    y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
-    try:
-        with np.errstate(all="ignore"):
-            return checksum_of_row(evaluate(values, (y, x), "an outline"))
-    except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
-        return str(error)
+        numbers = evaluate(values, (y, x), what)
+    else:
+        t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle
+        y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
+        try:
+            with np.errstate(all="ignore"):
+                numbers = evaluate(values, (y, x), "an outline")
+        except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
+            return str(error)
+    return checksum_of_row(numbers)
 
 
 def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.shapes.shape import Shape
@@ -29,7 +28,8 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
             part = slice(strip[0], strip[-1]), *(slice(0, ends[-1]) for ends in across)
             inside = shape.level(lattice.grid, part) < 0
             for axis, cuts in reversed(list(enumerate((strip - strip[0], *across)))):
-                inside = _sums(inside, cuts, axis)
+                until = np.insert(np.cumsum(inside, axis=axis, dtype=int), 0, 0, axis=axis)
+                inside = np.diff(np.take(until, cuts, axis), axis=axis)  # between cuts
             counts[first : first + len(strip) - 1] = inside
         return counts
 
@@ -42,10 +42,3 @@ def _nearest(lattice: Lattice, axis: int) -> np.ndarray:
     centres = lattice.first_node[axis] + lattice.spacing * np.arange(first, lattice.cells[axis])
     between = centres[1:] - lattice.spacing // 2
     return np.concatenate([[0], np.clip(between, 0, nodes), [nodes]])
-
-
-def _sums(values: np.ndarray, cuts: np.ndarray, axis: int) -> np.ndarray:
-    """Add up values between cuts along an axis."""
-    until = np.cumsum(values, axis=axis, dtype=int)
-    until = np.pad(until, at(axis, values.ndim, (1, 0), (0, 0)))
-    return np.diff(np.take(until, cuts, axis), axis=axis)

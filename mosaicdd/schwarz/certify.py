@@ -44,69 +44,55 @@ class Certificate:
     saved_from_coarse: float
 
 
-class Certifier:
-    """Drives interfaces of one block to a discrete residual.
+def certify(
+    v: Interface,
+    rtol: float,
+    monitor: Monitor,
+    *,
+    iterate: Iteration,
+    drive: Driver,
+    discrete_residual: Callable[[Interface], np.ndarray],
+) -> tuple[Interface, list[str], list[Certificate]]:
+    """Drive an interface, which is overwritten, to a discrete residual; return the result, statuses and certificates.
 
     Parameters
     ----------
+    monitor
+        Whose rule and history are new; its rule's tolerance is set here.
     iterate
         Two-level, with the exact local solver.
-    discrete_residual
-        Of the fields that an interface is filled to, ``(n,)``.
     drive
         What drives the iteration, as `stationary`.
+    discrete_residual
+        Of the fields that an interface is filled to, ``(n,)``.
     """
-
-    def __init__(
-        self,
-        iterate: Iteration,
-        discrete_residual: Callable[[Interface], np.ndarray],
-        drive: Driver,
-    ):
-        self._iterate = iterate
-        self._drive = drive
-        self._discrete_residual = discrete_residual
-
-    def __call__(
-        self, v: Interface, rtol: float, monitor: Monitor
-    ) -> tuple[Interface, list[str], list[Certificate]]:
-        """Certify ``v``, which is overwritten; return the result, statuses and certificates.
-
-        ``monitor``: whose rule and history are new; its rule's tolerance is set here.
-        """
-        zero = v.like_boundary()
-        first = self._first_updates(zero, monitor)
-        broken = ~np.isfinite(monitor.distance(v, zero))
-        for lines, others in zip(v.lines, zero.lines, strict=True):
-            lines[broken] = others[broken]
-        for number in range(_ROUNDS):
-            tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
-            monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
-            monitor.statuses = [None] * v.problems
-            v, statuses = self._drive(self._iterate, v, monitor)
-            reached = self._discrete_residual(v) <= rtol
-            if reached.all() or not all(status.startswith("converged") for status in statuses):
-                break
-        for i, status in enumerate(statuses):
-            if reached[i] or status.startswith("converged"):
-                statuses[i] = "converged_rtol" if reached[i] else "stagnated"
-        certificates = [
-            _certificate(rtol, updates, history.update)
-            for updates, history in zip(first, monitor.histories, strict=True)
-        ]
-        return v, statuses, certificates
-
-    def _first_updates(self, v: Interface, monitor: Monitor) -> list[tuple[float, float]]:
-        """Return the updates of the first two iterations from a zero start, of each problem."""
-        first, second = v.like_boundary(), v.like_boundary()
-        self._iterate(v, first)
-        self._iterate(first, second)
-        updates = monitor.distance(first, v), monitor.distance(second, first)
-        return list(zip(*(numbers.tolist() for numbers in updates), strict=True))
+    zero, first, second = v.like_boundary(), v.like_boundary(), v.like_boundary()
+    iterate(zero, first)
+    iterate(first, second)
+    updates = [d.tolist() for d in (monitor.distance(first, zero), monitor.distance(second, first))]
+    broken = ~np.isfinite(monitor.distance(v, zero))
+    for lines, others in zip(v.lines, zero.lines, strict=True):
+        lines[broken] = others[broken]
+    for number in range(_ROUNDS):
+        tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
+        monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
+        monitor.statuses = [None] * v.problems
+        v, statuses = drive(iterate, v, monitor)
+        reached = discrete_residual(v) <= rtol
+        if reached.all() or not all(status.startswith("converged") for status in statuses):
+            break
+    for i, status in enumerate(statuses):
+        if reached[i] or status.startswith("converged"):
+            statuses[i] = "converged_rtol" if reached[i] else "stagnated"
+    certificates = [
+        _certificate(rtol, from_zero, history.update)
+        for *from_zero, history in zip(*updates, monitor.histories, strict=True)
+    ]
+    return v, statuses, certificates
 
 
-def _certificate(rtol: float, first: tuple[float, float], updates: list[float]) -> Certificate:
-    """Turn the sizes of first updates into numbers of iterations."""
+def _certificate(rtol: float, first: list[float], updates: list[float]) -> Certificate:
+    """Turn the sizes of updates, the first two from zero and those made, into numbers of iterations."""
     series = updates if len(updates) > 1 else first
     saved = [math.nan, math.nan]
     if 0 < series[-1] < series[0] and min(updates[0], *first) > 0:

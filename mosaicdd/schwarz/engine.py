@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
-from mosaicdd.schwarz.certify import Certificate, Certifier, Driver
+from mosaicdd.schwarz.certify import Certificate, Driver, certify
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
@@ -146,12 +146,14 @@ class Engine(BaseEngine[SharedSolver]):
             exactly = self._scheme.acceleration
             if exactly == "chebyshev" and not self._relaxed:
                 exactly = "none"
-            certify = Certifier(
-                self._exact.iterate,
-                functools.partial(self._residual_of_fill, self._fill, boundaries),
-                self._driver(exactly),
+            v, statuses, certificates = certify(
+                v,
+                self.settings.certify,
+                monitor,
+                iterate=self._exact.iterate,
+                drive=self._driver(exactly),
+                discrete_residual=functools.partial(self._residual_of_fill, self._fill, boundaries),
             )
-            v, statuses, certificates = certify(v, self.settings.certify, monitor)
             histories = [
                 before.followed_by(after)
                 for before, after in zip(histories, monitor.histories, strict=True)

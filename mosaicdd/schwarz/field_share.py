@@ -98,10 +98,6 @@ class FieldShare:
         """Return values at the nodes held as a field for a `Problem`."""
         return LocalPart(self.grid, wide, self.wide)
 
-    def start(self, wide: np.ndarray) -> "FieldStart":
-        """Return values at the nodes held as something that a solve begins with."""
-        return FieldStart(self, wide)
-
     def mean_square(self, own: np.ndarray) -> float:
         """Return the mean square of values over the nodes of all ranks."""
         flat = own.reshape(-1) if own.flags.c_contiguous else own.ravel()

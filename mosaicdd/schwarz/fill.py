@@ -86,10 +86,8 @@ class Fill:
         self._problems = problems
         self._m = m = block.lattice.subdomain.cells
         self._s = block.lattice.spacing
-        axes, room = (
-            len(block.cells),
-            max(1, fill_batch(task.settings.batch_subdomains) // problems),
-        )
+        axes = len(block.cells)
+        room = max(1, fill_batch(task.settings.batch_subdomains) // problems)
         tiles, largest = [], problems
         for axis in reversed(range(axes)):
             runs = [part for run in region_tiles(block, axis) for part in run.split(room)]

@@ -123,16 +123,6 @@ class FixedPoint(Iteration):
         """Begin a sequence; the first iteration exchanges halos of full depth."""
         self._rings = 0
 
-    @property
-    def messages(self) -> int:
-        """Messages that an exchange sends."""
-        return self._exchange.messages
-
-    @property
-    def words(self) -> int:
-        """Values that an exchange sends."""
-        return self._exchange.words
-
     def advance(
         self,
         v: Interface,

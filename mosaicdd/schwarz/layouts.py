@@ -143,19 +143,15 @@ class InterfaceMovement:
         wide = Interface(block, problems=v.problems, **v.tensors)
         for axis, (mine, lines) in enumerate(zip(v.lines, wide.lines, strict=True)):
             values = _host(mine)
-            move = self._widening(axis, halo, values.dtype)
+            way = axis, halo, values.dtype
+            if way not in self._plans:
+                target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
+                self._plans[way] = Redistribution(
+                    self._layout(axis), target, self._ranks, values.dtype
+                )
             for own, held in zip(values, lines, strict=True):
-                held.copy_(torch.from_numpy(move(own)))
+                held.copy_(torch.from_numpy(self._plans[way](own)))
         return wide
-
-    def _widening(self, axis: int, halo: int, dtype: np.dtype) -> Redistribution:
-        """Return the way of lines to blocks with another halo, planned once."""
-        plan = self._plans.get((axis, halo, dtype))
-        if plan is None:
-            target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
-            plan = Redistribution(self._layout(axis), target, self._ranks, dtype)
-            self._plans[axis, halo, dtype] = plan
-        return plan
 
 
 def _host(lines: torch.Tensor) -> np.ndarray:

@@ -65,7 +65,10 @@ class Rounds:
             )
         shares = [groups.share(problems, index) for index in range(groups.count)]
         largest = max(map(len, shares))
-        default = _WITH_OPERATORS if own_operators else _default_batch(lattice, settings)
+        default = _WITH_OPERATORS
+        if not own_operators:  # methods without inner products take many problems at once
+            many = max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
+            default = many if settings.takes_many else 1
         most = min(settings.batch or default, largest)
         self.number = -(-largest // most)
         self.batch = -(-largest // self.number)  # of equal size, so that one plan serves all
@@ -95,10 +98,3 @@ class Rounds:
                 show((number + fraction) / self.number, note)
 
         return shown
-
-
-def _default_batch(lattice: Lattice, settings: SolveSettings) -> int:
-    """Return how many problems are solved at once: 1 for methods that take one only."""
-    if not settings.takes_many:
-        return 1
-    return max(1, _SUBDOMAINS // math.prod(lattice.subdomains))

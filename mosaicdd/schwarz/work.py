@@ -16,7 +16,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import REFERENCES
-from mosaicdd.schwarz.base_engine import BaseEngine, Sink
+from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Earlier
 from mosaicdd.schwarz.results.kept import Batch, Kept
@@ -194,7 +194,7 @@ class Work:
                     reference=self._truth,
                     progress=progress and rounds.progress(number, rule, progress),
                     watch=watch,
-                    sink=_sink(file, members, engine),
+                    sink=file and partial(file.strips, members=members, place=engine.place),
                     atol=atol,
                 )
                 if any(map(_beyond_numbers, outcomes)):
@@ -319,8 +319,3 @@ def _given(problem: Problem, name: str) -> object:
     if kind == "field":
         return problem.fields.get(field)
     return problem.domain.shape if kind == "shape" else problem.sides
-
-
-def _sink(file: SolutionOutput | None, members: range, engine: BaseEngine) -> Sink | None:
-    """Return what writes a batch's fields, strip by strip."""
-    return None if file is None else lambda strips: file.strips(strips, members, engine.place)

@@ -15,7 +15,7 @@ from mosaicdd.problems.in_time import SidesInTime, SourceInTime, sampled, step_p
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.field_share import FieldShare, FieldStart
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
@@ -186,7 +186,7 @@ class Stepper:
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
         solution = solver(
-            problem.with_fields(f=share.as_field(force)), start=share.start(start), atol=atol
+            problem.with_fields(f=share.as_field(force)), start=FieldStart(share, start), atol=atol
         )
         new = np.asarray(solution.local)
         if self._outside is not None:

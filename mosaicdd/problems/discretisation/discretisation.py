@@ -63,6 +63,8 @@ class Discretisation:
     ----------
     outline
         Of a shape; None of a rectangle.
+    known
+        The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``.
     floating
         Whether solutions are known up to a constant.
     exchange
@@ -83,7 +85,7 @@ class Discretisation:
         if self.outline is not None and shape is not None and not shape.staircase:
             require_reached(sides.parts, self._pieces, self.outline.names)
         values = self.values(problem)
-        self._known = values.known
+        self.known = values.known
         self._natural, self.exchange = values.natural, values.exchange
         if self.outline is not None:
             fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
@@ -94,10 +96,8 @@ class Discretisation:
                     pin = self.outline.floating_part(np.concatenate([fixed, reacting]))
             self.floating = pin is not None
         else:
-            self.floating, pin = (
-                not (len(values.known) or values.exchange.any()),
-                (0,) * len(grid.shape),
-            )
+            pin = (0,) * len(grid.shape)
+            self.floating = not (len(values.known) or values.exchange.any())
             if self.floating:
                 reacting = medium.reacting(grid)
                 self.floating = reacting is not None and not len(reacting)
@@ -108,7 +108,7 @@ class Discretisation:
             )
         if self.floating:
             # Any node may have any value; the mean is put right at the end.
-            self._known = np.array([pin])
+            self.known = np.array([pin])
 
     def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
         """Return that of squares of nodes, side by side; of a domain without periodic axes.
@@ -120,11 +120,6 @@ class Discretisation:
         if self.outline is not None and level is not None:
             other.outline = self.outline.at(*squares.nodes, level)
         return other
-
-    @property
-    def known(self) -> np.ndarray:
-        """The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``."""
-        return self._known
 
     def values(self, problem: Problem) -> OutlineValues:
         """Return what holds on the sides in a problem of the same kind."""
@@ -204,7 +199,7 @@ class Discretisation:
                 _add_at(b, acting.nodes, scale * acting.weights * values)
         counts = equations.active.copy()
         if self.floating:  # the node that is left out, as all are up to a constant
-            counts[places_of(self._known, part, self.periods)[1]] = True
+            counts[places_of(self.known, part, self.periods)[1]] = True
         driven = self.driven(problem, part, equations)
         nodes = slice(None) if driven is None else driven
         b.reshape(len(b), -1)[:, nodes] *= counts.ravel()[nodes]
@@ -286,7 +281,7 @@ class Discretisation:
     def _numbers(self, part: Part) -> np.ndarray:
         """Return the number of the known value at each node of a part, -1 where there is none."""
         numbers = np.full([p.stop - p.start for p in part], -1)
-        at, place = self._nodes.places(self._known, part)
+        at, place = self._nodes.places(self.known, part)
         numbers[place] = at
         return numbers
 

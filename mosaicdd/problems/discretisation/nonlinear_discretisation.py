@@ -15,7 +15,6 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
@@ -72,7 +71,3 @@ class NonlinearDiscretisation:
         """Of the conditions on the outlines of a shape."""
         outline = self.faces.outline
         return np.zeros(1) if outline is None else outline.alphas
-
-    def on(self, part: Part) -> NonlinearEquations:
-        """Return the equations at the nodes of a part of the grid, for all values of ``u`` there."""
-        return NonlinearEquations(self, part)

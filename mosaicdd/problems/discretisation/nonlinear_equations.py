@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
 from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of
 from mosaicdd.problems.operators.patch import OFFSETS, Patch
 from mosaicdd.problems.problem import Problem
-
-if TYPE_CHECKING:
-    from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 
 _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
 
@@ -50,7 +47,7 @@ class NonlinearEquations:
     ``(rows, columns)``.
     """
 
-    def __init__(self, discretisation: "NonlinearDiscretisation", part: Part):
+    def __init__(self, discretisation: NonlinearDiscretisation, part: Part):
         self.grid, self.part = discretisation.grid, part
         self.rounds, self.periods = discretisation.rounds, discretisation.periods
         self.operator = discretisation.operator
@@ -66,7 +63,9 @@ class NonlinearEquations:
         self._number[self._nodes] = np.arange(len(self._nodes))
         self._place_neighbours(around, shape)
         self._place_outlines()
-        self._fields = self._sampled()
+        # The fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory.
+        cover, _ = discretisation.faces.cover(self._ring, self.rounds)
+        self._fields = self.operator.sampled(self.grid, self._ring, cover, self.rounds)
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
         """Find the weights of the flows, ``(4, K)``, and where in what `_pool` returns the neighbours are."""
@@ -117,11 +116,6 @@ class NonlinearEquations:
         if self._pieces is not None:
             self._on_outline = self._number[self._pieces.nodes]
             self._alphas = torch.from_numpy(self._discretisation.alphas[self._pieces.outlines])
-
-    def _sampled(self) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory."""
-        cover, _ = self._discretisation.faces.cover(self._ring, self.rounds)
-        return self.operator.sampled(self.grid, self._ring, cover, self.rounds)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""

@@ -14,6 +14,7 @@ from mosaicdd.problems.discretisation.discrete import DirichletSystem, LinearSys
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -160,7 +161,7 @@ class _Everywhere:
         ends = zip(grid.nodes, self._periodic, strict=True)
         self._nodes = tuple(nodes - around for nodes, around in ends)
         wide = tuple(slice(-1, nodes + 1) for nodes in self._nodes)
-        self._equations = NonlinearDiscretisation(problem, grid).on(wide)
+        self._equations = NonlinearEquations(NonlinearDiscretisation(problem, grid), wide)
         self._data = self._equations.data(problem, number)
 
     def begun(self, solve: Solve) -> np.ndarray:

@@ -121,7 +121,9 @@ def equations_of(
     if solver.discretisation is None:
         operator = solver.operator.on(place.grid, place.wide)
         return partial(_OnRectangle, place, solver, operator)
-    return partial(_OnOutlines, place, solver, solver.discretisation.on(place.wide))
+    return partial(
+        _OnOutlines, place, solver, NonlinearEquations(solver.discretisation, place.wide)
+    )
 
 
 class _OnRectangle(NewtonEquations):

@@ -26,7 +26,7 @@ from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import require_method
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
-from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill, error_estimate
+from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
 from mosaicdd.schwarz.nonlinear.starts import nested_start, write_linear_start
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -166,9 +166,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
             )
         unsolved = (subdomains or elements) and status != "diverged_nan"
         failure = self._unsolved() if unsolved else None
-        step, nodes = self._fill.estimate(v, self._iterate)
-        size = float(monitor.distance(step, v.like())[0])
-        estimate = error_estimate(size, nodes, self.block)
+        estimate = self._fill.estimate(v, self._iterate, monitor)
         residual = float(np.sqrt(squares[0] / squares[1])) if squares[1] else 0.0
         own = self._fill.u[self.block.owned_nodes()[0]].clone()
         return {

@@ -23,6 +23,7 @@ from mosaicdd.local_solvers.nonlinear.square_newton import Fields, Means, Square
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration
+from mosaicdd.schwarz.stopping import Monitor
 
 _ELEMENTS, _SUBDOMAINS = 128, 256  # whose vectors stay in the cache
 _SAMPLED = 2048  # elements whose derivatives are sampled at once
@@ -199,11 +200,16 @@ class NewtonFill:
                 f"those on the sides; steps in subdomains, in float32, take up to {_LARGEST:.0e}: take 'exact'"
             )
 
-    def estimate(self, v: Interface, iterate: NonlinearIteration) -> tuple[Interface, torch.Tensor]:
-        """Return the step of an iteration with exact local solvers, and its size at lattice nodes."""
+    def estimate(
+        self, v: Interface, iterate: NonlinearIteration, monitor: Monitor
+    ) -> ErrorEstimate:
+        """Estimate the error by the step of an iteration with exact local solvers; infinite if that is no number."""
         step = v.like()
         iterate.step(list(self._changes(iterate)), step)
-        return step, step.nodes()[0].abs()
+        rms = _SAFETY * float(monitor.distance(step, v.like())[0])
+        rms = rms if math.isfinite(rms) else math.inf
+        nodes = (_SAFETY * step.nodes()[0].abs()).nan_to_num(math.inf, math.inf)
+        return ErrorEstimate(rms, rms, nodes, self._block.centres)
 
     def _changes(self, iterate: NonlinearIteration) -> Iterator[torch.Tensor]:
         """Yield ``-J^-1 r`` on the centre lines of the subdomains of each batch."""
@@ -231,12 +237,3 @@ class NewtonFill:
 def _some(fields: Fields, chosen: Any) -> Fields:
     """Return the fields of some squares, or at some nodes."""
     return {name: values[chosen] if values.ndim else values for name, values in fields.items()}
-
-
-def error_estimate(size: float, nodes: torch.Tensor, block: Block) -> ErrorEstimate:
-    """Return the estimate from the root mean square of a step, and its size at lattice nodes.
-
-    It is infinite if that is no number.
-    """
-    rms = _SAFETY * size if math.isfinite(size) else math.inf
-    return ErrorEstimate(rms, rms, (_SAFETY * nodes).nan_to_num(math.inf, math.inf), block.centres)

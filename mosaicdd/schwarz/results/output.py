@@ -126,7 +126,8 @@ class SolutionOutput:
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
         """Write parts of the fields, ``(problems, rows, columns)``, which lie at a place together."""
-        parts = self._in_window(parts)
+        within = self._window.within
+        parts = ((array, (which, *within(tuple(nodes)))) for array, (which, *nodes) in parts)
         if self._problem.domain.shape is not None:
             parts = self._flags(parts)
         if not self._shards:
@@ -135,16 +136,12 @@ class SolutionOutput:
             if self._problem.domain.shape is not None:
                 self._write_flags()
             return
-        inside = ((array[0], within[1:]) for array, within in parts)
-        place = self._window.within(place)
+        inside = ((array[0], there[1:]) for array, there in parts)
+        place = within(place)
         shards = write_shards(self._path, self._ranks, inside, place, self._dtype, self._writing)
         self._begin(shards=shards)
         if self._problem.domain.shape is not None:
             self._write_flags()
-
-    def _in_window(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for array, (problems, *nodes) in parts:
-            yield array, (problems, *self._window.within(tuple(nodes)))
 
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
