@@ -46,12 +46,8 @@ class Interface:
         self.block = block
         self.problems = problems
         self.flat = flat
-        self.lines = tuple(
-            part.unflatten(1, shape)
-            for part, shape in zip(
-                flat.view(problems, sum(sizes)).split(sizes, dim=1), shapes, strict=True
-            )
-        )
+        parts = flat.view(problems, sum(sizes)).split(sizes, dim=1)
+        self.lines = tuple(p.unflatten(1, shape) for p, shape in zip(parts, shapes, strict=True))
 
     @property
     def tensors(self) -> Tensors:

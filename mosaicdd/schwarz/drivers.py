@@ -41,10 +41,7 @@ def chebyshev_factors(low: float, high: float, degree: int) -> tuple[float, ...]
 
 
 def stationary(
-    iterate: Iteration,
-    v: Interface,
-    monitor: Monitor,
-    relaxation: Sequence[float] = (1.0,),
+    iterate: Iteration, v: Interface, monitor: Monitor, relaxation: Sequence[float] = (1.0,)
 ) -> tuple[Interface, list[str]]:
     """Repeat ``v <- v + omega (M v - v)``. ``v`` is overwritten.
 

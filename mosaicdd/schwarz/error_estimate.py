@@ -152,11 +152,7 @@ class EdgeError:
 
 
 def estimate_errors(
-    exact_iteration: Iteration,
-    v: Interface,
-    monitor: Monitor,
-    edge_error: EdgeError,
-    safety: float,
+    exact_iteration: Iteration, v: Interface, monitor: Monitor, edge_error: EdgeError, safety: float
 ) -> list[ErrorEstimate]:
     """Estimate the error of each problem by one two-level iteration with the exact local solver.
 

@@ -55,11 +55,7 @@ class Iteration(ABC):
 
     @abstractmethod
     def advance(
-        self,
-        v: Interface,
-        out: Interface,
-        measure: Measure | None = None,
-        relaxation: float = 1.0,
+        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``, as the next of a sequence.
 
@@ -124,11 +120,7 @@ class FixedPoint(Iteration):
         self._rings = 0
 
     def advance(
-        self,
-        v: Interface,
-        out: Interface,
-        measure: Measure | None = None,
-        relaxation: float = 1.0,
+        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
         ring, kept = self._rings, 1.0 - relaxation

@@ -75,11 +75,7 @@ class PhaseIteration(Iteration):
         """Do nothing: every iteration is like the others."""
 
     def advance(
-        self,
-        v: Interface,
-        out: Interface,
-        measure: Measure | None = None,
-        relaxation: float = 1.0,
+        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write the values after the four phases to ``out``; see `Iteration.advance`."""
         totals = None

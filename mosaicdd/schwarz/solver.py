@@ -203,7 +203,7 @@ class Solver:
             before.
         start
             A solution by this solver of as many problems, from which the iteration starts; or values
-            that each rank has of a field (`FieldShare.start`).
+            that each rank has of a field (`FieldStart`).
         atol
             The update that is small enough this time, instead of that of the settings.
         progress

@@ -32,11 +32,7 @@ class ArrayInSquares:
     ndim = 2
 
     def __init__(
-        self,
-        kinds: np.ndarray,
-        plain: np.ndarray,
-        values: np.ndarray,
-        part: Part | None = None,
+        self, kinds: np.ndarray, plain: np.ndarray, values: np.ndarray, part: Part | None = None
     ):
         self.kinds, self.plain, self.values = kinds, plain, values
         self._part = part or tuple(slice(0, count * SIDE) for count in kinds.shape)

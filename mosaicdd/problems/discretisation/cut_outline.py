@@ -7,8 +7,6 @@ import copy
 
 import numpy as np
 import scipy.ndimage
-import scipy.sparse
-import scipy.sparse.csgraph
 
 from mosaicdd.lattice.axes import contains, ends, even, within
 from mosaicdd.lattice.grid import Grid

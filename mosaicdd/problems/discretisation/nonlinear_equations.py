@@ -235,15 +235,13 @@ class NonlinearEquations:
         """Return the fields around nodes, by their places in the ring."""
         width = self._ring[1].stop - self._ring[1].start
         steps = [y * width + x for y, x in OFFSETS]
+
+        def at(values: torch.Tensor, step: int) -> torch.Tensor:
+            number = values.stride() == (0, 0)
+            return values[0, :1] if number else values.reshape(-1)[places + step]
+
         return {
-            name: Patch(
-                *(
-                    values.reshape(-1)[places + step]
-                    if values.stride() != (0, 0)
-                    else values[0, :1]
-                    for step in steps
-                )
-            )
+            name: Patch(*(at(values, step) for step in steps))
             for name, values in self._fields.items()
         }
 

@@ -224,16 +224,15 @@ class _Whole:
             for axis in range(axes)
         ]
         places = [*edges, nodes, *edges][: len(self._plain) - 1]  # as `Conductances.arrays`
+        every = zip(self._plain, self._values, (*places, nodes), strict=True)
         *arrays, volumes = [
             ArrayInSquares(self._kinds, plain, np.concatenate([*values, _alone(plain)]))[place]
-            for plain, values, place in zip(
-                self._plain, self._values, (*places, nodes), strict=True
-            )
+            for plain, values, place in every
         ]
         active, reported = self._active[nodes], self._reported[nodes]
         outlines = None
         if self._discretisation.outline is not None:
-            crossings = {name: Crossings.joined(every) for name, every in self._crossings.items()}
+            crossings = {name: Crossings.joined(kept) for name, kept in self._crossings.items()}
             natural = NaturalPieces.joined(self._natural)
             outlines = OnOutlines(**crossings, reported=reported, natural=natural)
         along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])

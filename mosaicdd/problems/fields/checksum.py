@@ -29,11 +29,7 @@ def checksum(values: np.ndarray, place: Slices) -> int:
 
 
 def checksum_of(
-    sample: Callable[[Slices], np.ndarray],
-    part: Slices,
-    *,
-    strip: int = STRIP,
-    summed: bool = True,
+    sample: Callable[[Slices], np.ndarray], part: Slices, *, strip: int = STRIP, summed: bool = True
 ) -> int:
     """Return that of what is sampled at the nodes of a part, so many values at a time.
 

@@ -28,10 +28,7 @@ from mosaicdd.problems.operators.patch import Patch, is_number
 
 
 def outflow(
-    u: Patch,
-    h: float,
-    conductivity: Callable[[torch.Tensor], torch.Tensor],
-    a: Patch | None = None,
+    u: Patch, h: float, conductivity: Callable[[torch.Tensor], torch.Tensor], a: Patch | None = None
 ) -> torch.Tensor:
     """Return it at the centres of patches.
 

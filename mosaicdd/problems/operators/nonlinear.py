@@ -123,11 +123,7 @@ class Nonlinear:
         return NonlinearPart(self, grid, part)
 
     def sampled(
-        self,
-        grid: Grid,
-        part: Part,
-        cover: Cover | None = None,
-        periods: Periods | None = None,
+        self, grid: Grid, part: Part, cover: Cover | None = None, periods: Periods | None = None
     ) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of a part, as `on`; a number takes no memory.
 

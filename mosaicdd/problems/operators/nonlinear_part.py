@@ -96,10 +96,7 @@ class NonlinearPart:
         step = max(1, _STRIP // (columns.stop - columns.start))
         for start in range(0, height, step):
             stop = min(start + step, height)
-            yield (
-                slice(start, stop),
-                (slice(rows.start + start, rows.start + stop + 2), columns),
-            )
+            yield (slice(start, stop), (slice(rows.start + start, rows.start + stop + 2), columns))
 
     def _at(self, u: Patch, there: Slices) -> torch.Tensor:
         fields = {name: Patch.of(values[there]) for name, values in self.fields.items()}

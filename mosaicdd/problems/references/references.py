@@ -169,9 +169,5 @@ def _solved(
     return field
 
 
-REFERENCES = {
-    "pyamg": solve_by_multigrid,
-    "dst": solve_by_sine_transform,
-    "direct": solve_directly,
-}
+REFERENCES = {"pyamg": solve_by_multigrid, "dst": solve_by_sine_transform, "direct": solve_directly}
 """Reference solutions by the names of their methods."""

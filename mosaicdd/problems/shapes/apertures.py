@@ -123,8 +123,7 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
     whole = cells & np.logical_and.reduce(corners)
     cut = np.argwhere(cells & np.logical_or.reduce(corners) & ~whole)
     cover = Cover(
-        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)),
-        tuple(0.25 * whole for _ in _CORNERS),
+        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)), tuple(0.25 * whole for _ in _CORNERS)
     )
     here = cut[:, 0], cut[:, 1]
     values = np.array([_corner(level, y, x)[here] for y, x in _CORNERS]).reshape(2, 2, -1)

@@ -166,19 +166,8 @@ def _touching(edges: np.ndarray, other: np.ndarray) -> np.ndarray:
         for first, second in ((edges, other), (other, edges))
         for k in (0, 1)
     ]
-    overlap = np.logical_and.reduce(
-        [
-            np.maximum(edges[..., 0, k], edges[..., 1, k])
-            >= np.minimum(other[..., 0, k], other[..., 1, k])
-            for k in (0, 1)
-        ]
-        + [
-            np.maximum(other[..., 0, k], other[..., 1, k])
-            >= np.minimum(edges[..., 0, k], edges[..., 1, k])
-            for k in (0, 1)
-        ]
-    )
-    return overlap & (ends[0] * ends[1] <= 0) & (ends[2] * ends[3] <= 0)
+    boxes = (edges.max(-2) >= other.min(-2)) & (other.max(-2) >= edges.min(-2))
+    return boxes.all(-1) & (ends[0] * ends[1] <= 0) & (ends[2] * ends[3] <= 0)
 
 
 def _box(points: np.ndarray, grid: Grid, more: int = 0) -> Part:

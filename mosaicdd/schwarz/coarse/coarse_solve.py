@@ -129,10 +129,7 @@ def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.cs
 def factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
     """Factorise; the pattern is symmetric, and the diagonal large enough to pivot on."""
     factors = scipy.sparse.linalg.splu(
-        matrix,
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.01,
-        options={"SymmetricMode": True},
+        matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.01, options={"SymmetricMode": True}
     )
     return lambda nodes: torch.from_numpy(factors.solve(nodes.cpu().numpy().T).T)
 

@@ -52,13 +52,7 @@ class CoarseSpace(ABC):
         self._solving = task.clock.part("coarse")
 
     def correct(
-        self,
-        v: Interface,
-        out: Interface,
-        residual: torch.Tensor,
-        sums: np.ndarray,
-        *,
-        alone: bool,
+        self, v: Interface, out: Interface, residual: torch.Tensor, sums: np.ndarray, *, alone: bool
     ) -> np.ndarray:
         """Solve for the correction to the residual ``T v - v``, or a multiple of it.
 

@@ -131,11 +131,7 @@ class NestedStart:
 
 
 def nested_start(
-    problem: Problem,
-    lattice: Lattice,
-    boundary: Boundary,
-    number: int,
-    settings: SolveSettings,
+    problem: Problem, lattice: Lattice, boundary: Boundary, number: int, settings: SolveSettings
 ) -> NestedStart | None:
     """Return it for one of several problems; None where there is no coarser grid for it."""
     grid = lattice.grid

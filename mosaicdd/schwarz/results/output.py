@@ -30,12 +30,7 @@ from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.results.written_together import write_lines, write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
-from mosaicdd.storage.solution_writer import (
-    GHOSTS,
-    HIDDEN,
-    SolutionWriter,
-    writing_solutions,
-)
+from mosaicdd.storage.solution_writer import GHOSTS, HIDDEN, SolutionWriter, writing_solutions
 
 _SAMPLES = 2**20  # values of a source that a rank has at a time
 
