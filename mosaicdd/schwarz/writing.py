@@ -12,7 +12,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.schwarz.setup import Setup
@@ -80,11 +80,7 @@ class Writing:
             "shards=True": output is not None and output.shards,
             "keep='interface'": output is not None and not setup.fill,
         }
-        for name, is_given in asked.items():
-            if is_given and problems > 1:
-                raise Unsupported(
-                    f"{name} takes one problem, there are {problems}: solve them one by one"
-                )
+        require_one_problem(problems, asked)
         if self._values_at is not None and (problem.source is not None or problems > 1):
             raise Unsupported(
                 "this Solver was planned with points, which take one problem without a source; make "

@@ -8,29 +8,31 @@ import numpy as np
 import scipy.ndimage
 import scipy.spatial
 
+from mosaicdd.problems.fields.gaussian_process import log_uniform
+
 # Largest contrast of lognormal media, between three standard deviations on both sides, and of those that jump.
 _SMOOTH, _SHARP = 1e5, 300.0
 
 
 def lognormal(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return a Gaussian process, correlated over 2 to 40 cells, more along one axis than the other."""
-    length = _between(rng, 2.0, 40.0)
-    values = _process(rng, n, (length / 2 * _between(rng, 0.5, 2.0), length / 2))
-    return np.log(_between(rng, 2.0, _SMOOTH)) / 6 * values
+    length = log_uniform(rng, (2.0, 40.0))
+    values = _process(rng, n, (length / 2 * log_uniform(rng, (0.5, 2.0)), length / 2))
+    return np.log(log_uniform(rng, (2.0, _SMOOTH))) / 6 * values
 
 
 def noise(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return values that are independent at every node."""
-    return np.log(_between(rng, 1.5, _SHARP)) / 6 * rng.standard_normal((n, n))
+    return np.log(log_uniform(rng, (1.5, _SHARP))) / 6 * rng.standard_normal((n, n))
 
 
 def inclusions(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return rectangles and discs, better or worse conductors than what is around them, or both."""
     y, x = np.ogrid[:n, :n]
     values = np.zeros((n, n))
-    contrast, largest = np.log(_between(rng, 1.5, _SHARP)), rng.uniform(3, 12)
+    contrast, largest = np.log(log_uniform(rng, (1.5, _SHARP))), rng.uniform(3, 12)
     signs = ((1,), (-1,), (-1, 1))[rng.integers(3)]
-    for _ in range(1 + int(n * n * _between(rng, 1 / 1500, 1 / 150))):
+    for _ in range(1 + int(n * n * log_uniform(rng, (1 / 1500, 1 / 150)))):
         (cy, cx), (ry, rx) = rng.integers(0, n, 2), rng.uniform(0.6, largest, 2)
         box = (abs(y - cy) <= ry) & (abs(x - cx) <= rx)
         where = box if rng.random() < 0.5 else np.hypot(y - cy, x - cx) <= ry
@@ -41,7 +43,7 @@ def inclusions(rng: np.random.Generator, n: int) -> np.ndarray:
 def channels(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return winding channels, or barriers, of 1 to 6 nodes along both axes, some aslant."""
     values, along = np.zeros((n, n)), np.arange(n)
-    contrast = np.log(_between(rng, 1.5, _SHARP)) * rng.choice((-1, 1))
+    contrast = np.log(log_uniform(rng, (1.5, _SHARP))) * rng.choice((-1, 1))
     for _ in range(rng.integers(2, 10)):
         across = values if rng.random() < 0.5 else values.T
         wave = np.sin(2 * np.pi * along / rng.uniform(40, 300) + rng.uniform(0, 7))
@@ -57,7 +59,7 @@ def channels(rng: np.random.Generator, n: int) -> np.ndarray:
 def layers(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return layers of 1 to 19 cells along one axis."""
     thick = rng.integers(1, 20, n)
-    values = rng.standard_normal(n) * np.log(_between(rng, 1.5, _SHARP)) / 3
+    values = rng.standard_normal(n) * np.log(log_uniform(rng, (1.5, _SHARP))) / 3
     return _turned(rng, np.tile(np.repeat(values, thick)[:n, None], (1, n)))
 
 
@@ -66,7 +68,7 @@ def checkerboard(rng: np.random.Generator, n: int) -> np.ndarray:
     (ry, rx), (oy, ox) = rng.integers(2, 20, 2), rng.integers(0, 20, 2)
     y, x = np.ogrid[:n, :n]
     i, j = (y + oy) // ry, (x + ox) // rx
-    contrast = np.log(_between(rng, 1.5, _SHARP))
+    contrast = np.log(log_uniform(rng, (1.5, _SHARP)))
     if rng.random() < 0.6:
         return np.where((i + j) % 2, contrast, 0.0)
     return rng.standard_normal((n, n))[i, j] * contrast / 3
@@ -77,14 +79,14 @@ def grains(rng: np.random.Generator, n: int) -> np.ndarray:
     points = rng.uniform(0, n, (rng.integers(5, 120), 2))
     nodes = np.moveaxis(np.indices((n, n)), 0, -1)
     nearest = scipy.spatial.cKDTree(points).query(nodes)[1]
-    return rng.standard_normal(len(points))[nearest] * np.log(_between(rng, 1.5, _SHARP)) / 3
+    return rng.standard_normal(len(points))[nearest] * np.log(log_uniform(rng, (1.5, _SHARP))) / 3
 
 
 def reservoir(rng: np.random.Generator, n: int) -> np.ndarray:
     """Return sand bodies of up to 2e4 in shale, both rough, longer along one axis."""
-    lengths = _between(rng, 1.5, 6.0), _between(rng, 3.0, 20.0)
+    lengths = log_uniform(rng, (1.5, 6.0)), log_uniform(rng, (3.0, 20.0))
     bodies = _process(rng, n, lengths) > rng.uniform(-0.5, 1.0)
-    rough = _process(rng, n, (_between(rng, 0.4, 3.0), _between(rng, 0.4, 6.0)))
+    rough = _process(rng, n, (log_uniform(rng, (0.4, 3.0)), log_uniform(rng, (0.4, 6.0))))
     return _turned(rng, rng.uniform(1, 10) * bodies + rng.uniform(0.3, 2.0) * rough)
 
 
@@ -108,10 +110,6 @@ def draw(rng: np.random.Generator, n: int) -> tuple[str, np.ndarray]:
         other = names[rng.choice(len(names), p=_SHARES)]
         values = values + rng.uniform(0.2, 1.0) * KINDS[other](rng, n)
     return name, values - values.mean()
-
-
-def _between(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 def _process(rng: np.random.Generator, n: int, lengths: tuple[float, float]) -> np.ndarray:

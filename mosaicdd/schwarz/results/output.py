@@ -5,7 +5,7 @@ Parts of arrays have a leading axis for the problems here, of a single one, too.
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from types import TracebackType
@@ -31,6 +31,7 @@ from mosaicdd.schwarz.results.written_together import write_lines, write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.solution_writer import GHOSTS, HIDDEN, SolutionWriter, writing_solutions
+from mosaicdd.unsupported import Unsupported
 
 _SAMPLES = 2**20  # values of a source that a rank has at a time
 
@@ -269,6 +270,15 @@ class SolutionOutput:
                 self._writer.write(name, array, place)
 
         collect(self._ranks, parts, dtype, 1 + len(self._window.shape), write)
+
+
+def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:
+    """Raise `Unsupported` where something was asked for, by its name, that a file holds of one problem only."""
+    for name, is_given in asked.items():
+        if is_given and problems > 1:
+            raise Unsupported(
+                f"{name} takes one problem, there are {problems}: solve them one by one"
+            )
 
 
 def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:

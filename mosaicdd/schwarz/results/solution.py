@@ -16,7 +16,7 @@ from mosaicdd.problems.discretisation.given_conditions import sides_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
-from mosaicdd.schwarz.results.output import SolutionOutput
+from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.schwarz.stopping import History
@@ -264,11 +264,7 @@ class Solution(Presented):
         lines = self.report["keep"] == "interface"
         if shards and lines:
             raise Unsupported(f"shards=True: {LEFT_OUT}")
-        for name, is_given in {"shards=True": shards, "keep='interface'": lines}.items():
-            if is_given and self.problems > 1:
-                raise Unsupported(
-                    f"{name} takes one problem, there are {self.problems}: solve them one by one"
-                )
+        require_one_problem(self.problems, {"shards=True": shards, "keep='interface'": lines})
 
     def each(self) -> list[StoredSolution]:
         """Return the solution of each problem as a file would hold it; the arrays are in memory.
