@@ -86,24 +86,13 @@ def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) 
 
 @dataclass(frozen=True)
 class PointCover:
-    """For some points, one of the subdomains that cover each, and its weight there.
+    """For some points, one of the subdomains that cover each, and its weight there."""
 
-    Parameters
-    ----------
-    index
-        Which of the points, ``(B,)``.
-    centres
-        Lattice nodes in the middle of the subdomains, ``(B, 2)``.
-    local
-        The points in cells from the lower-left corners of the subdomains, ``(B, 2)``.
-    weights
-        Of the partition of unity, ``(B,)``.
-    """
-
-    index: np.ndarray
-    centres: np.ndarray
+    index: np.ndarray  # which of the points, ``(B,)``
+    centres: np.ndarray  # lattice nodes in the middle of the subdomains, ``(B, 2)``
+    # The points in cells from the lower-left corners of the subdomains, ``(B, 2)``
     local: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # of the partition of unity, ``(B,)``
 
 
 def owned_points(points: np.ndarray, block: Block) -> np.ndarray:

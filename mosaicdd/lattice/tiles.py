@@ -13,21 +13,11 @@ from mosaicdd.lattice.block import Block
 
 @dataclass(frozen=True)
 class Tiles:
-    """A run of tiles along one axis, in lattice lines of the whole domain.
+    """A run of tiles along one axis, in lattice lines of the whole domain."""
 
-    Parameters
-    ----------
-    line
-        That the first tile begins at.
-    count
-        Tiles.
-    cells
-        Lattice cells of each: both of its subdomain, or the last only.
-    """
-
-    line: int
-    count: int
-    cells: int = 2
+    line: int  # that the first tile begins at
+    count: int  # tiles
+    cells: int = 2  # lattice cells of each: both of its subdomain, or the last only
 
     @property
     def end(self) -> int:

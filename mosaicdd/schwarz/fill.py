@@ -34,21 +34,12 @@ FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around 
 
 @dataclass(frozen=True)
 class Strip:
-    """Some rows of this rank's part of the field, with a node more all around within the domain.
+    """Some rows of this rank's part of the field, with a node more all around within the domain."""
 
-    Parameters
-    ----------
-    values
-        ``(n, rows, columns)``, in general a buffer that the next strip overwrites.
-    inner
-        Which of them this rank owns.
-    place
-        Where these belong in the field of the whole domain.
-    """
-
+    # ``(n, rows, columns)``, in general a buffer that the next strip overwrites
     values: torch.Tensor
-    inner: Slices
-    place: Slices
+    inner: Slices  # which of them this rank owns
+    place: Slices  # where these belong in the field of the whole domain
 
     @property
     def owned(self) -> torch.Tensor:

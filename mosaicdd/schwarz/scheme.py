@@ -43,23 +43,13 @@ _LAPLACE_SAFETY = 1.5  # rho = 1/3: single errors of a network fade by up to 0.2
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the two-level iteration of an operator is driven.
+    """How the two-level iteration of an operator is driven."""
 
-    Parameters
-    ----------
-    points
-        Coarse nodes per lattice cell along a line.
-    acceleration
-        ``"chebyshev"`` or ``"gmres"``: what drives it best in float64.
-    factors
-        Relaxation factors of the Chebyshev cycle.
-    safety
-        ``1 / (1 - rho)``, and a margin: the error is at most so many times the update of one iteration.
-    """
-
-    points: int
-    acceleration: str
-    factors: tuple[float, ...]
+    points: int  # coarse nodes per lattice cell along a line
+    acceleration: str  # ``"chebyshev"`` or ``"gmres"``: what drives it best in float64
+    factors: tuple[float, ...]  # relaxation factors of the Chebyshev cycle
+    # ``1 / (1 - rho)``, and a margin: the error is at most so many times the update of one
+    # iteration
     safety: float
 
 

@@ -13,21 +13,14 @@ from mosaicdd.tensors import Tensors
 
 @dataclass(frozen=True)
 class Task:
-    """A block of a rank, and how so many problems are solved there at once.
-
-    Parameters
-    ----------
-    settings
-        How the iteration works; of the rest, batches, device and precision count.
-    clock
-        Adds up where the time goes.
-    """
+    """A block of a rank, and how so many problems are solved there at once."""
 
     ranks: Ranks
     block: Block
+    # How the iteration works; of the rest, batches, device and precision count
     settings: SolveSettings
     problems: int = 1
-    clock: Stopwatch = field(default_factory=Stopwatch)
+    clock: Stopwatch = field(default_factory=Stopwatch)  # adds up where the time goes
 
     @property
     def tensors(self) -> Tensors:

@@ -43,28 +43,16 @@ _VISIBLE = 1e-3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a field when its solve ends; residuals relative to the right-hand side.
+    """What is known of a field when its solve ends; residuals relative to the right-hand side."""
 
-    Parameters
-    ----------
-    error, size
-        Estimated root mean square of the error, and that of the answer.
-    residual
-        Measured; None where not all of the field was filled.
-    promised
-        The largest residual that the status allows for.
-    rounding
-        The 2-norm of ``eps |A| |u|``; zero where that is no excuse.
-    plausible
-        The largest share of the size that an error may have; infinite where there is no answer to be a share of,
-        or the aim is another.
-    """
-
+    # error, size: estimated root mean square of the error, and that of the answer
     error: float
     size: float
-    residual: float | None = None
-    promised: float = math.inf
-    rounding: float = 0.0
+    residual: float | None = None  # measured; None where not all of the field was filled
+    promised: float = math.inf  # the largest residual that the status allows for
+    rounding: float = 0.0  # the 2-norm of ``eps |A| |u|``; zero where that is no excuse
+    # The largest share of the size that an error may have; infinite where there is no answer to be
+    # a share of, or the aim is another
     plausible: float = PLAUSIBLE
 
 

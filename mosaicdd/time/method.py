@@ -21,21 +21,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ImplicitStep:
-    """One implicit step.
+    """One implicit step."""
 
-    Parameters
-    ----------
-    weight
-        ``gamma``.
-    past
-        ``p_i``, of the last values, the newest first.
-    share
-        ``theta``.
-    """
-
-    weight: float
-    past: tuple[float, ...]
-    share: float = 1.0
+    weight: float  # ``gamma``
+    past: tuple[float, ...]  # ``p_i``, of the last values, the newest first
+    share: float = 1.0  # ``theta``
 
 
 def theta_step(share: float) -> ImplicitStep:
@@ -45,24 +35,14 @@ def theta_step(share: float) -> ImplicitStep:
 
 @dataclass(frozen=True)
 class TimeMethod:
-    """How steps follow each other.
+    """How steps follow each other."""
 
-    Parameters
-    ----------
-    order
-        Of the error in the step's length.
-    steps
-        By the number of last values that are known, from one on; the last one serves for more.
-    error
-        What part of the difference to the extrapolated values is the error of a step.
-    first
-        What part of the difference to a line through two values is the error of the first step; None if that
-        has the order of the others.
-    """
-
-    order: int
+    order: int  # of the error in the step's length
+    # By the number of last values that are known, from one on; the last one serves for more
     steps: tuple[ImplicitStep, ...]
-    error: float
+    error: float  # what part of the difference to the extrapolated values is the error of a step
+    # What part of the difference to a line through two values is the error of the first step; None
+    # if that has the order of the others
     first: float | None = None
 
     @property

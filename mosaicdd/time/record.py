@@ -6,24 +6,13 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass
 class Record:
-    """One entry per step.
+    """One entry per step."""
 
-    Parameters
-    ----------
-    time
-        At its end.
-    step
-        Its length, in units of time.
-    iterations
-        Of its solve.
-    time_error, solver_error
-        Estimated root mean squares of what the step and what its solve add to the error; NaN where
-        nothing is known of it yet.
-    """
-
-    time: list[float] = field(default_factory=list)
-    step: list[float] = field(default_factory=list)
-    iterations: list[int] = field(default_factory=list)
+    time: list[float] = field(default_factory=list)  # at its end
+    step: list[float] = field(default_factory=list)  # its length, in units of time
+    iterations: list[int] = field(default_factory=list)  # of its solve
+    # time_error, solver_error: estimated root mean squares of what the step and what its solve add
+    # to the error; NaN where nothing is known of it yet
     time_error: list[float] = field(default_factory=list)
     solver_error: list[float] = field(default_factory=list)
 

@@ -32,22 +32,14 @@ _VALUES = 2**20  # of a coefficient that are sampled at once
 
 @dataclass(frozen=True)
 class Marched:
-    """What a march leaves on a rank.
-
-    Parameters
-    ----------
-    place
-        The nodes of the grid that this rank owns.
-    report, record
-        What is said of all steps, and of each.
-    """
+    """What a march leaves on a rank."""
 
     problem: Problem
     grid: Grid
-    place: Slices
+    place: Slices  # the nodes of the grid that this rank owns
     frames: Frames
-    report: dict
-    record: Record
+    report: dict  # what is said of all steps
+    record: Record  # and of each
 
     @property
     def last(self) -> Problem:

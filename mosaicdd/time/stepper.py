@@ -29,27 +29,14 @@ _PLANNED = 3  # lengths of steps whose plans are kept: this one, half and twice 
 
 @dataclass(frozen=True)
 class Taken:
-    """A step that was taken.
+    """A step that was taken."""
 
-    Parameters
-    ----------
-    values
-        The new ones, at the nodes that this rank holds.
-    size
-        Their root mean square.
-    difference
-        Of the unknowns to what was extrapolated from the last values, root mean square.
-    solver_error
-        The same of its solve.
-    report
-        What the solver says of that.
-    """
-
-    values: np.ndarray
-    size: float
+    values: np.ndarray  # the new ones, at the nodes that this rank holds
+    size: float  # their root mean square
+    # Of the unknowns to what was extrapolated from the last values, root mean square
     difference: float
-    solver_error: float
-    report: dict
+    solver_error: float  # the same of its solve
+    report: dict  # what the solver says of that
 
 
 class DataError(ValueError):

@@ -42,18 +42,10 @@ class _AtNodes:
 
 @dataclass(frozen=True)
 class Ties(_AtNodes):
-    """Conductances between active nodes and nodes with given values.
+    """Conductances between active nodes and nodes with given values."""
 
-    Parameters
-    ----------
-    known
-        The numbers of the others among all known nodes.
-    conductances
-        ``(T,)``.
-    """
-
-    known: np.ndarray
-    conductances: np.ndarray
+    known: np.ndarray  # the numbers of the others among all known nodes
+    conductances: np.ndarray  # ``(T,)``
 
 
 NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
@@ -62,21 +54,12 @@ NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
 
 @dataclass(frozen=True)
 class Crossings(_AtNodes):
-    """Where outlines act on nodes of a part of the grid.
+    """Where outlines act on nodes of a part of the grid."""
 
-    Parameters
-    ----------
-    points
-        On the outline, ``(T, 2)``, (y, x), in cells.
-    weights
-        Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``.
-    outlines
-        Their numbers, ``(T,)``.
-    """
-
-    points: np.ndarray
+    points: np.ndarray  # on the outline, ``(T, 2)``, (y, x), in cells
+    # Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``
     weights: np.ndarray
-    outlines: np.ndarray
+    outlines: np.ndarray  # their numbers, ``(T,)``
 
     @classmethod
     def none(cls) -> "Crossings":
@@ -101,22 +84,13 @@ class Crossings(_AtNodes):
 
 @dataclass(frozen=True)
 class NaturalPieces(_AtNodes):
-    """Pieces of natural outlines, each in the volume of an active node.
+    """Pieces of natural outlines, each in the volume of an active node."""
 
-    Parameters
-    ----------
-    points, outlines
-        As those of `Crossings`.
-    lengths
-        In cells, ``(T,)``.
-    distances
-        How far inside of the outline the nodes are, in cells, ``(T,)``.
-    """
-
+    # points, outlines: as those of `Crossings`
     points: np.ndarray
     outlines: np.ndarray
-    lengths: np.ndarray
-    distances: np.ndarray
+    lengths: np.ndarray  # in cells, ``(T,)``
+    distances: np.ndarray  # how far inside of the outline the nodes are, in cells, ``(T,)``
 
     @classmethod
     def none(cls) -> "NaturalPieces":
@@ -139,27 +113,14 @@ class NaturalPieces(_AtNodes):
 
 @dataclass(frozen=True)
 class OnOutlines:
-    """Where the outline of a shape acts on a part of the grid.
+    """Where the outline of a shape acts on a part of the grid."""
 
-    Parameters
-    ----------
-    ties
-        Of active nodes to values that are given on it.
-    flows
-        Through natural outlines.
-    on
-        Nodes on it whose values are given.
-    reported
-        Which nodes have values in a field, ``(rows, columns)``; all others are outside.
-    natural
-        Whose are the flows, one by one.
-    """
-
-    ties: Crossings
-    flows: Crossings
-    on: Crossings
+    ties: Crossings  # of active nodes to values that are given on it
+    flows: Crossings  # through natural outlines
+    on: Crossings  # nodes on it whose values are given
+    # Which nodes have values in a field, ``(rows, columns)``; all others are outside
     reported: np.ndarray
-    natural: NaturalPieces
+    natural: NaturalPieces  # whose are the flows, one by one
 
     def part(self, rows: slice | np.ndarray, columns: slice | np.ndarray) -> "OnOutlines":
         """Return those of some of the nodes."""

@@ -24,26 +24,15 @@ def on_lattice(
 
 @dataclass(frozen=True)
 class Equations:
-    """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid.
+    """The left-hand side at the nodes ``(rows, columns)`` of a part of the grid."""
 
-    Parameters
-    ----------
-    conductances
-        Between active nodes; the reaction holds all else that is on the diagonal.
-    active
-        ``(rows, columns)``.
-    volumes
-        ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances.
-    ties
-        Of the part's active nodes; right but for the nodes on its edge.
-    outlines
-        Where the outline of a shape acts on the part; None of a rectangle.
-    """
-
+    # Between active nodes; the reaction holds all else that is on the diagonal
     conductances: Conductances
-    active: np.ndarray
+    active: np.ndarray  # ``(rows, columns)``
+    # ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances
     volumes: np.ndarray
-    ties: Ties
+    ties: Ties  # of the part's active nodes; right but for the nodes on its edge
+    # Where the outline of a shape acts on the part; None of a rectangle
     outlines: OnOutlines | None = None
 
     def part(self, *place: slice) -> "Equations":

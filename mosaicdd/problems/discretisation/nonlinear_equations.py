@@ -20,24 +20,13 @@ _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay 
 
 @dataclass(frozen=True)
 class NonlinearData:
-    """What one problem gives on a part of the grid.
+    """What one problem gives on a part of the grid."""
 
-    Parameters
-    ----------
-    beside
-        Values that are given at the ends of ties, first those on the sides of the rectangle.
-    source
-        Into the volumes of the active nodes, ``(K,)``.
-    inflow
-        Of fluxes through the sides of the rectangle, ``(K,)``.
-    fluxes
-        At the pieces of natural outlines, ``(T,)``.
-    """
-
+    # Values that are given at the ends of ties, first those on the sides of the rectangle
     beside: np.ndarray
-    source: np.ndarray
-    inflow: np.ndarray
-    fluxes: np.ndarray
+    source: np.ndarray  # into the volumes of the active nodes, ``(K,)``
+    inflow: np.ndarray  # of fluxes through the sides of the rectangle, ``(K,)``
+    fluxes: np.ndarray  # at the pieces of natural outlines, ``(T,)``
 
 
 class NonlinearEquations:

@@ -19,18 +19,10 @@ _ROWS = 64  # that are looked at at a time, for the cache
 
 @dataclass(frozen=True)
 class RowWeights:
-    """What rows of a part of the grid count: 1, but those of some nodes.
+    """What rows of a part of the grid count: 1, but those of some nodes."""
 
-    Parameters
-    ----------
-    nodes
-        Flat in the part, ascending, ``(T,)``.
-    weights
-        What they count, ``(T,)``.
-    """
-
-    nodes: np.ndarray
-    weights: np.ndarray
+    nodes: np.ndarray  # flat in the part, ascending, ``(T,)``
+    weights: np.ndarray  # what they count, ``(T,)``
 
     @classmethod
     def of(cls, conductances: Conductances, active: np.ndarray | None = None) -> "RowWeights":

@@ -27,25 +27,14 @@ _OF_LAUNCHERS = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "MPI_", "
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What another solver found, and what it needed.
+    """What another solver found, and what it needed."""
 
-    Parameters
-    ----------
-    solution
-        ``(size,)``.
-    setup, solve
-        Seconds, without those for handing the system over.
-    iterations
-        None for a direct solver.
-    bytes
-        That it took beyond the system, where that is known.
-    """
-
-    solution: np.ndarray
+    solution: np.ndarray  # ``(size,)``
+    # setup, solve: seconds, without those for handing the system over
     setup: float
     solve: float
-    iterations: int | None
-    bytes: float = float("nan")
+    iterations: int | None  # None for a direct solver
+    bytes: float = float("nan")  # that it took beyond the system, where that is known
 
     @property
     def seconds(self) -> float:

@@ -89,27 +89,14 @@ def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Segments:
-    """Pieces of an outline, each in the volume of one node.
+    """Pieces of an outline, each in the volume of one node."""
 
-    Parameters
-    ----------
-    nodes
-        ``(S, 2)``, (y, x), from the first of the array of levels.
-    middles
-        ``(S, 2)``, likewise.
-    lengths
-        ``(S,)``, in cells.
-    distances
-        How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside.
-    cells
-        Lower left corners of their cells, ``(S, 2)``.
-    """
-
-    nodes: np.ndarray
-    middles: np.ndarray
-    lengths: np.ndarray
+    nodes: np.ndarray  # ``(S, 2)``, (y, x), from the first of the array of levels
+    middles: np.ndarray  # ``(S, 2)``, likewise
+    lengths: np.ndarray  # ``(S,)``, in cells
+    # How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside
     distances: np.ndarray
-    cells: np.ndarray
+    cells: np.ndarray  # lower left corners of their cells, ``(S, 2)``
 
 
 def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:

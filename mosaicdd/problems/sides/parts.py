@@ -22,18 +22,11 @@ def is_outline(name: str) -> bool:
 
 @dataclass(frozen=True)
 class SidePart:
-    """A condition and where it holds.
+    """A condition and where it holds."""
 
-    Parameters
-    ----------
-    name
-        Of the piece.
-    low, high
-        Coordinates along it, in units of domain length.
-    """
-
-    name: str
+    name: str  # of the piece
     condition: Condition
+    # low, high: coordinates along it, in units of domain length
     low: float = 0.0
     high: float = math.inf
 

@@ -33,52 +33,27 @@ _ROUNDING = 1e-6  # cells by which the end of a part may miss a node
 
 @dataclass(frozen=True)
 class OutlineValues:
-    """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike.
+    """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike."""
 
-    Parameters
-    ----------
-    known
-        Nodes whose values are given, ``(K, 2)``, each once.
-    values
-        ``(n or 1, K)``.
-    natural
-        Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too.
-    fluxes
-        What flows in, ``(n or 1, M)``: values times lengths, in cells.
-    exchange
-        ``(M,)``: Robin's ``alpha`` times lengths, in cells.
-    """
-
-    known: np.ndarray
-    values: np.ndarray
+    known: np.ndarray  # nodes whose values are given, ``(K, 2)``, each once
+    values: np.ndarray  # ``(n or 1, K)``
+    # Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too
     natural: np.ndarray
-    fluxes: np.ndarray
-    exchange: np.ndarray
+    fluxes: np.ndarray  # what flows in, ``(n or 1, M)``: values times lengths, in cells
+    exchange: np.ndarray  # ``(M,)``: Robin's ``alpha`` times lengths, in cells
 
 
 @dataclass(frozen=True)
 class EvaluatedPart:
-    """A condition as files hold it.
+    """A condition as files hold it."""
 
-    Parameters
-    ----------
-    name
-        As it was given.
-    kind
-        The name of its class.
-    alpha
-        Of a Robin condition, else 0.
-    values
-        At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part. On the outline of a shape a
-        number, a text, or values at points.
-    points
-        Where these are, ``(M, 2)``, (x, y), in units of domain length.
-    """
-
-    name: str
-    kind: str
-    alpha: float
+    name: str  # as it was given
+    kind: str  # the name of its class
+    alpha: float  # of a Robin condition, else 0
+    # At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part. On the outline of a shape a
+    # number, a text, or values at points.
     values: np.ndarray | float | str
+    # Where these are, ``(M, 2)``, (x, y), in units of domain length
     points: np.ndarray | None = None
 
     def condition(self, number: int) -> Condition:

@@ -29,21 +29,11 @@ _AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
 
 
 class LinearForm(NamedTuple):
-    """What residuals are measured by, at the wide nodes; zero where there is no unknown.
+    """What residuals are measured by, at the wide nodes; zero where there is no unknown."""
 
-    Parameters
-    ----------
-    right
-        The right-hand side without the source.
-    constant
-        What the operator makes of 1 at all unknowns.
-    weights
-        What rows count in norms.
-    """
-
-    right: np.ndarray
-    constant: np.ndarray
-    weights: np.ndarray | float
+    right: np.ndarray  # the right-hand side without the source
+    constant: np.ndarray  # what the operator makes of 1 at all unknowns
+    weights: np.ndarray | float  # what rows count in norms
 
 
 class NewtonEquations(abc.ABC):

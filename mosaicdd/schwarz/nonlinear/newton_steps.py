@@ -32,22 +32,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the values.
+    """A change of the values."""
 
-    Parameters
-    ----------
-    values
-        At the nodes that this rank owns.
-    size, error
-        Root mean squares over the domain: of the change, and what it lacks of that asked for, estimated.
-    status
-        As of an `Outcome`.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # at the nodes that this rank owns
+    # size, error: root mean squares over the domain: of the change, and what it lacks of that asked
+    # for, estimated
     size: float
     error: float
-    status: str
+    status: str  # as of an `Outcome`
 
     def at_nodes(self, place: FieldShare) -> torch.Tensor:
         """Return its absolute values at the lattice nodes that this rank owns."""

@@ -33,20 +33,13 @@ _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 @dataclass(frozen=True)
 class Result:
-    """How one problem ended; of a problem that was not begun, nothing but that.
+    """How one problem ended; of a problem that was not begun, nothing but that."""
 
-    Parameters
-    ----------
-    report
-        What is said of it.
-    history
-        How its iteration went.
-    """
-
+    # What is said of it
     report: dict = field(
         default_factory=lambda: dict.fromkeys((*_SMALL, "certificate")) | _NOT_BEGUN
     )
-    history: History = field(default_factory=History)
+    history: History = field(default_factory=History)  # how its iteration went
 
     @property
     def begun(self) -> bool:

@@ -31,17 +31,11 @@ class OnLines:
     """Values at the nodes of the lines through coarse nodes, but for the outermost: ``R x C`` nodes of a band.
 
     What a fill leaves of the equation is there: inside the coarse cells it is solved.
-
-    Parameters
-    ----------
-    nodes
-        At the coarse nodes, ``(n, R - 2, C - 2)``.
-    along_x, along_y
-        At the nodes between them on the lines constant in y, ``(n, R - 2, C - 1)``, and in x, ``(n, R - 1,
-        C - 2)``, from the first of a coarse cell to the last.
     """
 
-    nodes: torch.Tensor
+    nodes: torch.Tensor  # at the coarse nodes, ``(n, R - 2, C - 2)``
+    # along_x, along_y: at the nodes between them on the lines constant in y, ``(n, R - 2, C - 1)``,
+    # and in x, ``(n, R - 1, C - 2)``, from the first of a coarse cell to the last
     along_x: list[torch.Tensor]
     along_y: list[torch.Tensor]
 
@@ -86,21 +80,12 @@ class OnLines:
 
 @dataclass(frozen=True)
 class Band:
-    """Some rows of coarse cells, with what lies between their nodes in the fine medium.
+    """Some rows of coarse cells, with what lies between their nodes in the fine medium."""
 
-    Parameters
-    ----------
-    conductances
-        Between the fine nodes.
-    source
-        At the fine nodes, ``(n or 1, rows, columns)``; None for zero.
-    edges
-        Where the band ends at the edge of the domain: which nodes, rows and columns, and the values
-        there, ``(n, nodes)``.
-    """
-
-    conductances: Conductances
-    source: torch.Tensor | None
+    conductances: Conductances  # between the fine nodes
+    source: torch.Tensor | None  # at the fine nodes, ``(n or 1, rows, columns)``; None for zero
+    # Where the band ends at the edge of the domain: which nodes, rows and columns, and the values
+    # there, ``(n, nodes)``
     edges: list[tuple[Slot, torch.Tensor]]
 
     def fill(self, coarse: torch.Tensor) -> "Filled":
