@@ -8,14 +8,13 @@ residual is computed anew when it comes near to rounding, but is large beside it
 Ye, 2000). What is left then is the rounding of the result.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import torch
 
 from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
+from mosaicdd.schwarz.ritz import least_ritz_value
 
 # Of bounds, as Ritz values approach the smallest eigenvalue from above: estimates are 1.16 to 3.9 times the error in
 # 200 random media (`scripts/bench_field_estimate.py`).
@@ -101,7 +100,7 @@ class ConjugateGradients(InterfaceKrylov):
                     self._residual(b, x, out=r)
         for i, taken in enumerate(steps):
             if taken:
-                self.least[i] = min(self.least[i], _least_ritz_value(taken))
+                self.least[i] = min(self.least[i], least_ritz_value(taken))
 
     def _near_rounding(self, x: torch.Tensor, r: torch.Tensor) -> np.ndarray:
         """Return from what relative residual on each problem's is to be computed anew; zero for never."""
@@ -114,14 +113,3 @@ class ConjugateGradients(InterfaceKrylov):
         self.sizes = np.sqrt(values / self._unknowns)  # while steps are apart from the values
         pays = (lost >= _MATTERS * self._rule.rtol) & (left > _NEAR * lost)
         return np.where(pays, _NEAR * lost, 0.0)
-
-
-def _least_ritz_value(steps: Sequence[tuple[float, float]]) -> float:
-    """Return the smallest eigenvalue of Lanczos' matrix by the coefficients ``(alpha, beta)``."""
-    alpha, beta = np.array([step for step in steps if step[0] > 0]).reshape(-1, 2).T
-    if len(alpha) == 0 or not np.isfinite(alpha).all():
-        return 1.0
-    diagonal = 1.0 / alpha
-    diagonal[1:] += beta[1:] / alpha[:-1]
-    beside = np.sqrt(np.maximum(beta[1:], 0.0)) / alpha[:-1]
-    return float(scipy.linalg.eigvalsh_tridiagonal(diagonal, beside)[0])

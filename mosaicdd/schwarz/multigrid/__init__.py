@@ -1,0 +1,1 @@
+"""Media by multigrid: conjugate gradients under a cycle whose coarse functions the operator makes."""

@@ -1,0 +1,92 @@
+"""The symmetric operator of a level: couplings to the neighbours, and an excess of the diagonal.
+
+A node's equation is ``sum_j k_j (u - u_j) + e u``. Between neighbours only differences count, and the diagonal is made as
+a sum, so nothing is lost where couplings differ by many orders of magnitude; what given values, reactions and Robin
+conditions add to the diagonal is the excess ``e``, which is carried by itself. Numbers are float32: they make a
+preconditioner.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
+
+
+class Level:
+    """An operator on the nodes of one level.
+
+    Parameters
+    ----------
+    couplings
+        By direction, one of each pair of opposite ones: ``(C, M)``, of each node to its neighbour there,
+        zero where there is none.
+    excess
+        ``(C, M)``.
+
+    Attributes
+    ----------
+    steps
+        To all neighbours.
+    inverse
+        Of the diagonal, ``(C, M)``; zero where no unknown is.
+    """
+
+    def __init__(
+        self, nodes: Parities, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
+    ):
+        self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
+        self.steps = [one for step in couplings for one in (step, opposite(step))]
+        every = slice(
+            nodes.distance([1] * nodes.axes), nodes.size - nodes.distance([1] * nodes.axes)
+        )
+        diagonal = excess.clone()
+        for of in nodes.classes:
+            for step in self.steps:
+                diagonal[nodes.number[of], every] += self.coupling(of, step, every)
+        self.inverse = torch.where(diagonal > 0, 1 / diagonal, 0.0)
+
+    def coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
+        """Return a view of a class's couplings to its neighbours in a direction, in a stretch of slots."""
+        if step in self.couplings:
+            return self.couplings[step][self.nodes.number[of], stretch]
+        there, distance = self.nodes.neighbour(of, step)
+        values = self.couplings[opposite(step)][self.nodes.number[there]]
+        return shifted(values, stretch, distance)
+
+    def beside(self, values: torch.Tensor, of: Class, step: Step, stretch: slice) -> torch.Tensor:
+        """Return a view of the values ``(C, M)`` at a class's neighbours in a direction."""
+        there, distance = self.nodes.neighbour(of, step)
+        return shifted(values[self.nodes.number[there]], stretch, distance)
+
+    def matrix(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the operator as a dense matrix in float64, and where in ``(C M)`` its rows are."""
+        nodes = self.nodes
+        there = nodes.new(torch.int64)
+        for _, values, _ in nodes.by_class(there):
+            values.fill_(1)
+        places = torch.nonzero(there.ravel()).ravel()
+        row = torch.full((there.numel(),), -1)
+        row[places] = torch.arange(len(places))
+        row = row.view(there.shape)
+        matrix = torch.zeros(len(places), len(places), dtype=torch.float64)
+        every = slice(
+            nodes.distance([1] * nodes.axes), nodes.size - nodes.distance([1] * nodes.axes)
+        )
+        for of in nodes.classes:
+            own = row[nodes.number[of], every]
+            inside = own >= 0
+            for step in self.steps:
+                other = self.beside(row, of, step, every)
+                both = inside & (other >= 0)
+                k = self.coupling(of, step, every)[both].double().cpu()
+                matrix[own[both], other[both]] -= k
+                matrix[own[both], own[both]] += k
+            excess = self.excess[nodes.number[of], every][inside].double().cpu()
+            matrix[own[inside], own[inside]] += excess
+        return matrix, places
+
+
+def shifted(values: torch.Tensor, stretch: slice, distance: int) -> torch.Tensor:
+    """Return a view of the flat values so many slots after those of a stretch."""
+    return values[stretch.start + distance : stretch.stop + distance]

@@ -1,0 +1,156 @@
+"""Where the values of a level lie: nodes by the parity of their indices.
+
+A node with the global indices ``2 s + c`` per axis is of class ``c``, a tuple of 0 and 1, at slot ``s``. Each of the ``C``
+classes (4 in the plane, 8 in space) is a flat array of ``M`` slots with slots without nodes around it, so a neighbour in
+any direction is one of another class at a fixed distance. Every operation on a class is one on a contiguous
+stretch of numbers, of any number of axes; slots without nodes take part and hold zeros, or what nobody reads. The
+nodes of class zero are those of the next coarser level.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from mosaicdd.lattice.axes import even
+
+Class = tuple[int, ...]
+Step = tuple[int, ...]
+"""To a neighbour: -1, 0 or 1 per axis."""
+
+_BYTES = (
+    2**16
+)  # of a class's values that are handled at once, so that all that a step reads stays in the cache
+
+
+class Parities:
+    """The classes of a box of nodes.
+
+    Parameters
+    ----------
+    first, last
+        The global indices of the box's first and last nodes per axis. Colours and coarse nodes are
+        chosen by them, so they do not depend on how nodes are shared among ranks.
+
+    Attributes
+    ----------
+    classes
+        All of them, ascending; the first is that of the coarse nodes.
+    size
+        ``M``, slots of a class.
+    """
+
+    def __init__(self, first: Sequence[int], last: Sequence[int]):
+        self.first, self.last = tuple(first), tuple(last)
+        self.axes = len(self.first)
+        self._base = [node >> 1 for node in self.first]
+        self._slots = [
+            (high >> 1) - low + 1 for low, high in zip(self._base, self.last, strict=True)
+        ]
+        strides = [1]
+        for count in self._slots[
+            :0:-1
+        ]:  # one slot without a node after each row parts it from the next
+            strides.insert(0, strides[0] * (count + 1))
+        self._strides = strides
+        self._low = sum(strides)
+        self._high = sum(n * stride for n, stride in zip(self._slots, strides, strict=True)) + 1
+        self.size = self._high + self._low
+        self.classes: list[Class] = list(itertools.product((0, 1), repeat=self.axes))
+        self.number = {one: i for i, one in enumerate(self.classes)}
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        total = 1
+        for low, high in zip(self.first, self.last, strict=True):
+            total *= high - low + 1
+        return total
+
+    def coarser(self) -> "Parities":
+        """Return the layout of the coarse nodes."""
+        return Parities([(n + 1) >> 1 for n in self.first], [n >> 1 for n in self.last])
+
+    def new(
+        self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> torch.Tensor:
+        """Return zeros at all slots of all classes, ``(C, M)``."""
+        return torch.zeros(len(self.classes), self.size, dtype=dtype, device=device)
+
+    def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
+        """Return the class of a class's neighbours in a direction, and how many slots further they are."""
+        there = tuple(c ^ (s & 1) for c, s in zip(of, step, strict=True))
+        slots = [(s > 0 and c == 1) - (s < 0 and c == 0) for c, s in zip(of, step, strict=True)]
+        return there, self.distance(slots)
+
+    def distance(self, slots: Sequence[int]) -> int:
+        """Return how many slots of the flat array so many slots per axis are."""
+        return sum(n * stride for n, stride in zip(slots, self._strides, strict=True))
+
+    def stretches(self, bytes_each: int = 4) -> list[slice]:
+        """Return parts of the flat arrays that hold all nodes, for the cache.
+
+        Each is so long that neighbours are in the same stretch or the one beside it, see `in_turn`.
+
+        Parameters
+        ----------
+        bytes_each
+            Of a number.
+        """
+        count, reach = self._high - self._low, self._low + 1
+        parts = even(count, max(_BYTES // bytes_each, 2 * reach))
+        return [slice(self._low + part.start, self._low + part.stop) for part in parts]
+
+    def at_slots(self, values: torch.Tensor) -> torch.Tensor:
+        """Return a view of one class's values by their slots per axis."""
+        return torch.as_strided(
+            values, self._slots, self._strides, values.storage_offset() + self._low
+        )
+
+    def by_class(
+        self, values: torch.Tensor
+    ) -> Iterator[tuple[Class, torch.Tensor, tuple[slice, ...]]]:
+        """Yield each class with a view of its nodes' values, and the global indices of these."""
+        for one in self.classes:
+            places, indices = [], []
+            for c, low, high, base in zip(one, self.first, self.last, self._base, strict=True):
+                start, stop = low + ((low ^ c) & 1), high - ((high ^ c) & 1)
+                places.append(slice((start >> 1) - base, max((stop >> 1) - base + 1, 0)))
+                indices.append(slice(start, stop + 1, 2))
+            yield one, self.at_slots(values[self.number[one]])[tuple(places)], tuple(indices)
+
+    def take(self, array: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """Fill ``(C, M)`` with an array of the box's nodes, from the first on."""
+        for _, values, indices in self.by_class(out):
+            values.copy_(array[self._inside(indices)])
+        return out
+
+    def give(self, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """Fill an array of the box's nodes from ``(C, M)``."""
+        for _, of_class, indices in self.by_class(values):
+            out[self._inside(indices)] = of_class
+        return out
+
+    def _inside(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:
+        return tuple(
+            slice(i.start - low, max(i.stop - low, 0), i.step)
+            for i, low in zip(indices, self.first, strict=True)
+        )
+
+    def of_coarse(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:
+        """Return at which slots the coarse nodes of some indices of the coarser level are."""
+        return tuple(
+            slice(i.start - base, max(i.stop - base, 0), i.step)
+            for i, base in zip(indices, self._base, strict=True)
+        )
+
+
+def forward(axes: int) -> list[Step]:
+    """Return one direction of each pair of opposite ones to the ``3^axes - 1`` nodes around a node."""
+    steps = itertools.product((-1, 0, 1), repeat=axes)
+    return [step for step in steps if step > (0,) * axes]
+
+
+def opposite(step: Step) -> Step:
+    """Return the direction back."""
+    return tuple(-s for s in step)

@@ -1,0 +1,262 @@
+"""Multigrid by operator-made hats, against sparse factorisations of the same equations."""
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid.conjugate_gradients import ConjugateGradients
+from mosaicdd.schwarz.multigrid.cycle import Cycle
+from mosaicdd.schwarz.multigrid.equations import Equations
+from mosaicdd.schwarz.multigrid.galerkin import coarser, gather
+from mosaicdd.schwarz.multigrid.interpolation import interpolation, towards
+from mosaicdd.schwarz.multigrid.level import Level
+from mosaicdd.schwarz.multigrid.parities import Parities
+
+SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
+
+
+def medium(shape, *, contrast=1e3, reaction=0.0, scale=1.0, seed=0):
+    """Return conductances between independent lognormal values at the nodes."""
+    rng = np.random.default_rng(seed)
+    white = rng.standard_normal(shape)
+    resistance = 0.5 / (scale * contrast ** ((white - white.min()) / np.ptp(white)))
+    along = []
+    for axis in range(len(shape)):
+        low = np.take(resistance, np.arange(shape[axis] - 1), axis)
+        high = np.take(resistance, np.arange(1, shape[axis]), axis)
+        along.append(1 / (low + high))
+    return Conductances(tuple(along), np.full(shape, scale * reaction))
+
+
+def inside(shape):
+    return tuple(slice(1, n - 1) for n in shape)
+
+
+def everywhere(shape):
+    return tuple(slice(0, n) for n in shape)
+
+
+def matrix_of(conductances, unknown):
+    """Return the equations of the nodes of a box as a sparse matrix, by their definition."""
+    shape = conductances.reaction.shape
+    number = np.full(shape, -1)
+    number[unknown] = np.arange(number[unknown].size).reshape(number[unknown].shape)
+    count = number.max() + 1
+    diagonal = conductances.reaction[unknown].ravel().astype(float).copy()
+    entries = []
+    for axis, k in enumerate(conductances.along):
+        low = np.take(number, np.arange(shape[axis] - 1), axis).ravel()
+        high = np.take(number, np.arange(1, shape[axis]), axis).ravel()
+        k = k.ravel()
+        for here, there in ((low, high), (high, low)):
+            np.add.at(diagonal, here[here >= 0], k[here >= 0])
+            both = (here >= 0) & (there >= 0)
+            entries.append((here[both], there[both], -k[both]))
+    entries.append((np.arange(count), np.arange(count), diagonal))
+    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    return scipy.sparse.csc_array((values, (rows, columns)), shape=(count, count))
+
+
+def solved(conductances, unknown, b, **options):
+    equations = Equations(conductances, unknown, (0,) * b.ndim)
+    found = ConjugateGradients(equations)(equations.vector(b), **options)
+    return found, equations.values(found.values)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nodes_come_back_from_their_classes(shape, start):
+    nodes = Parities([start] * len(shape), [start + n - 1 for n in shape])
+    array = torch.arange(float(np.prod(shape))).reshape(shape)
+    vector = nodes.take(array, nodes.new())
+    assert torch.equal(nodes.give(vector, torch.empty(shape)), array)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_neighbour_in_any_direction_is_the_node_there(shape):
+    nodes = Parities([3] * len(shape), [2 + n for n in shape])
+    array = torch.arange(1.0, np.prod(shape) + 1).reshape(shape)
+    vector = nodes.take(array, nodes.new())
+    middle = tuple(n // 2 for n in shape)
+    for step in np.ndindex((3,) * len(shape)):
+        step = tuple(s - 1 for s in step)
+        for index in (middle, tuple(i + 1 for i in middle)):
+            of = tuple((i + 3) & 1 for i in index)
+            (place,) = torch.nonzero(vector[nodes.number[of]] == array[index]).tolist()
+            there, distance = nodes.neighbour(of, step)
+            value = vector[nodes.number[there], place[0] + distance]
+            assert value == array[tuple(i + s for i, s in zip(index, step, strict=True))]
+
+
+def interpolation_matrix(level, by, below):
+    """Return the interpolation as a dense matrix, rows and columns as those of `Level.matrix`."""
+    fine, coarse = level.matrix()[1], below.matrix()[1]
+    columns = below.nodes.new() - 1
+    columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
+    at_slots = gather(below.nodes, columns, level.nodes, torch.full((level.nodes.size,), -1.0))
+    matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
+    for row, place in enumerate(fine.tolist()):
+        number, slot = divmod(place, level.nodes.size)
+        of = level.nodes.classes[number]
+        if not any(of):
+            matrix[row, int(at_slots[slot])] = 1.0
+            continue
+        for corner, weight in by.weights[of].items():
+            column = int(at_slots[slot + level.nodes.distance(towards(of, corner))])
+            if column >= 0:
+                matrix[row, column] = weight[slot].double()
+            else:
+                assert weight[slot] == 0
+    return matrix
+
+
+@pytest.mark.parametrize("unknown", [inside, everywhere])
+@pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
+def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
+    level = Equations(medium(shape, reaction=0.1), unknown(shape), (0,) * len(shape)).level()
+    for _ in range(2):
+        by = interpolation(level)
+        below = coarser(level, by)
+        p, a = interpolation_matrix(level, by, below), level.matrix()[0]
+        galerkin = p.T @ a @ p
+        # Some 27 sums of products of float32 numbers, each of at most the largest.
+        error = (below.matrix()[0] - galerkin).abs().max() / galerkin.abs().max()
+        assert error < 100 * torch.finfo(torch.float32).eps
+        level = below
+
+
+@pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
+def test_weights_add_up_to_one_where_no_value_is_given(shape):
+    level = Equations(medium(shape, contrast=1e12), everywhere(shape), (0,) * len(shape)).level()
+    by = interpolation(level)
+    p = interpolation_matrix(level, by, coarser(level, by))
+    assert torch.allclose(p.sum(1), torch.ones(len(p), dtype=torch.float64), atol=1e-6)
+    assert not any(bool(missing.any()) for missing in by.missing.values())
+
+
+@pytest.mark.parametrize("shape", [(35, 28), (11, 9, 10)])
+def test_the_cycle_is_symmetric_and_positive(shape):
+    level = Equations(medium(shape), inside(shape), (0,) * len(shape)).level()
+    places = level.matrix()[1]
+    cycle = Cycle(level)
+    rng = torch.Generator().manual_seed(0)
+    columns = torch.randn(len(places), 8, generator=rng)
+    images = torch.zeros_like(columns)
+    for i in range(columns.shape[1]):
+        cycle.right_hand_side.view(-1)[places] = columns[:, i]
+        cycle()
+        images[:, i] = cycle.values.view(-1)[places]
+    products = columns.double().T @ images.double()
+    assert torch.allclose(products, products.T, rtol=0, atol=1e-5 * products.abs().max().item())
+    assert torch.linalg.eigvalsh((products + products.T) / 2).min() > 0
+
+
+@pytest.mark.parametrize("unknown", [inside, everywhere])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_solutions_are_those_of_a_factorisation(shape, unknown):
+    conductances = medium(shape, contrast=1e4, reaction=1e-3)
+    place = unknown(shape)
+    b = np.random.default_rng(1).standard_normal(conductances.reaction[place].shape)
+    expected = scipy.sparse.linalg.spsolve(matrix_of(conductances, place), b.ravel())
+    found, u = solved(conductances, place, b, rtol=1e-10)
+    assert found.status == "converged_rtol"
+    # The least eigenvalue is that of the reaction at least, 1e-3.
+    assert np.linalg.norm(u.ravel() - expected) <= 1e-7 * np.linalg.norm(b)
+    assert len(found.history) <= 40
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_scaling_all_coefficients_changes_no_iteration(scale):
+    shape = (70, 61)
+    b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
+    plain, u = solved(medium(shape), inside(shape), b)
+    found, v = solved(medium(shape, scale=scale), inside(shape), b)
+    assert len(found.history) == len(plain.history)
+    assert np.allclose(scale * v, u, rtol=1e-6, atol=1e-6 * np.abs(u).max())
+
+
+@pytest.mark.parametrize("contrast", [1e-12, 1e12])
+def test_inclusions_of_any_contrast_are_solved(contrast):
+    """Beside conductors that are one node each, and insulators that are none: exact to the contrast."""
+    shape, rng = (97, 97), np.random.default_rng(2)
+    hard = np.zeros(shape, bool)
+    for y, x, r in zip(*rng.integers(5, 90, (2, 25)), rng.integers(1, 5, 25), strict=True):
+        hard[y - r : y + r, x - r : x + r] = True
+    resistance = np.where(hard, 0.5 / contrast, 0.5)
+    along = 1 / (resistance[1:] + resistance[:-1]), 1 / (resistance[:, 1:] + resistance[:, :-1])
+    conductances = Conductances(along, np.zeros(shape))
+    inner = inside(shape)
+    b = np.where(hard[inner], 0.0, rng.standard_normal((95, 95)))
+    labels, count = scipy.ndimage.label(hard[inner])
+    free = labels == 0
+    own = np.cumsum(free) - 1  # of nodes that are merged with no other
+    if contrast > 1:
+        column, kept = np.where(free.ravel(), own + count, labels.ravel() - 1), np.ones(free.size)
+    else:  # nothing flows into insulators
+        column, kept = own * free.ravel(), free.ravel().astype(float)
+    merge = scipy.sparse.csc_array((kept, (np.arange(free.size), column)))
+    plain = [np.where(k > 3, 0.0, k) if contrast > 1 else np.where(k < 0.5, 0.0, k) for k in along]
+    matrix = matrix_of(Conductances(tuple(plain), np.zeros(shape)), inner)
+    merged = scipy.sparse.linalg.spsolve((merge.T @ matrix @ merge).tocsc(), merge.T @ b.ravel())
+    expected = (merge @ merged).reshape(b.shape)
+    found, u = solved(conductances, inner, b)
+    error = np.abs(u - expected)[free].max() / np.abs(expected).max()
+    assert len(found.history) < 60
+    assert error < 1e-6
+
+
+def test_where_nothing_holds_the_values_their_mean_is_zero():
+    shape = (40, 33)
+    conductances = medium(shape)
+    b = np.random.default_rng(1).standard_normal(shape)
+    b -= b.mean()
+    found, u = solved(conductances, everywhere(shape), b)
+    matrix = matrix_of(conductances, everywhere(shape))
+    assert found.status == "converged_rtol"
+    assert abs(u.mean()) < 1e-10 * np.abs(u).max()
+    assert np.linalg.norm(b.ravel() - matrix @ u.ravel()) < 2e-8 * np.linalg.norm(b)
+
+
+def test_the_bound_of_the_energy_is_one():
+    for seed in range(10):
+        shape = (45, 38)
+        conductances = medium(shape, contrast=10.0 ** (seed - 3), seed=seed)
+        b = np.random.default_rng(seed).standard_normal([n - 2 for n in shape])
+        matrix = matrix_of(conductances, inside(shape))
+        expected = scipy.sparse.linalg.spsolve(matrix, b.ravel())
+        found, u = solved(conductances, inside(shape), b, rtol=1e-5)
+        error = u.ravel() - expected
+        energy = np.sqrt(error @ (matrix @ error))
+        assert 1 <= found.energy / energy < 10
+
+
+def test_iterations_hardly_grow_with_the_domain():
+    counts = []
+    for cells in (64, 128, 256):
+        shape = (cells + 1, cells + 1)
+        b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
+        found, _ = solved(medium(shape, contrast=2e6), inside(shape), b)
+        counts.append(len(found.history))
+    assert max(counts) <= 20
+    assert counts[-1] <= 1.25 * counts[0] + 1
+
+
+def test_a_velocity_is_refused():
+    one = medium((8, 8))
+    with pytest.raises(ValueError, match="velocity"):
+        Equations(
+            Conductances(one.along, one.reaction, tuple(2 * k for k in one.along)),
+            inside((8, 8)),
+            (0, 0),
+        )
+
+
+def test_no_right_hand_side_needs_no_iteration():
+    found, u = solved(medium((20, 20)), inside((20, 20)), np.zeros((18, 18)))
+    assert found.status == "converged_rtol"
+    assert not found.history
+    assert not u.any()
