@@ -8,6 +8,7 @@ computed anew, in differences, from which the iteration begins again where it is
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
@@ -51,7 +52,9 @@ class ConjugateGradients:
 
     def __init__(self, equations: Equations):
         self.equations = equations
-        self._cycle = Cycle(equations.level())
+        self._ranks = equations.blocks.ranks
+        self._cycle = Cycle(equations.level(), equations.blocks, held=equations.held)
+        self._copies = equations.blocks.exchange(self._cycle.values)
         self._stretches = even(equations.vector().numel(), _STRETCH)
 
     def __call__(
@@ -60,8 +63,8 @@ class ConjugateGradients:
         """Solve for a right-hand side, a vector; where nothing holds the values, for a mean of zero."""
         self._p, self._q = self.equations.vector(), self.equations.vector()
         self._product = Product(self.equations, self._p, self._q)
-        b = self._without_constant(b)
-        x, r, size = torch.zeros_like(b), b.clone(), float(b.norm())
+        b = self._without_constant(self._owned(b))
+        x, r, size = torch.zeros_like(b), b.clone(), self._norm(b)
         history: list[float] = []
         steps: list[tuple[float, float]] = []
         status, residual, least = "converged_rtol", float(size > 0), 1.0
@@ -98,7 +101,7 @@ class ConjugateGradients:
         room = self._room = p.new_empty(
             max(_STRETCH, *(s.stop - s.start for s in self._product.stretches))
         )
-        squares = float(torch.dot(residual, residual))
+        squares = self._norm(r) ** 2
         while True:
             if not math.isfinite(squares):
                 return "diverged_nan"
@@ -110,7 +113,7 @@ class ConjugateGradients:
             z = self._correction(r, norm)
             if energy:
                 along = sum(float(torch.dot(q[s], _float64(z[s], room))) for s in self._stretches)
-                beta = -along / energy
+                beta = -self._total(along)[0] / energy
             energy, gamma = self._direction(r, z, beta)
             if not energy > 0:
                 return "stagnated" if math.isfinite(energy) else "diverged_nan"
@@ -119,12 +122,13 @@ class ConjugateGradients:
                 values[s].add_(p[s], alpha=alpha)
                 residual[s].add_(q[s], alpha=-alpha)
                 squares += float(torch.dot(residual[s], residual[s]))
+            (squares,) = self._total(squares)
             # As of corrections that are not divided by their residuals' norms.
             steps.append((alpha / norm * self.equations.scale, beta * norm / before))
             before = norm
             history.append(math.sqrt(squares) / size)
 
-    def _direction(self, r: torch.Tensor, z: torch.Tensor, beta: float) -> tuple[float, float]:
+    def _direction(self, r: torch.Tensor, z: torch.Tensor, beta: float) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
         gamma, product = 0.0, self._product
         z = z.view_as(r)
@@ -137,8 +141,8 @@ class ConjugateGradients:
                 product.of_stretch(number - 1)
         product.of_stretch(len(product.stretches) - 1)
         product.finish()
-        p, q = self._p.view(-1), self._q.view(-1)
-        return sum(float(torch.dot(p[s], q[s])) for s in self._stretches), gamma
+        p, q = self._p.view(-1), self._owned(self._q).view(-1)
+        return self._total(sum(float(torch.dot(p[s], q[s])) for s in self._stretches), gamma)
 
     def _correction(self, r: torch.Tensor, scale: float) -> torch.Tensor:
         """Return the cycle's values for a residual, divided by a scale; flat, float32."""
@@ -146,32 +150,54 @@ class ConjugateGradients:
         for s in self._stretches:
             torch.mul(r.view(-1)[s], 1 / scale, out=right_hand_side[s])
         self._cycle()
-        return self._without_constant(self._cycle.values).view(-1)
+        values = self._without_constant(self._cycle.values)
+        if self._copies is not None:
+            self._copies.refresh(values)
+        return values.view(-1)
 
     def _residual(self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor, size: float) -> float:
         """Write ``b - A x``; return its relative norm."""
+        if self.equations.copies is not None:
+            self.equations.copies.refresh(x)
         self._p.copy_(x)
         self._product()
-        torch.sub(b, self._q, out=r)
+        torch.sub(b, self._owned(self._q), out=r)
         self._p.zero_()
-        return float(r.norm()) / size
+        return self._norm(r) / size
 
     def _energy(self, r: torch.Tensor, least: float) -> float:
         """Bound the error's energy norm by one more correction of the residual."""
-        size = float(r.norm())
+        size = self._norm(r)
         if size == 0 or not least > 0:
             return 0.0 if size == 0 else math.inf
         z = self._correction(r, size).double()
-        product = float(torch.dot(r.view(-1), z)) * size / self.equations.scale
+        product = self._total(float(torch.dot(r.view(-1), z)))[0] * size / self.equations.scale
         return math.sqrt(_SAFETY * max(product, 0.0) / least)
 
     def _without_constant(self, values: torch.Tensor) -> torch.Tensor:
-        """Take the mean off, where nothing holds the values."""
+        """Take the mean off, where nothing holds the values; copies are zero then."""
         if not self.equations.held:
-            mean = values.sum(dtype=torch.float64).item() / self.equations.nodes.nodes
-            for _, of_class, _ in self.equations.nodes.by_class(values):
-                of_class -= mean
+            nodes, count = self.equations.nodes, self.equations.blocks.whole.count
+            (total,) = self._total(self._owned(values).sum(dtype=torch.float64).item())
+            for _, of_class, _ in nodes.by_class(values):
+                of_class -= total / count
+            self._owned(values)
         return values
+
+    def _owned(self, values: torch.Tensor) -> torch.Tensor:
+        """Let the copies in a vector be zero, so that products count each node once."""
+        if self._copies is not None:
+            self._copies.clear(values)
+        return values
+
+    def _norm(self, values: torch.Tensor) -> float:
+        """Return the 2-norm of a vector whose copies are zero."""
+        flat = values.view(-1)
+        return math.sqrt(self._total(float(torch.dot(flat, flat)))[0])
+
+    def _total(self, *numbers: float) -> list[float]:
+        """Add up numbers over the ranks."""
+        return self._ranks.sum(np.array(numbers)).tolist()
 
 
 def _float64(values: torch.Tensor, room: torch.Tensor) -> torch.Tensor:

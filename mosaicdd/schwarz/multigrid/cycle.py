@@ -2,73 +2,76 @@
 
 import torch
 
-from mosaicdd.schwarz.multigrid.galerkin import coarser, gather, spread
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.level import Level
+from mosaicdd.schwarz.multigrid.passage import Passage
 from mosaicdd.schwarz.multigrid.smoothing import Smoothing
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
 
 
 class Cycle:
-    """An approximate inverse of an operator, symmetric and positive.
+    """An approximate inverse of an operator, symmetric and positive; all ranks make and call it together.
 
     Parameters
     ----------
     level
-        The finest.
+        The finest, on a rank's nodes and the copies around them.
+    blocks
+        How it lies over the ranks.
+    held
+        Whether values are held by an excess anywhere.
 
     Attributes
     ----------
     right_hand_side, values
-        Of the finest level, ``(C, M)``, float32: what a call reads and what it writes.
+        Of the finest level, ``(C, M)``, float32: what a call reads and what it writes; only values at nodes that this
+        rank owns count.
     """
 
-    def __init__(self, level: Level):
-        self._levels: list[tuple[Level, Smoothing]] = []
-        while level.nodes.nodes > _INVERTED:
+    def __init__(self, level: Level, blocks: Blocks, *, held: bool):
+        lying = blocks if blocks.shared else None
+        self._copies = blocks.exchange(level.inverse)
+        self._stages: list[tuple[Smoothing, Passage]] = []
+        while lying is not None or level.nodes.count > _INVERTED:
             by = interpolation(level)
-            below = coarser(level, by)
+            passage = Passage(level.nodes, lying)
+            below = coarser(level, by, passage)
             # Sweeps need the diagonal's inverse only.
             level.excess = level.excess.new_empty(0)
-            self._levels.append((level, Smoothing(level, by)))
-            level = below
-        self._coarsest = level
-        self._inverse, self._places = _inverse(level)
-        self._right_hand_side = level.nodes.new(device=level.inverse.device)
-        self._values = torch.zeros_like(self._right_hand_side)
-        finest = self._levels[0][1] if self._levels else None
-        self.right_hand_side = self._right_hand_side if finest is None else finest.right_hand_side
-        self.values = self._values if finest is None else finest.values
+            self._stages.append((Smoothing(level, by), passage))
+            level, lying = below, passage.below
+        self._inverse, self._places = _inverse(level, held=held)
+        vectors = [(stage.right_hand_side, stage.values) for stage, _ in self._stages]
+        lowest = torch.zeros_like(level.inverse)
+        self._vectors = [*vectors, (lowest, torch.zeros_like(lowest))]
+        self.right_hand_side, self.values = self._vectors[0]
 
     def __call__(self) -> None:
         """Compute the values of a right-hand side."""
-        for number, (level, smoothing) in enumerate(self._levels):
+        if self._copies is not None:
+            self._copies.refresh(self.right_hand_side)
+        for (smoothing, passage), (below, _) in zip(self._stages, self._vectors[1:], strict=True):
             smoothing.down()
-            nodes, right_hand_side = self._below(number)[:2]
-            spread(level.nodes, smoothing.coarse, nodes, right_hand_side)
-        b = self._right_hand_side.view(-1)[self._places].double()
-        self._values.view(-1)[self._places] = (self._inverse @ b).float()
-        for number, (level, smoothing) in reversed(list(enumerate(self._levels))):
-            nodes, _, values = self._below(number)
-            gather(nodes, values, level.nodes, smoothing.coarse)
+            passage.down(smoothing.coarse, below)
+        lowest, values = self._vectors[-1]
+        b = lowest.view(-1)[self._places].double()
+        values.view(-1)[self._places] = (self._inverse @ b).float()
+        stages = zip(reversed(self._stages), self._vectors[:0:-1], strict=True)
+        for (smoothing, passage), (_, values) in stages:
+            passage.up(values, smoothing.coarse)
             smoothing.up()
 
-    def _below(self, number: int):
-        """Return the layout, the right-hand side and the values of the level below one."""
-        if number + 1 == len(self._levels):
-            return self._coarsest.nodes, self._right_hand_side, self._values
-        level, smoothing = self._levels[number + 1]
-        return level.nodes, smoothing.right_hand_side, smoothing.values
 
-
-def _inverse(level: Level) -> tuple[torch.Tensor, torch.Tensor]:
+def _inverse(level: Level, *, held: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the inverse of a level's matrix, in float64, and where its unknowns are.
 
     Where nothing holds the values, of those whose sum is zero.
     """
     matrix, places = level.matrix()
-    if bool(level.excess.any()):
+    if held:
         inverse = torch.linalg.inv(matrix)
     else:
         size = matrix.diagonal().mean()

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, at
+from mosaicdd.lattice.axes import at
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level import Level, shifted
-from mosaicdd.schwarz.multigrid.parities import Parities, Step, opposite
+from mosaicdd.schwarz.multigrid.parities import Step, opposite
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 
@@ -20,13 +21,21 @@ class Equations:
 
     Parameters
     ----------
+    blocks
+        How the nodes that have an unknown lie over the ranks, by global indices.
     conductances
-        Between the nodes of a part of the grid, without a velocity.
-    unknown
-        Which of these nodes have an unknown, a slice per axis. The conductance from one of these to a node
-        beyond is an excess of its diagonal, as the reaction is.
+        Between the nodes of a part of the grid, without a velocity: those of this rank, copies included, and
+        those beside them. The conductance from one to a node that has no unknown is an excess of its diagonal, as
+        the reaction is.
     start
         The global indices of the part's first nodes.
+
+    Attributes
+    ----------
+    held
+        Whether there is an excess anywhere.
+    scale
+        The largest conductance or excess anywhere.
 
     Raises
     ------
@@ -34,15 +43,16 @@ class Equations:
         If the operator is not symmetric, or couples nodes that are no neighbours along an axis.
     """
 
-    def __init__(self, conductances: Conductances, unknown: Slices, start: Sequence[int]):
+    def __init__(self, blocks: Blocks, conductances: Conductances, start: Sequence[int]):
         if not conductances.symmetric or conductances.across is not None:
             raise ValueError(
                 "the operator has a velocity or couples nodes across cells; multigrid needs "
                 "conductances along the axes that are the same from both ends"
             )
-        self.nodes = Parities(
-            [s + one.start for s, one in zip(start, unknown, strict=True)],
-            [s + one.stop - 1 for s, one in zip(start, unknown, strict=True)],
+        self.blocks, self.nodes = blocks, blocks.nodes
+        unknown = tuple(
+            slice(first - s, last + 1 - s)
+            for (first, last), s in zip(self.nodes.box, start, strict=True)
         )
         axes = self.nodes.axes
         excess = np.array(np.asarray(conductances.reaction)[unknown], float)
@@ -61,9 +71,14 @@ class Equations:
             padded[at(axis, axes, slice(0, -1))] = k[tuple(inside)]
             step = tuple(int(axis == other) for other in range(axes))
             self.couplings[step] = self.vector(padded)
-        self.held = bool(excess.any())
         self._excess = self.vector(excess)
-        self.scale = max(float(k.max()) for k in (*self.couplings.values(), self._excess))
+        self.copies = blocks.exchange(self._excess)
+        owned = self._excess.clone()
+        if self.copies is not None:
+            self.copies.clear(owned)
+        self.held = blocks.ranks.any(bool(owned.any()))
+        largest = max(float(k.max()) for k in (*self.couplings.values(), owned))
+        self.scale = blocks.ranks.largest(largest)
         self._keep_excess()
 
     def vector(self, values: np.ndarray | None = None) -> torch.Tensor:
@@ -95,7 +110,7 @@ class Equations:
 
     def _keep_excess(self) -> None:
         places = torch.nonzero(self._excess.view(-1)).ravel()
-        self._few = len(places) <= _FEW * self.nodes.nodes
+        self._few = len(places) <= _FEW * self.nodes.count
         if self._few:
             self._places, self._amounts = places, self._excess.view(-1)[places]
             self._excess = self._excess.new_empty(0)

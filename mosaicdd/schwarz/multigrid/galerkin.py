@@ -11,46 +11,26 @@ import torch
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level import Level, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, forward
+from mosaicdd.schwarz.multigrid.parities import Class, Step, forward
+from mosaicdd.schwarz.multigrid.passage import Passage
 
 Slots = tuple[int, ...]
 
 
-def coarser(level: Level, by: Interpolation) -> Level:
+def coarser(level: Level, by: Interpolation, passage: Passage) -> Level:
     """Return the operator between the coarse nodes of a level."""
     fine = level.nodes
-    nodes = fine.coarser()
-    steps = forward(fine.axes)
-    at_slots = {step: level.excess.new_zeros(fine.size) for step in steps}
+    at_slots = {step: level.excess.new_zeros(fine.size) for step in forward(fine.axes)}
     excess = level.excess.new_zeros(fine.size)
     for of in fine.classes:
         for stretch in fine.stretches():
             _add(level, by, of, stretch, at_slots, excess)
-    device = level.excess.device
-    couplings = {
-        step: spread(fine, at_slots.pop(step), nodes, nodes.new(device=device)) for step in steps
-    }
-    return Level(nodes, couplings, spread(fine, excess, nodes, nodes.new(device=device)))
 
+    def below(values: torch.Tensor) -> torch.Tensor:
+        return passage.down(values, passage.nodes.new(device=values.device))
 
-def spread(
-    fine: Parities, values: torch.Tensor, coarse: Parities, out: torch.Tensor
-) -> torch.Tensor:
-    """Fill ``(C, M)`` of the coarser level with the values at the coarse nodes of a level, ``(M,)``."""
-    slots = fine.at_slots(values)
-    for _, of_class, indices in coarse.by_class(out):
-        of_class.copy_(slots[fine.of_coarse(indices)])
-    return out
-
-
-def gather(
-    coarse: Parities, values: torch.Tensor, fine: Parities, out: torch.Tensor
-) -> torch.Tensor:
-    """Fill the coarse nodes of a level, ``(M,)``, with values ``(C, M)`` of the coarser level."""
-    slots = fine.at_slots(out)
-    for _, of_class, indices in coarse.by_class(values):
-        slots[fine.of_coarse(indices)] = of_class
-    return out
+    couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
+    return Level(passage.nodes, couplings, below(excess))
 
 
 def _weights(by: Interpolation, of: Class) -> Mapping[Slots, torch.Tensor | None]:

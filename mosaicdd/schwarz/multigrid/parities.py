@@ -8,6 +8,7 @@ nodes of class zero are those of the next coarser level.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -60,12 +61,14 @@ class Parities:
         self.number = {one: i for i, one in enumerate(self.classes)}
 
     @property
-    def nodes(self) -> int:
+    def box(self) -> list[tuple[int, int]]:
+        """The first and the last node per axis."""
+        return list(zip(self.first, self.last, strict=True))
+
+    @property
+    def count(self) -> int:
         """How many nodes there are."""
-        total = 1
-        for low, high in zip(self.first, self.last, strict=True):
-            total *= high - low + 1
-        return total
+        return math.prod(last - first + 1 for first, last in self.box)
 
     def coarser(self) -> "Parities":
         """Return the layout of the coarse nodes."""
@@ -111,13 +114,23 @@ class Parities:
         self, values: torch.Tensor
     ) -> Iterator[tuple[Class, torch.Tensor, tuple[slice, ...]]]:
         """Yield each class with a view of its nodes' values, and the global indices of these."""
-        for one in self.classes:
-            places, indices = [], []
-            for c, low, high, base in zip(one, self.first, self.last, self._base, strict=True):
-                start, stop = low + ((low ^ c) & 1), high - ((high ^ c) & 1)
-                places.append(slice((start >> 1) - base, max((stop >> 1) - base + 1, 0)))
-                indices.append(slice(start, stop + 1, 2))
-            yield one, self.at_slots(values[self.number[one]])[tuple(places)], tuple(indices)
+        for number, of in enumerate(self.classes):
+            there = self.at_slots(values[number])[self.slots_of(number, self.box)]
+            yield of, there, self.indices_of(number, self.box)
+
+    def indices_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+        """Return the global indices of a class's nodes in a box, by its first and last ones."""
+        return tuple(
+            slice(low + ((low ^ c) & 1), high - ((high ^ c) & 1) + 1, 2)
+            for c, (low, high) in zip(self.classes[number], box, strict=True)
+        )
+
+    def slots_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+        """Return at which slots the nodes of a class are in a box, by its first and last indices."""
+        return tuple(
+            slice((one.start >> 1) - base, max(((one.stop - 1) >> 1) - base + 1, 0))
+            for one, base in zip(self.indices_of(number, box), self._base, strict=True)
+        )
 
     def take(self, array: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill ``(C, M)`` with an array of the box's nodes, from the first on."""

@@ -7,14 +7,16 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.conjugate_gradients import ConjugateGradients
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.equations import Equations
-from mosaicdd.schwarz.multigrid.galerkin import coarser, gather
+from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation, towards
-from mosaicdd.schwarz.multigrid.level import Level
 from mosaicdd.schwarz.multigrid.parities import Parities
+from mosaicdd.schwarz.multigrid.passage import Passage
 
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
 
@@ -61,8 +63,14 @@ def matrix_of(conductances, unknown):
     return scipy.sparse.csc_array((values, (rows, columns)), shape=(count, count))
 
 
+def equations_of(conductances, unknown):
+    """Return them on one rank."""
+    ranges = [[(one.start, one.stop - 1)] for one in unknown]
+    return Equations(Blocks(Ranks.alone(), ranges, 2), conductances, (0,) * len(unknown))
+
+
 def solved(conductances, unknown, b, **options):
-    equations = Equations(conductances, unknown, (0,) * b.ndim)
+    equations = equations_of(conductances, unknown)
     found = ConjugateGradients(equations)(equations.vector(b), **options)
     return found, equations.values(found.values)
 
@@ -97,7 +105,8 @@ def interpolation_matrix(level, by, below):
     fine, coarse = level.matrix()[1], below.matrix()[1]
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
-    at_slots = gather(below.nodes, columns, level.nodes, torch.full((level.nodes.size,), -1.0))
+    at_slots = torch.full((level.nodes.size,), -1.0)
+    Passage(level.nodes, None).up(columns, at_slots)
     matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
     for row, place in enumerate(fine.tolist()):
         number, slot = divmod(place, level.nodes.size)
@@ -117,10 +126,10 @@ def interpolation_matrix(level, by, below):
 @pytest.mark.parametrize("unknown", [inside, everywhere])
 @pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
 def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
-    level = Equations(medium(shape, reaction=0.1), unknown(shape), (0,) * len(shape)).level()
+    level = equations_of(medium(shape, reaction=0.1), unknown(shape)).level()
     for _ in range(2):
         by = interpolation(level)
-        below = coarser(level, by)
+        below = coarser(level, by, Passage(level.nodes, None))
         p, a = interpolation_matrix(level, by, below), level.matrix()[0]
         galerkin = p.T @ a @ p
         # Some 27 sums of products of float32 numbers, each of at most the largest.
@@ -131,18 +140,19 @@ def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
 
 @pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
 def test_weights_add_up_to_one_where_no_value_is_given(shape):
-    level = Equations(medium(shape, contrast=1e12), everywhere(shape), (0,) * len(shape)).level()
+    level = equations_of(medium(shape, contrast=1e12), everywhere(shape)).level()
     by = interpolation(level)
-    p = interpolation_matrix(level, by, coarser(level, by))
+    p = interpolation_matrix(level, by, coarser(level, by, Passage(level.nodes, None)))
     assert torch.allclose(p.sum(1), torch.ones(len(p), dtype=torch.float64), atol=1e-6)
     assert not any(bool(missing.any()) for missing in by.missing.values())
 
 
 @pytest.mark.parametrize("shape", [(35, 28), (11, 9, 10)])
 def test_the_cycle_is_symmetric_and_positive(shape):
-    level = Equations(medium(shape), inside(shape), (0,) * len(shape)).level()
+    equations = equations_of(medium(shape), inside(shape))
+    level = equations.level()
     places = level.matrix()[1]
-    cycle = Cycle(level)
+    cycle = Cycle(level, equations.blocks, held=True)
     rng = torch.Generator().manual_seed(0)
     columns = torch.randn(len(places), 8, generator=rng)
     images = torch.zeros_like(columns)
@@ -247,12 +257,9 @@ def test_iterations_hardly_grow_with_the_domain():
 
 def test_a_velocity_is_refused():
     one = medium((8, 8))
+    flow = Conductances(one.along, one.reaction, tuple(2 * k for k in one.along))
     with pytest.raises(ValueError, match="velocity"):
-        Equations(
-            Conductances(one.along, one.reaction, tuple(2 * k for k in one.along)),
-            inside((8, 8)),
-            (0, 0),
-        )
+        equations_of(flow, inside((8, 8)))
 
 
 def test_no_right_hand_side_needs_no_iteration():
@@ -260,3 +267,51 @@ def test_no_right_hand_side_needs_no_iteration():
     assert found.status == "converged_rtol"
     assert not found.history
     assert not u.any()
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("unknown", [inside, everywhere])
+@pytest.mark.parametrize("shape", [(211, 199), (26, 31, 29)])
+def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
+    shape, unknown, make_ranks, comm
+):
+    conductances = medium(shape, contrast=1e4)
+    place = unknown(shape)
+    b = np.random.default_rng(1).standard_normal(conductances.reaction[place].shape)
+    alone, expected = solved(conductances, place, b)
+    for dims in dims_of(comm.size, len(shape)):
+        ranks = make_ranks(dims)
+        ranges = [
+            [
+                (one.start + a, one.start + z - 1)
+                for a, z in pairwise_shares(one.stop - one.start, n)
+            ]
+            for one, n in zip(place, dims, strict=True)
+        ]
+        blocks = Blocks(ranks, ranges, 2)
+        beyond = tuple(
+            slice(max(first - 1, 0), min(last + 2, nodes))
+            for (first, last), nodes in zip(blocks.nodes.box, shape, strict=True)
+        )
+        equations = Equations(blocks, conductances.part(*beyond), [one.start for one in beyond])
+        here = tuple(
+            slice(first - one.start, last + 1 - one.start)
+            for (first, last), one in zip(blocks.nodes.box, place, strict=True)
+        )
+        found = ConjugateGradients(equations)(equations.vector(np.ascontiguousarray(b[here])))
+        assert found.status == alone.status
+        assert len(found.history) == len(alone.history)
+        # Additions in another order, in float32 in the cycle: what that changes the residual takes back.
+        difference = np.abs(equations.values(found.values) - expected[here]).max()
+        assert difference <= 1e-7 * np.abs(expected).max()
+
+
+def dims_of(size, axes):
+    """Return all process grids of so many ranks."""
+    grids = [grid for grid in np.ndindex((size + 1,) * axes) if np.prod(grid) == size]
+    return grids if axes == 2 else grids[:2]
+
+
+def pairwise_shares(count, parts):
+    ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+    return list(zip(ends[:-1], ends[1:], strict=True))
