@@ -19,6 +19,8 @@ from mosaicdd.schwarz.ritz import least_ritz_value
 _SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
 _ROUNDS = 5
 _GAIN = 0.5  # of a round that begins again, at least: there is little but rounding left else
+# Of residuals in so many iterations: above it levels that are too coarse for the medium are given up.
+_CONTRACTION, _LOOK = 0.5, 8
 _STRETCH = 2**14  # numbers of a vector that are handled at once, for the cache
 
 
@@ -127,6 +129,9 @@ class ConjugateGradients:
             steps.append((alpha / norm * self.equations.scale, beta * norm / before))
             before = norm
             history.append(math.sqrt(squares) / size)
+            if _slow(history) and self._cycle.factorise():
+                energy = beta = 0.0  # of a better cycle
+                steps.clear()
 
     def _direction(self, r: torch.Tensor, z: torch.Tensor, beta: float) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
@@ -198,6 +203,12 @@ class ConjugateGradients:
     def _total(self, *numbers: float) -> list[float]:
         """Add up numbers over the ranks."""
         return self._ranks.sum(np.array(numbers)).tolist()
+
+
+def _slow(history: list[float]) -> bool:
+    """Say, now and then, whether the last iterations contracted badly."""
+    some = history[-_LOOK - 1 :]
+    return len(history) % _LOOK == 0 and some[-1] > _CONTRACTION**_LOOK * max(some[0], some[1])
 
 
 def _float64(values: torch.Tensor, room: torch.Tensor) -> torch.Tensor:

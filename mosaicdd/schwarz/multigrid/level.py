@@ -8,6 +8,7 @@ preconditioner.
 
 from collections.abc import Mapping
 
+import scipy.sparse
 import torch
 
 from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
@@ -59,8 +60,8 @@ class Level:
         there, distance = self.nodes.neighbour(of, step)
         return shifted(values[self.nodes.number[there]], stretch, distance)
 
-    def matrix(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the operator as a dense matrix in float64, and where in ``(C M)`` its rows are."""
+    def matrix(self) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
+        """Return the operator as a sparse matrix in float64, and where in ``(C M)`` its rows are."""
         nodes = self.nodes
         there = nodes.new(torch.int64)
         for _, values, _ in nodes.by_class(there):
@@ -69,22 +70,22 @@ class Level:
         row = torch.full((there.numel(),), -1)
         row[places] = torch.arange(len(places))
         row = row.view(there.shape)
-        matrix = torch.zeros(len(places), len(places), dtype=torch.float64)
-        every = slice(
-            nodes.distance([1] * nodes.axes), nodes.size - nodes.distance([1] * nodes.axes)
-        )
+        reach = nodes.distance([1] * nodes.axes)
+        every = slice(reach, nodes.size - reach)
+        diagonal = self.excess.view(-1).cpu()[places].double()
+        entries = []
         for of in nodes.classes:
             own = row[nodes.number[of], every]
-            inside = own >= 0
             for step in self.steps:
                 other = self.beside(row, of, step, every)
-                both = inside & (other >= 0)
-                k = self.coupling(of, step, every)[both].double().cpu()
-                matrix[own[both], other[both]] -= k
-                matrix[own[both], own[both]] += k
-            excess = self.excess[nodes.number[of], every][inside].double().cpu()
-            matrix[own[inside], own[inside]] += excess
-        return matrix, places
+                both = (own >= 0) & (other >= 0)
+                k = self.coupling(of, step, every).cpu()[both].double()
+                entries.append((own[both], other[both], -k))
+                diagonal.index_add_(0, own[both], k)
+        entries.append((torch.arange(len(places)), torch.arange(len(places)), diagonal))
+        rows, columns, values = (torch.cat(parts).numpy() for parts in zip(*entries, strict=True))
+        shape = len(places), len(places)
+        return scipy.sparse.csc_array((values, (rows, columns)), shape=shape), places
 
 
 def shifted(values: torch.Tensor, stretch: slice, distance: int) -> torch.Tensor:
