@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
@@ -81,16 +82,21 @@ class Cycle:
         for number, level in enumerate(self._levels[:-1]):
             if level.excess.numel() and level.nodes.count <= _FACTORISED and self._held:
                 matrix, self._places = level.matrix()
-                factors = scipy.sparse.linalg.splu(
-                    matrix,
-                    permc_spec="MMD_AT_PLUS_A",
-                    diag_pivot_thresh=0.0,
-                    options={"SymmetricMode": True},
-                )
-                self._solve = lambda b: torch.from_numpy(factors.solve(b.numpy()))
+                self._solve = _factorised(matrix)
                 del self._levels[number + 1 :], self._stages[number:], self._vectors[number + 1 :]
                 return True
         return False
+
+
+def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what solves with a symmetric matrix."""
+    factors = scipy.sparse.linalg.splu(
+        matrix,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+    return lambda b: torch.from_numpy(factors.solve(b.cpu().numpy())).to(b)
 
 
 def _inverse(

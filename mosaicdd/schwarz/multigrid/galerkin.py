@@ -91,15 +91,14 @@ def _flows(level: Level, by: Interpolation, of: Class, stretch: slice) -> dict[S
                 continue  # of the coarse node itself: the diagonal is made as a sum
             if slots not in flows:
                 flows[slots] = torch.zeros_like(coupling)
-            flow = flows[slots]
-            if slots not in theirs:
-                flow.addcmul_(coupling, here[stretch], value=-1.0)
-                continue
-            there = theirs[slots]
-            value = None if there is None else shifted(there, stretch, distance)
+            value = None
+            if slots in theirs:
+                there = theirs[slots]
+                value = None if there is None else shifted(there, stretch, distance)
             if here is not None:
-                value = (1.0 if value is None else value) - here[stretch]
-            _accumulate(flow, value, coupling)
+                known = (1.0 if value is None else value) if slots in theirs else 0.0
+                value = known - here[stretch]
+            _accumulate(flows[slots], value, coupling)
     return flows
 
 

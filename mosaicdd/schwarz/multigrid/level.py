@@ -83,9 +83,9 @@ class Level:
                 entries.append((own[both], other[both], -k))
                 diagonal.index_add_(0, own[both], k)
         entries.append((torch.arange(len(places)), torch.arange(len(places)), diagonal))
-        rows, columns, values = (torch.cat(parts).numpy() for parts in zip(*entries, strict=True))
+        rows, columns, numbers = (torch.cat(parts).numpy() for parts in zip(*entries, strict=True))
         shape = len(places), len(places)
-        return scipy.sparse.csc_array((values, (rows, columns)), shape=shape), places
+        return scipy.sparse.csc_array((numbers, (rows, columns)), shape=shape), places
 
 
 def shifted(values: torch.Tensor, stretch: slice, distance: int) -> torch.Tensor:
