@@ -32,12 +32,12 @@ class Blocks:
     """
 
     def __init__(self, ranks: Ranks, ranges: Sequence[Sequence[Range]], colours: int):
-        self.ranks, self.ranges = ranks, [list(one) for one in ranges]
+        self.ranks, self.ranges = ranks, [list(per_rank) for per_rank in ranges]
         self.copies = 2 * colours - 1
         coords = ranks.coords if ranks.size > 1 else (0,) * len(self.ranges)
-        self.owned = [one[c] for one, c in zip(self.ranges, coords, strict=True)]
-        self._domain = [(one[0][0], one[-1][1]) for one in self.ranges]
-        shared = [len(one) > 1 for one in self.ranges]
+        self.owned = [per_rank[c] for per_rank, c in zip(self.ranges, coords, strict=True)]
+        self._domain = [(per_rank[0][0], per_rank[-1][1]) for per_rank in self.ranges]
+        shared = [len(per_rank) > 1 for per_rank in self.ranges]
         around = [
             (max(first - self.copies, low), min(last + self.copies, high))
             if several
@@ -56,9 +56,9 @@ class Blocks:
         """Whether all boxes are so wide that copies are of next neighbours only."""
         return all(
             last - first + 1 >= self.copies
-            for one in self.ranges
-            if len(one) > 1
-            for first, last in one
+            for per_rank in self.ranges
+            if len(per_rank) > 1
+            for first, last in per_rank
         )
 
     @property
@@ -73,7 +73,7 @@ class Blocks:
 
     def coarser(self) -> "Blocks | None":
         """Return those of the level below, whose classes are its colours; None where every rank has all of it."""
-        ranges = [[((a + 1) >> 1, b >> 1) for a, b in one] for one in self.ranges]
+        ranges = [[((a + 1) >> 1, b >> 1) for a, b in per_rank] for per_rank in self.ranges]
         below = Blocks(self.ranks, ranges, len(self.nodes.classes))
         return below if below.wide and below.whole.count > _WHOLE else None
 

@@ -9,7 +9,7 @@ import torch
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
-from mosaicdd.schwarz.multigrid.level import Level
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.passage import Passage
 from mosaicdd.schwarz.multigrid.smoothing import Smoothing
 
@@ -37,11 +37,11 @@ class Cycle:
         rank owns count.
     """
 
-    def __init__(self, level: Level, blocks: Blocks, *, held: bool):
+    def __init__(self, level: LevelOperator, blocks: Blocks, *, held: bool):
         lying = blocks if blocks.shared else None
         self._copies = blocks.exchange(level.inverse)
         self._stages: list[tuple[Smoothing, Passage]] = []
-        self._levels: list[Level] = []
+        self._levels: list[LevelOperator] = []
         while lying is not None or level.nodes.count > _INVERTED:
             by = interpolation(level)
             passage = Passage(level.nodes, lying)
@@ -100,7 +100,7 @@ def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torc
 
 
 def _inverse(
-    level: Level, *, held: bool
+    level: LevelOperator, *, held: bool
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
     """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import torch
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
-from mosaicdd.schwarz.multigrid.level import Level, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step, forward
 from mosaicdd.schwarz.multigrid.passage import Passage
 
 Slots = tuple[int, ...]
 
 
-def coarser(level: Level, by: Interpolation, passage: Passage) -> Level:
+def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelOperator:
     """Return the operator between the coarse nodes of a level."""
     fine = level.nodes
     at_slots = {step: level.excess.new_zeros(fine.size) for step in forward(fine.axes)}
@@ -30,7 +30,7 @@ def coarser(level: Level, by: Interpolation, passage: Passage) -> Level:
         return passage.down(values, passage.nodes.new(device=values.device))
 
     couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
-    return Level(passage.nodes, couplings, below(excess))
+    return LevelOperator(passage.nodes, couplings, below(excess))
 
 
 def _weights(by: Interpolation, of: Class) -> Mapping[Slots, torch.Tensor | None]:
@@ -41,7 +41,7 @@ def _weights(by: Interpolation, of: Class) -> Mapping[Slots, torch.Tensor | None
 
 
 def _add(
-    level: Level,
+    level: LevelOperator,
     by: Interpolation,
     of: Class,
     stretch: slice,
@@ -73,7 +73,9 @@ def _add(
         _accumulate(shifted(excess, stretch, distance), weight, of_ones)
 
 
-def _flows(level: Level, by: Interpolation, of: Class, stretch: slice) -> dict[Slots, torch.Tensor]:
+def _flows(
+    level: LevelOperator, by: Interpolation, of: Class, stretch: slice
+) -> dict[Slots, torch.Tensor]:
     """Return what flows into the nodes of a class from the neighbours, per coarse function."""
     nodes, own = level.nodes, _weights(by, of)
     flows: dict[Slots, torch.Tensor] = {}
@@ -103,7 +105,12 @@ def _flows(level: Level, by: Interpolation, of: Class, stretch: slice) -> dict[S
 
 
 def _add_of_ones(
-    level: Level, by: Interpolation, of: Class, step: Step, stretch: slice, out: torch.Tensor
+    level: LevelOperator,
+    by: Interpolation,
+    of: Class,
+    step: Step,
+    stretch: slice,
+    out: torch.Tensor,
 ) -> None:
     """Add ``k (s - s')`` of the sums of weights at the nodes of a class and at their neighbours."""
     nodes = level.nodes

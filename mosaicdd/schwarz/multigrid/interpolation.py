@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.schwarz.multigrid.level import Level, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step
 
 
@@ -32,7 +32,7 @@ class Interpolation:
     missing: dict[Class, torch.Tensor]
 
 
-def interpolation(level: Level) -> Interpolation:
+def interpolation(level: LevelOperator) -> Interpolation:
     """Return the interpolation that a level's operator makes."""
     nodes = level.nodes
     made = Interpolation({}, {})
@@ -51,7 +51,7 @@ def towards(of: Class, corner: Step) -> tuple[int, ...]:
 
 
 def _interpolate(
-    level: Level, made: Interpolation, of: Class, stretch: slice, there: torch.Tensor
+    level: LevelOperator, made: Interpolation, of: Class, stretch: slice, there: torch.Tensor
 ) -> None:
     """Make the weights of a class in a stretch; those of classes of fewer odd indices are there."""
     nodes = level.nodes
@@ -89,7 +89,7 @@ def _interpolate(
     made.missing.setdefault(of, there.new_zeros(nodes.size))[stretch] = missing * inverse
 
 
-def _collapsed(level: Level, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
+def _collapsed(level: LevelOperator, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
     """Return a class's couplings within its line, face or cell; of one sign, as weights are shares of them."""
     collapsed: dict[Step, torch.Tensor] = {}
     for step in level.steps:

@@ -58,7 +58,7 @@ class Parities:
         self._high = sum(n * stride for n, stride in zip(self._slots, strides, strict=True)) + 1
         self.size = self._high + self._low
         self.classes: list[Class] = list(itertools.product((0, 1), repeat=self.axes))
-        self.number = {one: i for i, one in enumerate(self.classes)}
+        self.number = {of: i for i, of in enumerate(self.classes)}
 
     @property
     def box(self) -> list[tuple[int, int]]:
@@ -128,8 +128,8 @@ class Parities:
     def slots_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
         """Return at which slots the nodes of a class are in a box, by its first and last indices."""
         return tuple(
-            slice((one.start >> 1) - base, max(((one.stop - 1) >> 1) - base + 1, 0))
-            for one, base in zip(self.indices_of(number, box), self._base, strict=True)
+            slice((along.start >> 1) - base, max(((along.stop - 1) >> 1) - base + 1, 0))
+            for along, base in zip(self.indices_of(number, box), self._base, strict=True)
         )
 
     def take(self, array: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

@@ -10,12 +10,12 @@ symmetric.
 from collections.abc import Callable
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
-from mosaicdd.schwarz.multigrid.level import Level, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class
 from mosaicdd.schwarz.multigrid.sums import Sum, in_turn
 
 
-def colours(level: Level) -> list[list[Class]]:
+def colours(level: LevelOperator) -> list[list[Class]]:
     """Return the groups of classes, in the order of the first sweep."""
     classes, axes = level.nodes.classes, level.nodes.axes
     if all(sum(map(abs, step)) == 1 for step in level.steps):
@@ -35,7 +35,7 @@ class Smoothing:
         correction.
     """
 
-    def __init__(self, level: Level, by: Interpolation):
+    def __init__(self, level: LevelOperator, by: Interpolation):
         nodes, device = level.nodes, level.excess.device
         self._level, self._by = level, by
         self.right_hand_side = nodes.new(device=device)
@@ -59,18 +59,18 @@ class Smoothing:
 
     def down(self) -> None:
         """Sweep from zero, and take what is left to the coarse nodes."""
-        for one in self._down:
-            one()
+        for step in self._down:
+            step()
 
     def up(self) -> None:
         """Add the interpolated correction, and sweep in the reversed order."""
-        for one in self._up:
-            one()
+        for step in self._up:
+            step()
 
     def _in_turn(self, *stages: list[Callable[[slice], Sum]]) -> list[Sum]:
         """Plan stages, each a sum for some classes, stretch by stretch."""
         each = ([[of(s) for of in stage] for s in self._stretches] for stage in stages)
-        return [one for part in in_turn(each) for one in part]
+        return [step for part in in_turn(each) for step in part]
 
     def _relaxed(self, of: Class, *, first: bool) -> Callable[[slice], Sum]:
         level, number, turn = self._level, self._level.nodes.number[of], self._turn
@@ -112,14 +112,14 @@ class Smoothing:
 
     def _interpolated(self, of: Class) -> Callable[[slice], Sum]:
         nodes, number = self._level.nodes, self._level.nodes.number[of]
-        one = self.coarse.new_ones(1)
+        unit = self.coarse.new_ones(1)
         weights = self._by.weights[of] if any(of) else {of: None}
 
         def of_stretch(s: slice) -> Sum:
             values, products = self.values[number, s], []
             for corner, weight in weights.items():
                 coarse = shifted(self.coarse, s, nodes.distance(towards(of, corner)))
-                products.append((one.expand_as(coarse) if weight is None else weight[s], coarse))
+                products.append((unit.expand_as(coarse) if weight is None else weight[s], coarse))
             return Sum(values, values, products)
 
         return of_stretch

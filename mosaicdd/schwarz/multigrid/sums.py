@@ -59,4 +59,4 @@ def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
         for stage, of_stage in enumerate(stages)
         for number, part in enumerate(of_stage)
     ]
-    return [part for _, _, part in sorted(parts, key=lambda one: one[:2])]
+    return [part for _, _, part in sorted(parts, key=lambda entry: entry[:2])]

@@ -12,11 +12,11 @@ import torch
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.conjugate_gradients import ConjugateGradients
 from mosaicdd.schwarz.multigrid.cycle import Cycle
-from mosaicdd.schwarz.multigrid.equations import Equations
+from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation, towards
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.parities import Parities
 from mosaicdd.schwarz.multigrid.passage import Passage
 
@@ -68,12 +68,12 @@ def matrix_of(conductances, unknown):
 def equations_of(conductances, unknown):
     """Return them on one rank."""
     ranges = [[(one.start, one.stop - 1)] for one in unknown]
-    return Equations(Blocks(Ranks.alone(), ranges, 2), conductances, (0,) * len(unknown))
+    return NodeSystem(Blocks(Ranks.alone(), ranges, 2), conductances, (0,) * len(unknown))
 
 
 def solved(conductances, unknown, b, **options):
     equations = equations_of(conductances, unknown)
-    found = ConjugateGradients(equations)(equations.vector(b), **options)
+    found = FlexibleGradients(equations)(equations.vector(b), **options)
     return found, equations.values(found.values)
 
 
@@ -103,7 +103,7 @@ def test_a_neighbour_in_any_direction_is_the_node_there(shape):
 
 
 def interpolation_matrix(level, by, below):
-    """Return the interpolation as a dense matrix, rows and columns as those of `Level.matrix`."""
+    """Return the interpolation as a dense matrix, rows and columns as those of `LevelOperator.matrix`."""
     fine, coarse = level.matrix()[1], below.matrix()[1]
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
@@ -294,12 +294,12 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             slice(max(first - 1, 0), min(last + 2, nodes))
             for (first, last), nodes in zip(blocks.nodes.box, shape, strict=True)
         )
-        equations = Equations(blocks, conductances.part(*beyond), [one.start for one in beyond])
+        equations = NodeSystem(blocks, conductances.part(*beyond), [one.start for one in beyond])
         here = tuple(
             slice(first - one.start, last + 1 - one.start)
             for (first, last), one in zip(blocks.nodes.box, place, strict=True)
         )
-        found = ConjugateGradients(equations)(equations.vector(np.ascontiguousarray(b[here])))
+        found = FlexibleGradients(equations)(equations.vector(np.ascontiguousarray(b[here])))
         assert found.status == alone.status
         assert len(found.history) == len(alone.history)
         # Additions in another order, in float32 in the cycle: what that changes the residual takes back.

@@ -14,7 +14,7 @@ import torch
 from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
 
 
-class Level:
+class LevelOperator:
     """An operator on the nodes of one level.
 
     Parameters
@@ -37,7 +37,7 @@ class Level:
         self, nodes: Parities, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ):
         self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
-        self.steps = [one for step in couplings for one in (step, opposite(step))]
+        self.steps = [either for step in couplings for either in (step, opposite(step))]
         every = slice(
             nodes.distance([1] * nodes.axes), nodes.size - nodes.distance([1] * nodes.axes)
         )

@@ -8,13 +8,13 @@ import torch
 from mosaicdd.lattice.axes import at
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.level import Level, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Step, opposite
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 
 
-class Equations:
+class NodeSystem:
     """``A u = b`` at the nodes of a box that have unknowns; the values beside it are given.
 
     Vectors are ``(C, M)``, see `Parities`, and zero where no node is.
@@ -59,14 +59,14 @@ class Equations:
         self.couplings: dict[Step, torch.Tensor] = {}
         for axis in range(axes):
             k = np.asarray(conductances.along[axis])
-            one, inside = unknown[axis], [*unknown]
-            if one.start > 0:
-                inside[axis] = slice(one.start - 1, one.start)
+            nodes_along, inside = unknown[axis], [*unknown]
+            if nodes_along.start > 0:
+                inside[axis] = slice(nodes_along.start - 1, nodes_along.start)
                 excess[at(axis, axes, slice(0, 1))] += k[tuple(inside)]
-            if one.stop - 1 < k.shape[axis]:
-                inside[axis] = slice(one.stop - 1, one.stop)
+            if nodes_along.stop - 1 < k.shape[axis]:
+                inside[axis] = slice(nodes_along.stop - 1, nodes_along.stop)
                 excess[at(axis, axes, slice(-1, None))] += k[tuple(inside)]
-            inside[axis] = slice(one.start, one.stop - 1)
+            inside[axis] = slice(nodes_along.start, nodes_along.stop - 1)
             padded = np.zeros_like(excess)
             padded[at(axis, axes, slice(0, -1))] = k[tuple(inside)]
             step = tuple(int(axis == other) for other in range(axes))
@@ -91,7 +91,7 @@ class Equations:
         box = [high - low + 1 for low, high in zip(self.nodes.first, self.nodes.last, strict=True)]
         return self.nodes.give(vector, torch.empty(box, dtype=torch.float64)).numpy()
 
-    def level(self) -> Level:
+    def level(self) -> LevelOperator:
         """Return them in float32, divided by `scale`, for a preconditioner."""
         excess = self.nodes.new()
         if self._few:
@@ -99,7 +99,7 @@ class Equations:
         else:
             torch.mul(self._excess, 1 / self.scale, out=excess)
         couplings = {step: (k / self.scale).float() for step, k in self.couplings.items()}
-        return Level(self.nodes, couplings, excess)
+        return LevelOperator(self.nodes, couplings, excess)
 
     def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> None:
         """Add the excess times values ``p`` to ``q``."""
@@ -125,7 +125,7 @@ class Product:
         Of slots.
     """
 
-    def __init__(self, equations: Equations, p: torch.Tensor, q: torch.Tensor):
+    def __init__(self, equations: NodeSystem, p: torch.Tensor, q: torch.Tensor):
         self._equations, self._p, self._q = equations, p, q
         self.stretches = equations.nodes.stretches(p.element_size())
         longest = max(s.stop - s.start for s in self.stretches)

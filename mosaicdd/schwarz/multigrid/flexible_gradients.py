@@ -13,7 +13,7 @@ import torch
 
 from mosaicdd.lattice.axes import even
 from mosaicdd.schwarz.multigrid.cycle import Cycle
-from mosaicdd.schwarz.multigrid.equations import Equations, Product
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem, Product
 from mosaicdd.schwarz.ritz import least_ritz_value
 
 _SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
@@ -25,7 +25,7 @@ _STRETCH = 2**14  # numbers of a vector that are handled at once, for the cache
 
 
 @dataclass(frozen=True)
-class Solution:
+class Iterated:
     """What an iteration ended with.
 
     Parameters
@@ -49,10 +49,10 @@ class Solution:
     history: list[float]
 
 
-class ConjugateGradients:
+class FlexibleGradients:
     """Solves equations of one medium; what depends on that alone is planned once."""
 
-    def __init__(self, equations: Equations):
+    def __init__(self, equations: NodeSystem):
         self.equations = equations
         self._ranks = equations.blocks.ranks
         self._cycle = Cycle(equations.level(), equations.blocks, held=equations.held)
@@ -61,7 +61,7 @@ class ConjugateGradients:
 
     def __call__(
         self, b: torch.Tensor, *, rtol: float = 1e-8, max_iterations: int = 200
-    ) -> Solution:
+    ) -> Iterated:
         """Solve for a right-hand side, a vector; where nothing holds the values, for a mean of zero."""
         self._p, self._q = self.equations.vector(), self.equations.vector()
         self._product = Product(self.equations, self._p, self._q)
@@ -83,7 +83,7 @@ class ConjugateGradients:
             status = "stagnated"
         energy = self._energy(r, least)
         del self._product, self._p, self._q
-        return Solution(x, status, residual, energy, history)
+        return Iterated(x, status, residual, energy, history)
 
     def _iterate(
         self,
@@ -207,8 +207,10 @@ class ConjugateGradients:
 
 def _slow(history: list[float]) -> bool:
     """Say, now and then, whether the last iterations contracted badly."""
-    some = history[-_LOOK - 1 :]
-    return len(history) % _LOOK == 0 and some[-1] > _CONTRACTION**_LOOK * max(some[0], some[1])
+    recent = history[-_LOOK - 1 :]
+    return len(history) % _LOOK == 0 and recent[-1] > _CONTRACTION**_LOOK * max(
+        recent[0], recent[1]
+    )
 
 
 def _float64(values: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
