@@ -202,7 +202,7 @@ def solve(
     ranks = world()
     import torch
 
-    from mosaicdd.schwarz.condensed.embedded import IncompatibleError
+    from mosaicdd.schwarz.embedded import IncompatibleError
     from mosaicdd.schwarz.solver import Solver
     from mosaicdd.schwarz.stopwatch import Stopwatch, write_trace
     from mosaicdd.storage.atomic import require_replaceable

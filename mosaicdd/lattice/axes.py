@@ -86,6 +86,11 @@ def contains(whole: Slices, part: Slices) -> bool:
     return all(w.start <= p.start and p.stop <= w.stop for p, w in zip(part, whole, strict=True))
 
 
+def moved(part: Slices, steps: Sequence[int]) -> Slices:
+    """Return a part so many nodes further along each axis."""
+    return tuple(slice(p.start + s, p.stop + s) for p, s in zip(part, steps, strict=True))
+
+
 def within(part: Slices, whole: Slices) -> Slices:
     """Return where a part of the grid lies in an array that holds another, which surrounds it.
 

@@ -26,11 +26,15 @@ BYTES = 260
 """For each node at least: elements, inverses of the stars, coarse space."""
 PER_PROBLEM = 40
 """Bytes for each node of each of several problems: source, field, and what passes between."""
+_MULTIGRID = 110
+"""Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
+_SEVERAL = 4
+"""Problems at once from which condensed elements pay for themselves."""
 DIRECTIONS = 60
 """Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
 
 
-class SolverOnElements(BoundSolver):
+class SolverOfMedia(BoundSolver):
     """Subdomains each of which has an operator of its own, four elements.
 
     Attributes
@@ -55,7 +59,7 @@ class SolverOnElements(BoundSolver):
     ):
         self.operator, self.subdomain, self.source = operator, subdomain, source
         self.discretisation = discretisation
-        self.planned: dict[Block, Any] = {}
+        self.planned: dict[tuple[type, Block], Any] = {}
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
         """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
@@ -70,13 +74,31 @@ class SolverOnElements(BoundSolver):
         return BYTES + (problems * each if problems > 1 else 0)
 
 
-class CondensedSolver(SolverOnElements):
-    """That of a linear equation, by condensed elements."""
+class MediumSolver(SolverOfMedia):
+    """That of a linear equation, by multigrid or by condensed elements."""
 
-    method = "condensed"
+    method = "multigrid"
+    contracts = True  # multigrid's iterations, as far as is known
+
+    def method_for(self, problems: int) -> str:
+        """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
+
+        These pay where its iterations have contracted badly, for several problems, for diffusion that differs along the axes, and where the domain closes
+        around; and a velocity is theirs alone.
+        """
+        operator, around = self.operator, any(self.source.problem.conditions.periodic)
+        few = problems < _SEVERAL and self.contracts
+        multigrid = few and operator.self_adjoint and operator.alike and not around
+        return self.method if multigrid else "condensed"
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what multigrid or condensed elements take, and what each of several problems does."""
+        if self.method_for(problems) == "multigrid":
+            return _MULTIGRID + 16 * problems
+        return super().bytes_per_node(itemsize, problems, certified=certified)
 
 
-class NewtonSolver(SolverOnElements):
+class NewtonSolver(SolverOfMedia):
     """That of an equation that is not linear, by Newton's method on the whole grid."""
 
     linear = False
@@ -112,16 +134,16 @@ class Exact:
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
 
-    def condensed(self, problem: Problem, grid: Grid) -> CondensedSolver:
+    def condensed(self, problem: Problem, grid: Grid) -> MediumSolver:
         """Return the solver by condensed elements, which solve any linear problem."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         source = Source(problem, grid, subdomain)
         if _lies_on_lattice(problem, grid, subdomain):
-            return CondensedSolver(medium_of(operator), subdomain, source)
+            return MediumSolver(medium_of(operator), subdomain, source)
         cells = f"the cells are no multiples of {subdomain.cells // 2}"
         medium = medium_of(operator, problem.hindrance or cells)
         flows = Discretisation(problem, medium, grid, _periods(problem, grid, subdomain))
-        return CondensedSolver(medium, subdomain, source, flows)
+        return MediumSolver(medium, subdomain, source, flows)
 
     def newton(self, problem: Problem, grid: Grid) -> NewtonSolver:
         """Return the solver by Newton's method, for an equation that is not linear."""

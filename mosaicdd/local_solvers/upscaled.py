@@ -11,7 +11,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
-from mosaicdd.local_solvers.exact import BYTES, CondensedSolver
+from mosaicdd.local_solvers.exact import BYTES, MediumSolver
 from mosaicdd.local_solvers.networks.conductances import LearnedRule
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaling import (
@@ -85,7 +85,7 @@ class UpscaledSolver(BoundSolver):
         self.subdomain = Subdomain(cells, cells * grid.spacing)
         self.source = CoarseSource(problem, grid, self.subdomain)
         self.medium = CoarseMedium(medium, grid, rule)
-        self.coarse = CondensedSolver(
+        self.coarse = MediumSolver(
             self.medium, Subdomain(cells // RATIO, cells * grid.spacing), self.source
         )
         self.coarse.name = name

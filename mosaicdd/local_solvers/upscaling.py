@@ -97,6 +97,7 @@ class CoarseMedium:
     """What a rule makes of a medium on a fine grid; for the engine it is a medium like any other."""
 
     self_adjoint = True
+    alike = False
     reflective = False
 
     def __init__(self, fine: Medium, grid: Grid, rule: Rule):

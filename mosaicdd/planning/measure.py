@@ -307,8 +307,8 @@ def _solve_medium(size: int) -> dict[str, float]:
     engine = CondensedEngine(alone, lattice, bound, SolveSettings(rtol=1e-8), clock=clock)
     setup, factorise = time.perf_counter() - start, clock.seconds["coarse"]
     (solved,) = engine.solve_many(problem.boundaries(grid))
-    coarse = bound.planned[engine.block].coarse
-    residual = torch.zeros(1, len(bound.planned[engine.block].inside), dtype=torch.float64)
+    coarse = engine.system.coarse
+    residual = torch.zeros(1, len(engine.system.inside), dtype=torch.float64)
     start = time.perf_counter()
     coarse.solve(residual)
     once = time.perf_counter() - start

@@ -17,6 +17,10 @@ def engine_of(method: str) -> type[BaseEngine]:
         from mosaicdd.schwarz.engine import Engine
 
         return Engine
+    if method == "multigrid":
+        from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
+
+        return MultigridEngine
     if method == "condensed":
         from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 

@@ -27,7 +27,7 @@ _PATIENCE = 50  # iterations without a smaller update before an iteration counts
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
 # Of the largest size so far: values that are left of a start, where the truth is 0.
 _VANISHED = 1e-9
-_BLOW_UP = 1e6  # growth of the update over the smallest so far that counts as divergence
+_BLOW_UP = 1e6  # growth of the update, or of the residual, over the smallest so far that counts as divergence
 
 
 @dataclass
@@ -62,6 +62,30 @@ class History:
             self.mae + other.mae,
             self.seconds + later,
         )
+
+
+def judged(history: History, rule: StoppingRule, aim: float, patience: int) -> str | None:
+    """Return how an iteration ends that is judged by its residual, if the last one was the last.
+
+    Parameters
+    ----------
+    aim
+        The relative residual that is small enough.
+    patience
+        Iterations without a smaller residual before one counts as stagnated.
+    """
+    residual, count, smallest = history.residual[-1], len(history.residual), min(history.residual)
+    if not math.isfinite(residual):
+        return "diverged_nan"
+    if residual <= aim:
+        return "converged_rtol"
+    if history.update[-1] <= rule.atol:
+        return "converged_atol"
+    if residual > _BLOW_UP * smallest:
+        return "diverged_tolerance"
+    if count >= rule.max_iterations:
+        return OUT_OF_ITERATIONS
+    return "stagnated" if count - history.residual.index(smallest) > patience else None
 
 
 class Monitor:

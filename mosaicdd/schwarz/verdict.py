@@ -23,7 +23,8 @@ measured of the field, and lets ``converged_*`` stand only if nothing measured c
 3. What is more than that is no more than float64's rounding leaves: each product of ``A u`` and each value of ``u``
    is rounded, so some four units in the last place of $\lvert A \rvert \lvert u \rvert$. Such a status is
    ``converged_rounding``; so is that of an iteration that stagnated there. It says nothing of a residual above a
-   thousandth of the right-hand side, and is no certificate.
+   thousandth of the right-hand side, unless the estimate is made from that residual and in differences, which lose
+   nothing (multigrid); and it is no certificate.
 
 Everything else is ``stagnated``.
 """
@@ -38,7 +39,7 @@ PLAUSIBLE_LINEARISED = 1e-2  # by a derivative, which is another one far from th
 EARNED = 10.0  # errors in updates: estimates are within that (`scripts/study_trust.py`)
 ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination
 # Residual above which rounding leaves too little of the right-hand side to be an answer.
-_VISIBLE = 1e-3
+VISIBLE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Evidence:
     # The largest share of the size that an error may have; infinite where there is no answer to be
     # a share of, or the aim is another
     plausible: float = PLAUSIBLE
+    # The largest residual that rounding is an excuse for; infinite where the estimate sees what rounding makes of it
+    visible: float = VISIBLE
 
 
 def verdict(status: str, evidence: Evidence) -> str:
@@ -71,7 +74,7 @@ def verdict(status: str, evidence: Evidence) -> str:
     if converged and residual <= evidence.promised:
         return status
     excess = residual - evidence.promised if converged else residual
-    hidden = excess <= ROUNDINGS * evidence.rounding and residual <= _VISIBLE
+    hidden = excess <= ROUNDINGS * evidence.rounding and residual <= evidence.visible
     return "converged_rounding" if hidden else "stagnated"
 
 

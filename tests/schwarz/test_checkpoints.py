@@ -41,7 +41,7 @@ def sinh():
 OUT_OF_ITERATIONS = {
     "stationary": (laplace, "exact", {"levels": 1, "rtol": 1e-4}, 9),
     "krylov": (laplace, "exact", {"accelerate": "gmres"}, 2),
-    "condensed": (medium, "exact", {}, 2),
+    "multigrid": (medium, "exact", {}, 2),
     "newton": (sinh, "exact", {"rtol": 1e-10}, 1),
     "subdomain-newton": (sinh, "subdomain-newton", {}, 2),
 }
@@ -59,6 +59,7 @@ def test_out_of_iterations_it_leaves_a_checkpoint_for_a_run_with_more(tmp_path, 
     again = Output(path, resume=True)
     rest = solve(make(), local_solver, settings=settings, output=again)
     assert rest.converged
-    assert few < rest.iterations == whole.iterations
+    # Multigrid's gradients begin without the direction of before, which a checkpoint does not hold.
+    assert few < whole.iterations <= rest.iterations <= whole.iterations + (how == "multigrid")
     np.testing.assert_allclose(rest.field, whole.field, rtol=0, atol=1e-6)
     assert not part.checkpoint.exists()

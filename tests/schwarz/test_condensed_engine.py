@@ -21,6 +21,9 @@ SIDES = Dirichlet("sin(3*x) + y*y")
 TIGHT = SolveSettings(rtol=1e-11)
 
 
+pytestmark = pytest.mark.usefixtures("by_elements")
+
+
 def random_problem(kind, *, seed=0, cells=CELLS, several=(), **fields):
     rng = np.random.default_rng(seed)
     nodes = tuple(n + 1 for n in cells)

@@ -97,6 +97,7 @@ def test_each_of_several_problems_has_its_own_on_any_ranks(kind, comm):
     assert (ratios <= 10).all()
 
 
+@pytest.mark.usefixtures("by_elements")
 @pytest.mark.parametrize(("kind", "anew"), [("smooth", False), ("checkerboard", True)])
 def test_a_residual_is_computed_anew_only_where_rounding_may_matter(kind, anew, monkeypatch):
     count, computed = [0], InterfaceKrylov._residual

@@ -39,6 +39,9 @@ PROBLEMS = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("by_elements")
+
+
 def none_shared(monkeypatch):
     monkeypatch.setattr(kinds, "_MANY", 10**9)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.condensed.stencil import Stencil
+from mosaicdd.schwarz.stencil import Stencil
 
 ROWS, COLUMNS = 9, 12
 

@@ -12,6 +12,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.condensed import condensed_engine
 from mosaicdd.schwarz.fill import Fill, Strip
+from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
@@ -46,6 +47,15 @@ def corrupt_constants(monkeypatch):
 
 
 def corrupt_medium(monkeypatch):
+    field = MultigridSystem.field
+
+    def corrupted(self, *arguments):
+        return noisy(torch.from_numpy(field(self, *arguments))).numpy()
+
+    monkeypatch.setattr(MultigridSystem, "field", corrupted)
+
+
+def corrupt_elements(monkeypatch):
     corrupt(monkeypatch, condensed_engine, "fill_strips")
 
 
@@ -79,12 +89,14 @@ MEDIUM = {"a": "exp(sin(3*x)*y)"}
 SURFACE = Problem(Domain(CELLS), "minimal-surface", {}, Dirichlet("0.2*sin(3*x)"))
 LAPLACE = Problem(Domain(CELLS), "laplace", {}, SIDES)
 DIFFUSION = Problem(Domain(CELLS), "diffusion", MEDIUM, SIDES)
+STRETCHED = Problem(Domain(CELLS), "diffusion", {"axx": "1+x", "ayy": "2"}, SIDES)
 ENGINES = {
     "constants exactly": (LAPLACE, "exact", {}, corrupt_constants),
     "constants on one level": (LAPLACE, "exact", {"levels": 1, "rtol": 1e-4}, corrupt_constants),
     "constants by a network": (LAPLACE, "laplace", {}, corrupt_constants),
     "a certificate": (LAPLACE, "laplace", {"certify": 1e-9}, corrupt_constants),
     "a medium": (DIFFUSION, "exact", {}, corrupt_medium),
+    "a medium by elements": (STRETCHED, "exact", {}, corrupt_elements),
     "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
     "operators": (DIFFUSION, "diffusion-operator", {}, corrupt_bands),
     "Newton's method": (SURFACE, "exact", {}, corrupt_newton),

@@ -43,6 +43,11 @@ class LinearStep:
         self._rounds, self._periods = rounds or straight, periods or straight
         self.self_adjoint = self_adjoint
 
+    @property
+    def alike(self) -> bool:
+        """Whether multigrid solves it: not where the domain closes around."""
+        return not any(self._rounds)
+
     def driven(self, problem: Problem, part: Part, equations: Equations) -> None:
         """Return None: the right-hand side may be anything anywhere."""
 

@@ -104,6 +104,11 @@ class Medium:
         return np.concatenate([np.argwhere(c > 0) + [p.start for p in part] for part, c in strips])
 
     @property
+    def alike(self) -> bool:
+        """Whether the diffusion is the same along all axes."""
+        return "a" in self.fields
+
+    @property
     def self_adjoint(self) -> bool:
         """Whether there is no velocity."""
         velocity = (field for name, field in self.fields.items() if name.startswith("b"))

@@ -65,6 +65,12 @@ class NonlinearPart:
                 partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
         return elliptic_conductances(partial, symmetric=self.self_adjoint)
 
+    def couples_corners(self, u: np.ndarray) -> bool:
+        """Say whether the residual depends on the corners of its patches."""
+        corner = tuple(slice(p.start, p.start + 3) for p in self.part)
+        _, _, partials = next(self._partials(u, corner))
+        return any(y and x for (y, x), _ in partials)
+
     def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
         """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
         values = np.empty([n - 2 for n in u.shape])
@@ -115,6 +121,11 @@ class Linearised:
     def __init__(self, operator: NonlinearPart, u: np.ndarray):
         self.self_adjoint = operator.self_adjoint
         self._operator, self._u = operator, u
+
+    @property
+    def alike(self) -> bool:
+        """Whether nodes are coupled to their neighbours only, as where flows depend on no gradient."""
+        return not self._operator.couples_corners(self._u)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part, which ``u`` must surround."""

@@ -18,14 +18,14 @@ from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.schwarz.condensed.balanced_coarse import BalancedCoarse
 from mosaicdd.schwarz.condensed.edge_modes import cut_lines
 from mosaicdd.schwarz.condensed.interface_operator import InterfaceOperator, region_interior
-from mosaicdd.schwarz.condensed.measure import Measure, require_range
 from mosaicdd.schwarz.condensed.stars import Stars
+from mosaicdd.schwarz.measure import Measure, require_range, require_ratio
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 # Bytes per node where elements keep what is left of their inner nodes; benchmarks/fields.md has them.
@@ -33,7 +33,6 @@ _WITH_FACTORS = 250
 _LEAST = 1e-3  # of the conductances of a lattice edge, by the largest, where cells are crossed
 # Of the numbers of `S`, whose squares times those of small values are added up.
 _RANGE = 1e-140, 1e140
-_RATIO = 1e35  # between them, that float32 has a range for
 # Between them, above which what rounding makes of a small one is measured whatever the residual is.
 _STEEP = 1e9
 _MOST = 0.5  # of the memory there for that; beyond, they do not keep it
@@ -228,11 +227,7 @@ class CondensedSystem:
         least, largest = float(numbers.min()), float(numbers.max())
         require_range(largest)
         self.steep = largest > _STEEP * least
-        if not largest < _RATIO * least:
-            raise OutOfRangeError(
-                f"the equations of nodes differ by a factor of {largest / least:g}, and {_RATIO:g} is "
-                "solved: in the place of an exchange or a reaction that large give the value itself"
-            )
+        require_ratio(least, largest)
         return largest
 
     def _weigh(self, conductances: Conductances) -> None:

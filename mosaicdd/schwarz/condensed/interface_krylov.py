@@ -25,7 +25,7 @@ from mosaicdd.schwarz.condensed.condensed_system import CondensedSystem
 from mosaicdd.schwarz.condensed.inner_products import InnerProducts, Pair
 from mosaicdd.schwarz.condensed.vectors import Vectors
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
-from mosaicdd.schwarz.stopping import History, Progress
+from mosaicdd.schwarz.stopping import History, Progress, judged
 
 # Share of the tolerance that it may have drifted by, for the recurrence to go on: inclusions at 1024 x 1024
 # (`scripts/bench_fields.py`) take 17 iterations, 18 when begun again.
@@ -33,7 +33,6 @@ _DRIFT = 0.5
 # Iterations without a smaller residual before one counts as stagnated: of the first round, and of those
 # that begin again where the residual had drifted, often as there is little but rounding left.
 _PATIENCE = (50, 10, 10)
-_BLOW_UP = 1e6  # growth of the residual over the smallest so far that counts as divergence
 # Of a row of S times x, that elements lose: measured in media of contrast 1e6, where they lose most.
 _ROUNDING = 12
 # Rounding beside a residual. Below the first share rows are not even measured: they may be wrong by the
@@ -304,21 +303,7 @@ class InterfaceKrylov(abc.ABC):
         history.residual.append(residual)
         history.mae.append(math.nan)
         history.seconds.append(time.perf_counter() - self._begun)
-        count, smallest = len(history.residual), min(history.residual)
-        status = None
-        if not math.isfinite(residual):
-            status = "diverged_nan"
-        elif residual <= self._aims[i]:
-            status = "converged_rtol"
-        elif update <= rule.atol:
-            status = "converged_atol"
-        elif residual > _BLOW_UP * smallest:
-            status = "diverged_tolerance"
-        elif count >= rule.max_iterations:
-            status = OUT_OF_ITERATIONS
-        elif count - history.residual.index(smallest) > self._patience:
-            status = "stagnated"
-        self.statuses[i] = status
+        self.statuses[i] = judged(history, rule, self._aims[i], self._patience)
 
     def _report(self, running: np.ndarray, updates: np.ndarray) -> None:
         if self._progress is not None:

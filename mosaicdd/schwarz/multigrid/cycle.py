@@ -1,7 +1,9 @@
 """The preconditioner: a V-cycle over levels, each with half as many nodes per axis, down to one that is inverted."""
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
@@ -15,6 +17,11 @@ from mosaicdd.schwarz.multigrid.smoothing import Smoothing
 
 # Unknowns of a level that is factorised where levels below it are not good enough: 128 x 128 nodes take 0.1 s.
 _FACTORISED = 17_000
+_POOR, _TRIALS = (
+    0.9,
+    8,
+)  # contraction of levels below, seen in so many trials, above which that is done
+_LARGE = 2**15  # nodes of levels that are visited twice: more visits of small ones cost too much
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
 
 
@@ -27,8 +34,6 @@ class Cycle:
         The finest, on a rank's nodes and the copies around them.
     blocks
         How it lies over the ranks.
-    held
-        Whether values are held by an excess anywhere.
 
     Attributes
     ----------
@@ -37,7 +42,7 @@ class Cycle:
         rank owns count.
     """
 
-    def __init__(self, level: LevelOperator, blocks: Blocks, *, held: bool):
+    def __init__(self, level: LevelOperator, blocks: Blocks):
         lying = blocks if blocks.shared else None
         self._copies = blocks.exchange(level.inverse)
         self._stages: list[tuple[Smoothing, Passage]] = []
@@ -52,8 +57,9 @@ class Cycle:
             self._levels.append(level)
             level, lying = below, passage.below
         self._levels.append(level)
-        self._held = held
-        self._solve, self._places = _inverse(level, held=held)
+        self._tried = 0  # of the ways to strengthen it
+        self._twice: list[int] = []  # numbers of the levels that are visited twice
+        self._solve, self._places = _inverse(level)
         vectors = [(stage.right_hand_side, stage.values) for stage, _ in self._stages]
         lowest = torch.zeros_like(level.inverse)
         self._vectors = [*vectors, (lowest, torch.zeros_like(lowest))]
@@ -63,29 +69,84 @@ class Cycle:
         """Compute the values of a right-hand side."""
         if self._copies is not None:
             self._copies.refresh(self.right_hand_side)
-        for (smoothing, passage), (below, _) in zip(self._stages, self._vectors[1:], strict=True):
+        self._visit(0)
+
+    def _visit(self, number: int) -> None:
+        """Compute the values of a level's right-hand side, which is overwritten where it is visited twice."""
+        if number == len(self._stages):
+            lowest, values = self._vectors[-1]
+            b = lowest.view(-1)[self._places].double()
+            values.view(-1)[self._places] = self._solve(b).float()
+            return
+        smoothing, passage = self._stages[number]
+        below, values = self._vectors[number + 1]
+        for time in range(1 + (number in self._twice)):
+            if time:
+                above = self._stages[number - 1][1]
+                above.refresh(smoothing.values)
+                smoothing.begin_again()
+                above.refresh(smoothing.right_hand_side)
             smoothing.down()
             passage.down(smoothing.coarse, below)
-        lowest, values = self._vectors[-1]
-        b = lowest.view(-1)[self._places].double()
-        values.view(-1)[self._places] = self._solve(b).float()
-        stages = zip(reversed(self._stages), self._vectors[:0:-1], strict=True)
-        for (smoothing, passage), (_, values) in stages:
+            self._visit(number + 1)
             passage.up(values, smoothing.coarse)
             smoothing.up()
+        if number in self._twice:
+            smoothing.add_first()
 
-    def factorise(self) -> bool:
-        """Solve the finest level that is small enough directly from now on, where that is not done; say so.
+    def strengthen(self) -> bool:
+        """Spend more on each call from now on, as contraction is bad; say whether there is more to spend.
 
-        Conductors that hold no coarse node have a mode of their own each, that no level below theirs knows.
+        Conductors that hold no coarse node have a mode of their own each, that no level below theirs knows. Where these are
+        in small levels one is factorised; else each of the larger levels below the finest is visited twice for each
+        visit of the one above it.
         """
-        for number, level in enumerate(self._levels[:-1]):
-            if level.excess.numel() and level.nodes.count <= _FACTORISED and self._held:
-                matrix, self._places = level.matrix()
-                self._solve = _factorised(matrix)
-                del self._levels[number + 1 :], self._stages[number:], self._vectors[number + 1 :]
+        ways = self._factorise, self._visit_twice
+        while self._tried < len(ways):
+            self._tried += 1
+            if ways[self._tried - 1]():
                 return True
         return False
+
+    def _visit_twice(self) -> bool:
+        levels = self._levels[1 : len(self._stages)]
+        large = [i for i, level in enumerate(levels, 1) if level.nodes.count >= _LARGE]
+        for number in large:
+            self._stages[number][0].repeat()
+        self._twice = large
+        return bool(large)
+
+    def _factorise(self) -> bool:
+        small = [i for i, level in enumerate(self._levels[:-1]) if level.excess.numel()]
+        if not small:
+            return False
+        first = small[0]
+        matrix, places = self._levels[first].matrix()
+        if self._contraction(first, matrix, places) < _POOR:
+            return False
+        self._solve, self._places = _factorised(matrix), places
+        del self._levels[first + 1 :], self._stages[first:], self._vectors[first + 1 :]
+        return True
+
+    def _contraction(
+        self, number: int, matrix: scipy.sparse.csc_array, places: torch.Tensor
+    ) -> float:
+        """Return by what a visit of a level reduces slow errors, in the energy norm."""
+        b, values = (vector.view(-1) for vector in self._vectors[number])
+        kept = b.clone()
+        error = np.random.default_rng(0).standard_normal(len(places))
+        left = matrix @ error
+        energy = contraction = 1.0
+        for _ in range(_TRIALS):
+            size = np.linalg.norm(left)
+            b[places] = torch.from_numpy(left / size).to(b)
+            self._visit(number)
+            error -= size * values[places].cpu().double().numpy()
+            left = matrix @ error
+            before, energy = energy, float(error @ left)
+            contraction = math.sqrt(max(energy, 0.0) / before)
+        b.copy_(kept)
+        return contraction
 
 
 def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -100,19 +161,9 @@ def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torc
 
 
 def _inverse(
-    level: LevelOperator, *, held: bool
+    level: LevelOperator,
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
-    """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
-
-    Where nothing holds the values, of those whose sum is zero.
-    """
-    sparse, places = level.matrix()
-    matrix = torch.from_numpy(sparse.toarray())
-    if held:
-        inverse = torch.linalg.inv(matrix)
-    else:
-        size = matrix.diagonal().mean()
-        constant = torch.full_like(matrix, 1 / len(matrix))
-        inverse = torch.linalg.inv(matrix + size * constant) - constant / size
-    inverse = inverse.to(level.inverse.device)
+    """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are."""
+    matrix, places = level.matrix()
+    inverse = torch.linalg.inv(torch.from_numpy(matrix.toarray())).to(level.inverse.device)
     return lambda b: inverse @ b, places.to(inverse.device)

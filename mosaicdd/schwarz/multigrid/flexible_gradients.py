@@ -1,218 +1,309 @@
-"""Conjugate gradients in float64 under a cycle in float32.
+"""Conjugate gradients under a cycle, both in float32, for values in float64.
 
-Rounding makes the cycle a slightly different matrix each time, so new directions are made orthogonal to the last one in
-the energy itself (flexible). It drives the recurrence of the residual off, too: the end is decided by a residual that is
-computed anew, in differences, from which the iteration begins again where it is too large.
+Directions are float32 numbers, but exact as such: what they are multiplied with is added up in float64, and the equations'
+left side of them is made of differences. So the recurrence of the residual follows the true one to some six
+digits of what it began with. After four it is replaced by one that is computed anew, in float64 and in differences, and that
+decides the end, too; directions go on as if nothing had happened. Rounding makes the cycle a slightly different matrix each
+time, so new directions are made orthogonal to the last one in the energy itself (flexible).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even
 from mosaicdd.schwarz.multigrid.cycle import Cycle
-from mosaicdd.schwarz.multigrid.node_system import NodeSystem, Product
+from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.product import Product
 from mosaicdd.schwarz.ritz import least_ritz_value
 
 _SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
-_ROUNDS = 5
-_GAIN = 0.5  # of a round that begins again, at least: there is little but rounding left else
-# Of residuals in so many iterations: above it levels that are too coarse for the medium are given up.
-_CONTRACTION, _LOOK = 0.5, 8
-_STRETCH = 2**14  # numbers of a vector that are handled at once, for the cache
+_STEP = 1e-4  # by which a residual falls before it is computed anew
+# Of a true residual beside its recurrence, from which the last direction is of no use any more: where an exchange
+# makes the equations of some nodes much larger than others, six digits of theirs are more than all of the others'.
+_DRIFT = 1.5
+_GAIN = (
+    0.5  # of true residuals from one to the next, at least: there is little but rounding left else
+)
+# Of residuals in so many iterations: above it more is spent on each, and above the other these levels are of no use.
+_CONTRACTION, _HOPELESS, _LOOK = 0.5, 0.8, 8
+
+SLOW = "slow"
+"""The status of an iteration that contracts too badly to go on."""
 
 
 @dataclass(frozen=True)
-class Iterated:
-    """What an iteration ended with.
+class Ended:
+    """How an iteration ended.
 
     Parameters
     ----------
-    values
-        A vector.
     status
-        ``converged_rtol``, ``stagnated``, ``diverged_nan`` or ``diverged_max_iterations``.
-    residual
-        The true one, relative to the right-hand side.
-    energy
-        Bound of the error in the energy norm.
-    history
-        Relative residuals by recurrence after each iteration.
+        Of the judge; ``stagnated`` where the true residual contradicts it.
+    unit
+        Of what the cycle's right-hand side is left with: the residual divided by it.
+    least
+        The smallest eigenvalue of the preconditioned operator that was seen.
     """
 
-    values: torch.Tensor
     status: str
-    residual: float
-    energy: float
-    history: list[float]
+    unit: float
+    least: float
+
+
+@dataclass
+class _State:
+    """Where an iteration is.
+
+    Parameters
+    ----------
+    x
+        The values, float64, without the last direction's part.
+    r, p, q
+        The residual divided by `unit`, the last direction and the left side of it divided by the equations' scale;
+        float32.
+    energy
+        ``p q``; 0 where there is no direction to go on from.
+    length
+        Of the last direction, to be added to the values.
+    unit_before
+        That in which the last direction was made.
+    norm
+        Of the residual by its recurrence, where all rows count alike.
+    least
+        The smallest eigenvalue that earlier steps have seen.
+    steps
+        Of Lanczos' matrix.
+    """
+
+    x: torch.Tensor
+    r: torch.Tensor
+    p: torch.Tensor
+    q: torch.Tensor
+    unit: float
+    energy: float = 0.0
+    length: float = 0.0
+    unit_before: float = 1.0
+    norm: float = math.inf
+    least: float = 1.0
+    steps: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.room = self.x.new_empty(self.x.shape[-1])
+
+    def add_direction(self, of: int, stretch: slice) -> None:
+        """Add the last direction's part to the values of a class in a stretch."""
+        if self.length:
+            p = self.room[stretch].copy_(self.p[of, stretch])
+            self.x[of, stretch].add_(p, alpha=self.length)
+
+    def begin_again(self) -> None:
+        """Forget the last direction; what its steps have seen of the spectrum is kept, where that is no rounding."""
+        seen = least_ritz_value(self.steps)
+        self.least = min(self.least, seen) if seen > 0 else self.least
+        self.energy = 0.0
+        self.steps.clear()
+
+    def settle(self) -> None:
+        """Add the last direction's part to all values."""
+        for of in range(len(self.x)):
+            self.add_direction(of, slice(None))
+        self.length = 0.0
 
 
 class FlexibleGradients:
     """Solves equations of one medium; what depends on that alone is planned once."""
 
-    def __init__(self, equations: NodeSystem):
-        self.equations = equations
-        self._ranks = equations.blocks.ranks
-        self._cycle = Cycle(equations.level(), equations.blocks, held=equations.held)
-        self._copies = equations.blocks.exchange(self._cycle.values)
-        self._stretches = even(equations.vector().numel(), _STRETCH)
+    def __init__(self, system: NodeSystem):
+        self.system = system
+        self._ranks = system.blocks.ranks
+        self._level = system.level()
+        self._cycle = Cycle(self._level, system.blocks)
+        self._copies = system.blocks.exchange(self._cycle.values)
+        self._weighted = self._ranks.any(system.light is not None)
 
     def __call__(
-        self, b: torch.Tensor, *, rtol: float = 1e-8, max_iterations: int = 200
-    ) -> Iterated:
-        """Solve for a right-hand side, a vector; where nothing holds the values, for a mean of zero."""
-        self._p, self._q = self.equations.vector(), self.equations.vector()
-        self._product = Product(self.equations, self._p, self._q)
-        b = self._without_constant(self._owned(b))
-        x, r, size = torch.zeros_like(b), b.clone(), self._norm(b)
-        history: list[float] = []
-        steps: list[tuple[float, float]] = []
-        status, residual, least = "converged_rtol", float(size > 0), 1.0
-        for _ in range(_ROUNDS):
-            if residual <= rtol:
-                break
-            steps = []
-            status = self._iterate(x, r, size, rtol, max_iterations, history, steps)
-            least = min(least, least_ritz_value(steps))
-            before, residual = residual, self._residual(b, self._without_constant(x), r, size)
-            if status != "converged_rtol" or residual > _GAIN * before:
-                break
-        if status == "converged_rtol" and not residual <= rtol:
-            status = "stagnated"
-        energy = self._energy(r, least)
-        del self._product, self._p, self._q
-        return Iterated(x, status, residual, energy, history)
+        self, b: torch.Tensor, x: torch.Tensor, size: float, rtol: float, judge: Judge
+    ) -> Ended:
+        """Solve for a right-hand side, a vector, from values ``x``, which become the result.
+
+        Parameters
+        ----------
+        size
+            What residuals are relative to.
+        rtol
+            The true relative residual that ``converged_rtol`` means.
+        judge
+            Judges the iterations.
+        """
+        r = self._cycle.right_hand_side
+        state = _State(x, r, torch.zeros_like(r), torch.zeros_like(r), size)
+        product = Product(self._level, state.p, state.q)
+        status: str | None = None
+        residual = self._renewed(state, b) / size
+        if residual <= rtol:
+            status = judge.enter(x, 0.0, residual, (0.0, 0.0))
+        while status is None:
+            status, largest = self._iterate(state, product, size, judge)
+            residual = self._renewed(state, b) / size
+            judge.history.residual[-1] = residual
+            if status in (None, "converged_rtol"):
+                status = "converged_rtol" if residual <= rtol else None
+                if status is None and not residual <= _GAIN * largest:
+                    status = "stagnated"
+        state.begin_again()
+        return Ended(status, state.unit, state.least)
+
+    def error(self, ended: Ended) -> tuple[torch.Tensor, float]:
+        """Bound the error that the last solve left, by one more correction ``z`` of its residual.
+
+        With ``e`` the error and ``M`` the cycle, whose smallest eigenvalue with ``A`` is ``theta``, ``z = M r = M A e``,
+        so ``e A e <= (r, z) / theta``; ``e`` itself is ``z / theta`` at most where it has the shape of slow errors.
+
+        Returns
+        -------
+        Tensor, float
+            ``z / theta``, a vector; the energy norm's bound.
+        """
+        r, least = self._cycle.right_hand_side, ended.least
+        z = self._correction()
+        product = sum(float(torch.dot(a, b)) for a, b in zip(r, z, strict=True))
+        energy = max(self._total(product)[0], 0.0) / least / self.system.scale
+        factor = ended.unit / self.system.scale / least
+        return z.double() * factor, ended.unit * math.sqrt(_SAFETY * energy)
 
     def _iterate(
-        self,
-        x: torch.Tensor,
-        r: torch.Tensor,
-        size: float,
-        rtol: float,
-        max_iterations: int,
-        history: list[float],
-        steps: list[tuple[float, float]],
-    ) -> str:
-        """Iterate from a residual until its recurrence is small; ``x`` and ``r`` are overwritten."""
-        p, q = self._p.view(-1), self._q.view(-1)
-        values, residual = x.view(-1), r.view(-1)
-        energy = beta = 0.0
-        before = 1.0
-        room = self._room = p.new_empty(
-            max(_STRETCH, *(s.stop - s.start for s in self._product.stretches))
-        )
-        squares = self._norm(r) ** 2
+        self, state: _State, product: Product, size: float, judge: Judge
+    ) -> tuple[str | None, float]:
+        """Iterate until the judge ends, or the residual's recurrence is far below the largest.
+
+        Returns
+        -------
+        str or None, float
+            How it ends, if it does; the largest relative residual.
+        """
+        largest = self._norm(state.r) * state.unit / size
         while True:
-            if not math.isfinite(squares):
-                return "diverged_nan"
-            if math.sqrt(squares) <= rtol * size:
-                return "converged_rtol"
-            if len(history) >= max_iterations:
-                return "diverged_max_iterations"
-            norm = math.sqrt(squares)
-            z = self._correction(r, norm)
-            if energy:
-                along = sum(float(torch.dot(q[s], _float64(z[s], room))) for s in self._stretches)
-                beta = -self._total(along)[0] / energy
-            energy, gamma = self._direction(r, z, beta)
-            if not energy > 0:
-                return "stagnated" if math.isfinite(energy) else "diverged_nan"
-            alpha, squares = gamma / energy, 0.0
-            for s in self._stretches:
-                values[s].add_(p[s], alpha=alpha)
-                residual[s].add_(q[s], alpha=-alpha)
-                squares += float(torch.dot(residual[s], residual[s]))
-            (squares,) = self._total(squares)
-            # As of corrections that are not divided by their residuals' norms.
-            steps.append((alpha / norm * self.equations.scale, beta * norm / before))
-            before = norm
-            history.append(math.sqrt(squares) / size)
-            if _slow(history) and self._cycle.factorise():
-                energy = beta = 0.0  # of a better cycle
-                steps.clear()
+            z, beta = self._correction(), 0.0
+            if state.energy:
+                beta = -self._total(_dot(state.q, z, product.stretches))[0] / state.energy
+            state.energy, gamma = self._direction(state, product, z, beta)
+            if not state.energy > 0:
+                status = "stagnated" if math.isfinite(state.energy) else "diverged_nan"
+                left = largest if math.isfinite(state.energy) else math.nan
+                judge.note(0.0, left)
+                return status, largest
+            alpha = gamma / state.energy
+            state.length = alpha * state.unit / self.system.scale
+            # As of directions that are not divided by their units.
+            state.steps.append((alpha, beta * state.unit / state.unit_before))
+            state.unit_before = state.unit
+            squares = _step(state.r, state.q, alpha, product.stretches)
+            numbers = squares, self.system.square(state.p), *judge.calls()
+            squares, square, *calls = self._total(*numbers)
+            state.norm = math.sqrt(squares) * state.unit
+            norm = self._norm(state.r) if self._weighted else math.sqrt(squares)
+            residual, update = norm * state.unit / size, math.sqrt(square / self.system.unknowns)
+            if any(calls):
+                state.settle()
+            end = judge.enter(state.x, abs(state.length) * update, residual, calls)
+            largest = max(largest, residual)
+            if end is not None or residual <= _STEP * largest:
+                return end, largest
+            if _slow(judge.history.residual, _CONTRACTION):
+                if self._cycle.strengthen():
+                    state.settle()  # of a better cycle
+                    state.energy = 0.0
+                    state.steps.clear()
+                elif _slow(judge.history.residual, _HOPELESS):
+                    return SLOW, largest
 
-    def _direction(self, r: torch.Tensor, z: torch.Tensor, beta: float) -> list[float]:
+    def _direction(
+        self, state: _State, product: Product, z: torch.Tensor, beta: float
+    ) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
-        gamma, product = 0.0, self._product
-        z = z.view_as(r)
+        gamma = energy = 0.0
         for number, s in enumerate(product.stretches):
-            for of in range(len(r)):
-                p = self._p[of, s]
-                torch.add(_float64(z[of, s], self._room), p, alpha=beta, out=p)
-                gamma += float(torch.dot(r[of, s], p))
+            for of in range(len(z)):
+                state.add_direction(of, s)
+                p = state.p[of, s]
+                torch.add(z[of, s], p, alpha=beta, out=p)
+                gamma += float(torch.dot(state.r[of, s], p))
             if number:  # whose neighbours are there now
-                product.of_stretch(number - 1)
-        product.of_stretch(len(product.stretches) - 1)
-        product.finish()
-        p, q = self._p.view(-1), self._owned(self._q).view(-1)
-        return self._total(sum(float(torch.dot(p[s], q[s])) for s in self._stretches), gamma)
+                energy += product.of_stretch(number - 1)
+        energy += product.of_stretch(len(product.stretches) - 1)
+        energy += self.system.add_excess(state.p, state.q)
+        if self._copies is not None:
+            self._copies.clear(state.q)
+            energy = _dot(state.p, state.q, product.stretches)
+        return self._total(energy, gamma)
 
-    def _correction(self, r: torch.Tensor, scale: float) -> torch.Tensor:
-        """Return the cycle's values for a residual, divided by a scale; flat, float32."""
-        right_hand_side = self._cycle.right_hand_side.view(-1)
-        for s in self._stretches:
-            torch.mul(r.view(-1)[s], 1 / scale, out=right_hand_side[s])
+    def _correction(self) -> torch.Tensor:
+        """Return the cycle's values for the residual."""
         self._cycle()
-        values = self._without_constant(self._cycle.values)
+        values = self._cycle.values
         if self._copies is not None:
             self._copies.refresh(values)
-        return values.view(-1)
-
-    def _residual(self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor, size: float) -> float:
-        """Write ``b - A x``; return its relative norm."""
-        if self.equations.copies is not None:
-            self.equations.copies.refresh(x)
-        self._p.copy_(x)
-        self._product()
-        torch.sub(b, self._owned(self._q), out=r)
-        self._p.zero_()
-        return self._norm(r) / size
-
-    def _energy(self, r: torch.Tensor, least: float) -> float:
-        """Bound the error's energy norm by one more correction of the residual."""
-        size = self._norm(r)
-        if size == 0 or not least > 0:
-            return 0.0 if size == 0 else math.inf
-        z = self._correction(r, size).double()
-        product = self._total(float(torch.dot(r.view(-1), z)))[0] * size / self.equations.scale
-        return math.sqrt(_SAFETY * max(product, 0.0) / least)
-
-    def _without_constant(self, values: torch.Tensor) -> torch.Tensor:
-        """Take the mean off, where nothing holds the values; copies are zero then."""
-        if not self.equations.held:
-            nodes, count = self.equations.nodes, self.equations.blocks.whole.count
-            (total,) = self._total(self._owned(values).sum(dtype=torch.float64).item())
-            for _, of_class, _ in nodes.by_class(values):
-                of_class -= total / count
-            self._owned(values)
+            self._copies.clear(self._cycle.right_hand_side)  # that it has refreshed
         return values
 
-    def _owned(self, values: torch.Tensor) -> torch.Tensor:
-        """Let the copies in a vector be zero, so that products count each node once."""
+    def _renewed(self, state: _State, b: torch.Tensor) -> float:
+        """Compute the residual anew, in a unit that makes it about 1; return its norm."""
+        state.settle()
+        if self.system.copies is not None:
+            self.system.copies.refresh(state.x)
+        self.system.residual(b, state.x, state.r, state.unit)
         if self._copies is not None:
-            self._copies.clear(values)
-        return values
+            self._copies.clear(state.r)
+        norm, plain = self._norm(state.r), self._plain_norm(state.r)
+        if plain * state.unit > _DRIFT * state.norm:
+            state.begin_again()
+        if norm > 0:
+            state.r /= norm
+            state.unit *= norm
+        return norm and state.unit
 
-    def _norm(self, values: torch.Tensor) -> float:
-        """Return the 2-norm of a vector whose copies are zero."""
-        flat = values.view(-1)
-        return math.sqrt(self._total(float(torch.dot(flat, flat)))[0])
+    def _norm(self, r: torch.Tensor) -> float:
+        """Return the 2-norm of a residual whose copies are zero, as its rows count."""
+        flat, light = r.view(-1), self.system.light
+        if light is None:
+            return self._plain_norm(r)
+        places, weights = light
+        full = flat[places]
+        flat[places] = full * weights.to(full)
+        norm = self._plain_norm(r)
+        flat[places] = full
+        return norm
+
+    def _plain_norm(self, r: torch.Tensor) -> float:
+        (squares,) = self._total(sum(float(torch.dot(part, part)) for part in r))
+        return math.sqrt(squares)
 
     def _total(self, *numbers: float) -> list[float]:
         """Add up numbers over the ranks."""
         return self._ranks.sum(np.array(numbers)).tolist()
 
 
-def _slow(history: list[float]) -> bool:
-    """Say, now and then, whether the last iterations contracted badly."""
+def _slow(history: list[float], contraction: float) -> bool:
+    """Say, now and then, whether the last iterations contracted less than that, on average."""
     recent = history[-_LOOK - 1 :]
-    return len(history) % _LOOK == 0 and recent[-1] > _CONTRACTION**_LOOK * max(
-        recent[0], recent[1]
-    )
+    least = contraction**_LOOK * max(recent[:2])
+    return len(history) % _LOOK == 0 and recent[-1] > least
 
 
-def _float64(values: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
-    """Return float32 values in float64, in room for them."""
-    return room[: len(values)].copy_(values)
+def _dot(a: torch.Tensor, b: torch.Tensor, stretches: Sequence[slice]) -> float:
+    """Return the product of two vectors."""
+    return sum(float(torch.dot(a[of, s], b[of, s])) for s in stretches for of in range(len(a)))
+
+
+def _step(r: torch.Tensor, q: torch.Tensor, alpha: float, stretches: Sequence[slice]) -> float:
+    """Subtract ``alpha q`` from a residual; return its square."""
+    squares = 0.0
+    for s in stretches:
+        for of in range(len(r)):
+            values = r[of, s].add_(q[of, s], alpha=-alpha)
+            squares += float(torch.dot(values, values))
+    return squares

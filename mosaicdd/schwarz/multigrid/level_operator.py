@@ -61,15 +61,12 @@ class LevelOperator:
         return shifted(values[self.nodes.number[there]], stretch, distance)
 
     def matrix(self) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
-        """Return the operator as a sparse matrix in float64, and where in ``(C M)`` its rows are."""
+        """Return the operator of all unknowns as a sparse matrix in float64, and where in ``(C M)`` its rows are."""
         nodes = self.nodes
-        there = nodes.new(torch.int64)
-        for _, values, _ in nodes.by_class(there):
-            values.fill_(1)
-        places = torch.nonzero(there.ravel()).ravel()
-        row = torch.full((there.numel(),), -1)
+        places = torch.nonzero(self.inverse.ravel().cpu()).ravel()
+        row = torch.full((self.inverse.numel(),), -1)
         row[places] = torch.arange(len(places))
-        row = row.view(there.shape)
+        row = row.view(self.inverse.shape)
         reach = nodes.distance([1] * nodes.axes)
         every = slice(reach, nodes.size - reach)
         diagonal = self.excess.view(-1).cpu()[places].double()

@@ -1,17 +1,21 @@
 """The equations of a medium on the finest level, in float64 and in differences."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.lattice.axes import Slices, common, moved, within
+from mosaicdd.lattice.block import frame
+from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Step, opposite
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
+_LONG = 2**15  # numbers of a stretch where few are read more than once
 
 
 class NodeSystem:
@@ -24,66 +28,115 @@ class NodeSystem:
     blocks
         How the nodes that have an unknown lie over the ranks, by global indices.
     conductances
-        Between the nodes of a part of the grid, without a velocity: those of this rank, copies included, and
+        Between the nodes of a part of the grid, without a velocity, also across cells: those of this rank, copies included, and
         those beside them. The conductance from one to a node that has no unknown is an excess of its diagonal, as
         the reaction is.
     start
         The global indices of the part's first nodes.
+    active
+        Which nodes of the part have an unknown; by default all. The others are decoupled, and stay zero.
+    weights
+        What rows of the part count in norms of residuals; by default 1.
 
     Attributes
     ----------
-    held
-        Whether there is an excess anywhere.
     scale
         The largest conductance or excess anywhere.
+    least
+        The least number on the diagonal of an unknown.
+    unknowns
+        Of all ranks.
+    light
+        Where in a flat vector rows are that count less in norms of residuals, and what they count; None if none is.
+    place
+        Of the nodes of the box, copies included, in the part.
 
     Raises
     ------
     ValueError
-        If the operator is not symmetric, or couples nodes that are no neighbours along an axis.
+        If the operator is not symmetric.
     """
 
-    def __init__(self, blocks: Blocks, conductances: Conductances, start: Sequence[int]):
-        if not conductances.symmetric or conductances.across is not None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        conductances: Conductances,
+        start: Sequence[int],
+        active: np.ndarray | None = None,
+        weights: RowWeights | None = None,
+        device: torch.device | str = "cpu",
+    ):
+        if not conductances.symmetric:
             raise ValueError(
-                "the operator has a velocity or couples nodes across cells; multigrid needs "
-                "conductances along the axes that are the same from both ends"
+                "the operator has a velocity; multigrid needs conductances that are the same from both ends"
             )
-        self.blocks, self.nodes = blocks, blocks.nodes
-        unknown = tuple(
+        self.blocks, self.nodes, self.device = blocks, blocks.nodes, device
+        self.place = unknown = tuple(
             slice(first - s, last + 1 - s)
             for (first, last), s in zip(self.nodes.box, start, strict=True)
         )
-        axes = self.nodes.axes
-        excess = np.array(np.asarray(conductances.reaction)[unknown], float)
+        excess = np.array(conductances.reaction[unknown], float)
+        there = np.ones_like(excess) if active is None else active[unknown].astype(float)
+        excess *= there
         self.couplings: dict[Step, torch.Tensor] = {}
-        for axis in range(axes):
-            k = np.asarray(conductances.along[axis])
-            nodes_along, inside = unknown[axis], [*unknown]
-            if nodes_along.start > 0:
-                inside[axis] = slice(nodes_along.start - 1, nodes_along.start)
-                excess[at(axis, axes, slice(0, 1))] += k[tuple(inside)]
-            if nodes_along.stop - 1 < k.shape[axis]:
-                inside[axis] = slice(nodes_along.stop - 1, nodes_along.stop)
-                excess[at(axis, axes, slice(-1, None))] += k[tuple(inside)]
-            inside[axis] = slice(nodes_along.start, nodes_along.stop - 1)
-            padded = np.zeros_like(excess)
-            padded[at(axis, axes, slice(0, -1))] = k[tuple(inside)]
-            step = tuple(int(axis == other) for other in range(axes))
-            self.couplings[step] = self.vector(padded)
+        for step, first, k in _edges(conductances):
+            second, inside = moved(first, step), np.zeros_like(excess)
+            both = common(common(unknown, first), moved(unknown, opposite(step)))
+            inside[within(both, unknown)] = k[within(both, first)]
+            self.couplings[step] = self.vector(inside)
+            # What is left leads to nodes with given values.
+            for nodes, inner in ((first, both), (second, moved(both, step))):
+                for part in frame(common(unknown, nodes), inner):
+                    excess[within(part, unknown)] += k[within(part, nodes)]
         self._excess = self.vector(excess)
         self.copies = blocks.exchange(self._excess)
         owned = self._excess.clone()
         if self.copies is not None:
             self.copies.clear(owned)
-        self.held = blocks.ranks.any(bool(owned.any()))
-        largest = max(float(k.max()) for k in (*self.couplings.values(), owned))
-        self.scale = blocks.ranks.largest(largest)
+        self.light: tuple[torch.Tensor, torch.Tensor] | None = None
+        if weights is not None and len(weights.nodes):
+            self.light = self._of_rows(weights, conductances.reaction.shape)
+        counted = self.vector(there)
+        if self.copies is not None:
+            self.copies.clear(counted)
+        self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])
+        numbers = [*self.couplings.values(), owned]
+        self.scale = blocks.ranks.largest(max(float(k.max()) for k in numbers))
+        self.least = 1 / blocks.ranks.largest(self._largest_inverse(counted))
         self._keep_excess()
+
+    def _largest_inverse(self, owned: torch.Tensor) -> float:
+        """Return the largest of one over the diagonals, of the unknowns that this rank owns."""
+        largest, reach = 0.0, self.nodes.distance([1] * self.nodes.axes)
+        every = slice(reach, self.nodes.size - reach)
+        for number, of in enumerate(self.nodes.classes):
+            diagonal = self._excess[number, every].clone()
+            for forth, k in self.couplings.items():
+                beside, distance = self.nodes.neighbour(of, opposite(forth))
+                diagonal += k[number, every]
+                diagonal += shifted(k[self.nodes.number[beside]], every, distance)
+            inverse = torch.where(owned[number, every] > 0, 1 / diagonal, 0.0)
+            largest = max(largest, float(inverse.max()))
+        return largest
+
+    def _of_rows(
+        self, weights: RowWeights, shape: tuple[int, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return where in a flat vector rows are that count less, and what they count."""
+        nodes = [
+            n - part.start + low
+            for n, part, low in zip(
+                np.unravel_index(weights.nodes, shape), self.place, self.nodes.first, strict=True
+            )
+        ]
+        ends = zip(nodes, self.nodes.box, strict=True)
+        inside = np.logical_and.reduce([(n >= low) & (n <= high) for n, (low, high) in ends])
+        places = self.nodes.places([n[inside] for n in nodes])
+        return torch.from_numpy(places), torch.from_numpy(weights.weights[inside])
 
     def vector(self, values: np.ndarray | None = None) -> torch.Tensor:
         """Return a vector of values at the nodes of the box; zeros by default."""
-        new = self.nodes.new(torch.float64)
+        new = self.nodes.new(torch.float64, self.device)
         return new if values is None else self.nodes.take(torch.from_numpy(values), new)
 
     def values(self, vector: torch.Tensor) -> np.ndarray:
@@ -91,9 +144,24 @@ class NodeSystem:
         box = [high - low + 1 for low, high in zip(self.nodes.first, self.nodes.last, strict=True)]
         return self.nodes.give(vector, torch.empty(box, dtype=torch.float64)).numpy()
 
+    def square(self, vector: torch.Tensor) -> float:
+        """Return the square of a vector over the nodes that this rank owns."""
+        if self.copies is None:
+            return sum(float(torch.dot(of_class, of_class)) for of_class in vector)
+        squares = 0.0
+        for number, of_class in enumerate(vector):
+            own = self.nodes.slots_of(number, self.blocks.owned)
+            squares += float(torch.linalg.vector_norm(self.nodes.at_slots(of_class)[own])) ** 2
+        return squares
+
+    def rms(self, vector: torch.Tensor) -> float:
+        """Return the root mean square over the unknowns of all ranks."""
+        (total,) = self.blocks.ranks.sum(np.array([self.square(vector)]))
+        return math.sqrt(total / max(self.unknowns, 1))
+
     def level(self) -> LevelOperator:
         """Return them in float32, divided by `scale`, for a preconditioner."""
-        excess = self.nodes.new()
+        excess = self.nodes.new(device=self.device)
         if self._few:
             excess.view(-1)[self._places] = (self._amounts / self.scale).float()
         else:
@@ -101,12 +169,55 @@ class NodeSystem:
         couplings = {step: (k / self.scale).float() for step, k in self.couplings.items()}
         return LevelOperator(self.nodes, couplings, excess)
 
-    def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> None:
-        """Add the excess times values ``p`` to ``q``."""
+    def residual(self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor, unit: float) -> None:
+        """Let ``r``, float32, be ``(b - A x) / unit``, computed in differences in float64.
+
+        Parameters
+        ----------
+        x
+            With refreshed copies.
+        """
+        stretches = self.nodes.stretches(_LONG)
+        room = x.new_empty(2, max(s.stop - s.start for s in stretches))
+        for s in stretches:
+            left, difference = room[:, : s.stop - s.start]
+            for number, of in enumerate(self.nodes.classes):
+                mine = x[number, s]
+                left.copy_(b[number, s])
+                self._take_excess(number, s, mine, left)
+                for forth in self.couplings:
+                    for step in (forth, opposite(forth)):
+                        there, distance = self.nodes.neighbour(of, step)
+                        beside, k = self.nodes.number[there], self.couplings[forth]
+                        k = k[number, s] if step == forth else shifted(k[beside], s, distance)
+                        torch.sub(mine, shifted(x[beside], s, distance), out=difference)
+                        left.addcmul_(k, difference, value=-1.0)
+                torch.mul(left, 1 / unit, out=r[number, s])
+
+    def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> float:
+        """Add the excess, divided by `scale`, times float32 values ``p`` to ``q``; return what that adds to ``p q``."""
         if self._few:
-            q.view(-1)[self._places] += self._amounts * p.view(-1)[self._places]
+            values = p.view(-1)[self._places]
+            more = (self._amounts / self.scale).float() * values
+            q.view(-1)[self._places] += more
+            return float(torch.dot(values, more))
+        added = 0.0
+        for number in range(len(p)):
+            more = (self._excess[number] / self.scale).float() * p[number]
+            q[number] += more
+            added += float(torch.dot(p[number], more))
+        return added
+
+    def _take_excess(self, number: int, s: slice, mine: torch.Tensor, left: torch.Tensor) -> None:
+        """Subtract the excess times the values of a class in a stretch."""
+        if self._few:
+            first = number * self.nodes.size + s.start
+            ends = torch.tensor([first, first + len(mine)], device=mine.device)
+            few = slice(*torch.searchsorted(self._places, ends).tolist())
+            here = self._places[few] - first
+            left[here] -= self._amounts[few] * mine[here]
         else:
-            q.addcmul_(self._excess, p)
+            left.addcmul_(self._excess[number, s], mine, value=-1.0)
 
     def _keep_excess(self) -> None:
         places = torch.nonzero(self._excess.view(-1)).ravel()
@@ -116,54 +227,14 @@ class NodeSystem:
             self._excess = self._excess.new_empty(0)
 
 
-class Product:
-    """Computes ``q = A p`` of two vectors, stretch by stretch; planned once.
-
-    Attributes
-    ----------
-    stretches
-        Of slots.
-    """
-
-    def __init__(self, equations: NodeSystem, p: torch.Tensor, q: torch.Tensor):
-        self._equations, self._p, self._q = equations, p, q
-        self.stretches = equations.nodes.stretches(p.element_size())
-        longest = max(s.stop - s.start for s in self.stretches)
-        self._room = p.new_empty(longest)
-        self._rows = [self._of_stretch(s) for s in self.stretches]
-
-    def _of_stretch(self, stretch: slice) -> list[tuple[torch.Tensor, ...]]:
-        """Return views for the sums of a stretch: ``(q, p, room, k, beside, k, beside, ..)`` of each class."""
-        equations, nodes = self._equations, self._equations.nodes
-        rows = []
-        for of in nodes.classes:
-            number, room = nodes.number[of], self._room[: stretch.stop - stretch.start]
-            row = [self._q[number, stretch], self._p[number, stretch], room]
-            for forth, coupling in equations.couplings.items():
-                for step in (forth, opposite(forth)):
-                    there, distance = nodes.neighbour(of, step)
-                    k = coupling[number, stretch]
-                    if step != forth:
-                        k = shifted(coupling[nodes.number[there]], stretch, distance)
-                    row += [k, shifted(self._p[nodes.number[there]], stretch, distance)]
-            rows.append(tuple(row))
-        return rows
-
-    def of_stretch(self, number: int) -> None:
-        """Compute it in a stretch, but for the excess where few nodes have one: see `finish`."""
-        for q, p, difference, k, beside, *pairs in self._rows[number]:
-            torch.sub(p, beside, out=difference)
-            torch.mul(k, difference, out=q)
-            for k, beside in zip(pairs[::2], pairs[1::2], strict=True):
-                torch.sub(p, beside, out=difference)
-                q.addcmul_(k, difference)
-
-    def finish(self) -> None:
-        """Add the excess times the values."""
-        self._equations.add_excess(self._p, self._q)
-
-    def __call__(self) -> None:
-        """Compute all of it."""
-        for number in range(len(self.stretches)):
-            self.of_stretch(number)
-        self.finish()
+def _edges(conductances: Conductances) -> Iterator[tuple[Step, Slices, np.ndarray]]:
+    """Yield steps between coupled nodes, the first ones of these, and the couplings."""
+    axes = conductances.axes
+    for axis, k in enumerate(conductances.along):
+        step = tuple(int(axis == other) for other in range(axes))
+        yield step, tuple(slice(0, count) for count in k.shape), np.asarray(k)
+    if conductances.across is not None:
+        rising, falling = conductances.across
+        rows, columns = rising.shape
+        yield (1, 1), (slice(0, rows), slice(0, columns)), rising
+        yield (1, -1), (slice(0, rows), slice(1, columns + 1)), falling

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import even
@@ -19,9 +20,9 @@ Class = tuple[int, ...]
 Step = tuple[int, ...]
 """To a neighbour: -1, 0 or 1 per axis."""
 
-_BYTES = (
-    2**16
-)  # of a class's values that are handled at once, so that all that a step reads stays in the cache
+_STRETCH = (
+    2**14
+)  # slots of a class that are handled at once, so that what a step reads stays in the cache
 
 
 class Parities:
@@ -90,18 +91,18 @@ class Parities:
         """Return how many slots of the flat array so many slots per axis are."""
         return sum(n * stride for n, stride in zip(slots, self._strides, strict=True))
 
-    def stretches(self, bytes_each: int = 4) -> list[slice]:
+    def stretches(self, slots: int = _STRETCH) -> list[slice]:
         """Return parts of the flat arrays that hold all nodes, for the cache.
 
         Each is so long that neighbours are in the same stretch or the one beside it, see `in_turn`.
 
         Parameters
         ----------
-        bytes_each
-            Of a number.
+        slots
+            Of a stretch, about.
         """
         count, reach = self._high - self._low, self._low + 1
-        parts = even(count, max(_BYTES // bytes_each, 2 * reach))
+        parts = even(count, max(slots, 2 * reach))
         return [slice(self._low + part.start, self._low + part.stop) for part in parts]
 
     def at_slots(self, values: torch.Tensor) -> torch.Tensor:
@@ -131,6 +132,15 @@ class Parities:
             slice((along.start >> 1) - base, max(((along.stop - 1) >> 1) - base + 1, 0))
             for along, base in zip(self.indices_of(number, box), self._base, strict=True)
         )
+
+    def places(self, nodes: Sequence[np.ndarray]) -> np.ndarray:
+        """Return where nodes are in a flattened ``(C, M)``, by their global indices per axis."""
+        number, slot = np.zeros((2, len(nodes[0])), int)
+        slot += self._low
+        for node, base, stride in zip(nodes, self._base, self._strides, strict=True):
+            number = 2 * number + (node & 1)
+            slot += ((node >> 1) - base) * stride
+        return number * self.size + slot
 
     def take(self, array: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill ``(C, M)`` with an array of the box's nodes, from the first on."""

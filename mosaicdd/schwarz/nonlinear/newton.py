@@ -15,8 +15,8 @@ import torch
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
 from mosaicdd.schwarz.certify import Certificate
-from mosaicdd.schwarz.condensed.measure import driven
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.measure import driven
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaicdd.lattice.axes import within
-from mosaicdd.local_solvers.exact import CondensedSolver, NewtonSolver
+from mosaicdd.local_solvers.exact import MediumSolver, NewtonSolver
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
@@ -78,10 +78,10 @@ class NewtonEquations(abc.ABC):
         return self.cleared(self.derivative(u, self._place.wide).diagonal())
 
     @abc.abstractmethod
-    def linearised(self, u: np.ndarray) -> CondensedSolver:
+    def linearised(self, u: np.ndarray) -> MediumSolver:
         """Return the solver of the linear problem for changes of values, without a right-hand side."""
 
-    def driven(self, linear: CondensedSolver, force: np.ndarray) -> CondensedSolver:
+    def driven(self, linear: MediumSolver, force: np.ndarray) -> MediumSolver:
         """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
         f = self._place.as_field(force / self._grid.spacing**2)
         solver = copy.copy(linear)
@@ -157,10 +157,8 @@ class _OnRectangle(NewtonEquations):
             values[there] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray) -> CondensedSolver:
-        return CondensedSolver(
-            Linearised(self._operator, u), self._subdomain, self._linear_source({})
-        )
+    def linearised(self, u: np.ndarray) -> MediumSolver:
+        return MediumSolver(Linearised(self._operator, u), self._subdomain, self._linear_source({}))
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         return self._boundary.impose(u, self._place.wide)
@@ -205,7 +203,7 @@ class _OnOutlines(NewtonEquations):
         values[~self._equations.active] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray) -> CondensedSolver:
+    def linearised(self, u: np.ndarray) -> MediumSolver:
         step = LinearStep(
             self._equations.derivative(u, self._data),
             self._equations.part,
@@ -213,7 +211,7 @@ class _OnOutlines(NewtonEquations):
             rounds=self._equations.rounds,
             periods=self._equations.periods,
         )
-        return CondensedSolver(step, self._subdomain, self._linear_source({}), step)
+        return MediumSolver(step, self._subdomain, self._linear_source({}), step)
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         active = self._equations.active

@@ -10,7 +10,7 @@ import torch
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.settings import SolveSettings
@@ -81,7 +81,9 @@ class CondensedStep:
         steps, grid = self._steps, self._steps.lattice.grid
         linear = self._equations.driven(self._linear, force)
         settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=_MOST)
-        engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
+        engine = engine_of(linear.method_for(1))(
+            steps.ranks, steps.lattice, linear, settings, clock=steps.clock
+        )
         outcome = engine.solve(Boundary.zeros(grid))
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")

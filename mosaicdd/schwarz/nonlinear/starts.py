@@ -18,7 +18,7 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.exact import CondensedSolver, Exact, NewtonSolver
+from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import coarser, every, refined, screening, smooth_problem
@@ -28,7 +28,6 @@ from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton_steps import Steps
@@ -73,18 +72,20 @@ class HarmonicStart:
             smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
         )
         settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
-        engine = CondensedEngine(steps.ranks, steps.lattice, linear, settings, clock=steps.clock)
+        engine = engine_of(linear.method_for(1))(
+            steps.ranks, steps.lattice, linear, settings, clock=steps.clock
+        )
         field = engine.solve(boundary).field
         if field is None:
             raise RuntimeError("the field of a harmonic surface is kept")
         return field.cpu().numpy()
 
     @cached_property
-    def _on_outlines(self) -> tuple[CondensedSolver, float]:
+    def _on_outlines(self) -> tuple[MediumSolver, float]:
         """What solves where values are not given on all sides of a rectangle, and its reaction; all ranks together."""
         problem, grid = self._solver.source.problem, self._steps.lattice.grid
 
-        def bound() -> tuple[CondensedSolver, float]:
+        def bound() -> tuple[MediumSolver, float]:
             c = screening(problem, grid)
             exact = Exact(self._solver.subdomain.cells)
             return exact.condensed(smooth_problem(problem, grid, c), grid), c

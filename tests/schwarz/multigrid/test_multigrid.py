@@ -1,6 +1,7 @@
 """Multigrid by operator-made hats, against sparse factorisations of the same equations."""
 
 import itertools
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -11,14 +12,17 @@ import torch
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid import flexible_gradients
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation, towards
+from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.parities import Parities
 from mosaicdd.schwarz.multigrid.passage import Passage
+from mosaicdd.schwarz.settings import StoppingRule
 
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
 
@@ -71,10 +75,24 @@ def equations_of(conductances, unknown):
     return NodeSystem(Blocks(Ranks.alone(), ranges, 2), conductances, (0,) * len(unknown))
 
 
-def solved(conductances, unknown, b, **options):
-    equations = equations_of(conductances, unknown)
-    found = FlexibleGradients(equations)(equations.vector(b), **options)
-    return found, equations.values(found.values)
+Found = namedtuple("Found", "status energy history")
+
+
+def solved_by(system, b, rtol=1e-8):
+    """Solve a system for a right-hand side at the nodes of its box; return how it ended, and the vector."""
+    rule = StoppingRule(rtol, 0.0, 200)
+    judge = Judge(rule, None, None, None, lambda x, history: None)
+    solve, x = FlexibleGradients(system), system.vector()
+    size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
+    ended = solve(system.vector(b), x, size or 1.0, rtol, judge)
+    _, energy = solve.error(ended)
+    return Found(ended.status, energy, judge.history.residual), x
+
+
+def solved(conductances, unknown, b, rtol=1e-8):
+    system = equations_of(conductances, unknown)
+    found, x = solved_by(system, b, rtol)
+    return found, system.values(x)
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 5])
@@ -156,7 +174,7 @@ def test_the_cycle_is_symmetric_and_positive(shape):
     equations = equations_of(medium(shape), inside(shape))
     level = equations.level()
     places = level.matrix()[1]
-    cycle = Cycle(level, equations.blocks, held=True)
+    cycle = Cycle(level, equations.blocks)
     rng = torch.Generator().manual_seed(0)
     columns = torch.randn(len(places), 8, generator=rng)
     images = torch.zeros_like(columns)
@@ -223,18 +241,6 @@ def test_inclusions_of_any_contrast_are_solved(contrast):
     assert error < 1e-6
 
 
-def test_where_nothing_holds_the_values_their_mean_is_zero():
-    shape = (40, 33)
-    conductances = medium(shape)
-    b = np.random.default_rng(1).standard_normal(shape)
-    b -= b.mean()
-    found, u = solved(conductances, everywhere(shape), b)
-    matrix = matrix_of(conductances, everywhere(shape))
-    assert found.status == "converged_rtol"
-    assert abs(u.mean()) < 1e-10 * np.abs(u).max()
-    assert np.linalg.norm(b.ravel() - matrix @ u.ravel()) < 2e-8 * np.linalg.norm(b)
-
-
 def test_the_bound_of_the_energy_is_one():
     for seed in range(10):
         shape = (45, 38)
@@ -269,7 +275,7 @@ def test_a_velocity_is_refused():
 def test_no_right_hand_side_needs_no_iteration():
     found, u = solved(medium((20, 20)), inside((20, 20)), np.zeros((18, 18)))
     assert found.status == "converged_rtol"
-    assert not found.history
+    assert found.history == [0.0]
     assert not u.any()
 
 
@@ -279,7 +285,7 @@ def test_no_right_hand_side_needs_no_iteration():
 def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
     shape, unknown, make_ranks, comm
 ):
-    conductances = medium(shape, contrast=1e4)
+    conductances = medium(shape, contrast=1e4, reaction=1e-3)
     place = unknown(shape)
     b = np.random.default_rng(1).standard_normal(conductances.reaction[place].shape)
     alone, expected = solved(conductances, place, b)
@@ -299,11 +305,11 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             slice(first - one.start, last + 1 - one.start)
             for (first, last), one in zip(blocks.nodes.box, place, strict=True)
         )
-        found = FlexibleGradients(equations)(equations.vector(np.ascontiguousarray(b[here])))
+        found, x = solved_by(equations, np.ascontiguousarray(b[here]))
         assert found.status == alone.status
         assert len(found.history) == len(alone.history)
         # Additions in another order, in float32 in the cycle: what that changes the residual takes back.
-        difference = np.abs(equations.values(found.values) - expected[here]).max()
+        difference = np.abs(equations.values(x) - expected[here]).max()
         assert difference <= 1e-7 * np.abs(expected).max()
 
 
@@ -329,3 +335,19 @@ def test_where_coarse_levels_do_not_know_the_conductors_one_is_factorised():
     found, _ = solved(conductances, inside(shape), b)
     assert found.status == "converged_rtol"
     assert len(found.history) <= 20
+
+
+def test_where_contraction_is_bad_large_levels_are_visited_twice(monkeypatch):
+    """Two phases of contrast 1000 with winding borders: conductors beside each other on all scales."""
+    shape = (513, 513)
+    white = np.random.default_rng(0).standard_normal(shape)
+    resistance = np.where(scipy.ndimage.gaussian_filter(white, 3) > 0, 0.5e-3, 0.5)
+    along = 1 / (resistance[1:] + resistance[:-1]), 1 / (resistance[:, 1:] + resistance[:, :-1])
+    conductances = Conductances(along, np.zeros(shape))
+    b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
+    found, _ = solved(conductances, inside(shape), b)
+    monkeypatch.setattr(Cycle, "strengthen", lambda cycle: False)
+    monkeypatch.setattr(flexible_gradients, "_HOPELESS", 1.0)
+    plain, _ = solved(conductances, inside(shape), b)
+    assert found.status == "converged_rtol"
+    assert len(found.history) <= 0.85 * len(plain.history)

@@ -21,6 +21,7 @@ from mosaicdd.problems.operators.jacobian import OutOfRangeError
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
+_RATIO = 1e35  # between the numbers of equations
 _RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
 # Of the same, the least residual to ask for: some units in the last place of `|A| |u|`.
 _ROUNDING = 1e-14
@@ -39,6 +40,22 @@ def require_range(largest: float) -> None:
         raise OutOfRangeError(
             f"the coefficients make numbers of {largest:g} in the equations, and {_RANGE[0]:g} to "
             f"{_RANGE[1]:g} are solved: multiply coefficients, sources, fluxes and alpha by one number"
+        )
+
+
+def require_ratio(least: float, largest: float) -> None:
+    """Check that float32, in which preconditioners are, holds the ratios of the numbers on the diagonal.
+
+    Raises
+    ------
+    OutOfRangeError
+        If it does not.
+    """
+    if not largest < _RATIO * least:
+        ratio = largest / least if least else np.inf
+        raise OutOfRangeError(
+            f"the equations of nodes differ by a factor of {ratio:g}, and {_RATIO:g} is "
+            "solved: in the place of an exchange or a reaction that large give the value itself"
         )
 
 

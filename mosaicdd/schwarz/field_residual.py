@@ -1,0 +1,163 @@
+"""The residual of a field in a medium, strip by strip, in the equations that the user's coefficients make."""
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices, even
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.local_solvers.elements.condensed import NodeSource
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.common_conductances import CommonConductances
+from mosaicdd.problems.discretisation.row_weights import RowWeights
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Resampled
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.measure import lattice_ends
+from mosaicdd.schwarz.stencil import Stencil
+
+_VALUES = 2**16  # of a field that are handled at once, for the cache
+
+
+class FieldResidual:
+    """Adds up the squares of ``W (b - A u)`` over the strips of a field; see `Measure`.
+
+    Parameters
+    ----------
+    v
+        An interface of the block, with the values on the edge of the domain.
+    conductances
+        Between the nodes of the region.
+    source
+        At the nodes of the region; None for zero.
+    weights
+        What rows count.
+    measures
+        What residuals are relative to, ``(n,)``.
+    active
+        Which nodes of the region are; None if all.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        v: Interface,
+        conductances: Conductances | Resampled,
+        source: NodeSource | None,
+        weights: RowWeights,
+        measures: np.ndarray,
+        active: np.ndarray | None = None,
+    ):
+        self._ranks = ranks
+        self._block = block = v.block
+        self._conductances = conductances
+        self._common = None
+        if active is not None:
+            self._common = CommonConductances.of(conductances, active)
+        self._source = None if source is None else source.values.cpu().numpy()
+        self._scale = 1.0 if source is None else source.scale
+        self._driven = None if source is None else source.nodes
+        self._weights, self.measures = weights, measures
+        self._squares, self._rounded = np.zeros(v.problems), np.zeros(v.problems)
+        self._ends = lattice_ends(block)
+
+    def add(self, strip: Strip) -> None:
+        """Take the owned nodes of a strip into account that are not on the edge of the lattice."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        if self._common is None:
+            beyond = (slice(part.start - 1, part.stop + 1) for part in here)
+            conductances = self._conductances.part(*beyond).each(np.asarray)
+        for rows in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
+            place = slice(here[0].start + rows.start, here[0].start + rows.stop), here[1]
+            around = slice(rows.start, rows.stop + 2), slice(0, values.shape[2])
+            equations = self._common or Stencil(conductances.part(*around))
+            for i, u in enumerate(values[:, around[0]].double().cpu()):
+                residual = self._residual(i, u, place, equations)
+                self._squares[i] += np.vdot(residual, residual)
+
+    def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
+        """Return a strip's values at such nodes and one more all around, and where in the region they are."""
+        origin = self._block.origin
+        rows, columns = (
+            slice(inner.start + (place.start == low), inner.stop - (place.stop > high))
+            for inner, place, (low, high) in zip(strip.inner, strip.place, self._ends, strict=True)
+        )
+        if rows.stop <= rows.start:
+            return strip.values[:, :0], (rows, columns)
+        values = strip.values[
+            :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
+        ]
+        here = tuple(  # in the region
+            slice(low, low + len(range(part.start, part.stop)))
+            for low, part in (
+                (place.start - inner.start + part.start - first, part)
+                for place, inner, part, first in zip(
+                    strip.place, strip.inner, (rows, columns), origin, strict=True
+                )
+            )
+        )
+        return values, here
+
+    def add_rounding(self, strip: Strip) -> None:
+        """Take the same nodes of a strip into account for `rounding`."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        beyond = tuple(slice(part.start - 1, part.stop + 1) for part in here)
+        conductances = self._conductances.part(*beyond).each(np.asarray)
+        diagonal = 2 * np.abs(conductances.diagonal()[1:-1, 1:-1])
+        self._weigh(diagonal, here)
+        for i, u in enumerate(values[:, 1:-1, 1:-1].double().cpu().numpy()):
+            self._rounded[i] += np.square(diagonal * u).sum()
+
+    def rounding(self) -> np.ndarray:
+        """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
+        return np.finfo(float).eps * self._relative(self._rounded)
+
+    def _residual(
+        self, i: int, u: torch.Tensor, here: Slices, equations: CommonConductances | Stencil
+    ) -> np.ndarray:
+        """Return ``A u - b`` of a problem at some nodes of the region; ``u`` has one more all around."""
+        source = None if self._source is None else self._source[i]
+        if isinstance(equations, CommonConductances):
+            residual = equations.apply(u.numpy(), here)
+        elif source is not None and self._driven is None:
+            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+            source = None
+        else:
+            residual = equations.residual(u).numpy()
+        if source is not None:
+            self._subtract(source, residual, here)
+        self._weigh(residual, here)
+        return residual
+
+    def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
+        """Take a problem's source off at some nodes of the region."""
+        if self._driven is None:
+            residual -= self._scale * source[here]
+            return
+        at, y, x = self._among(self._driven, here)
+        residual[y, x] -= self._scale * source.reshape(-1)[self._driven[at]]
+
+    def _weigh(self, values: np.ndarray, here: Slices) -> None:
+        """Let numbers of rows count as these do, at some nodes of the region."""
+        if len(self._weights.nodes):
+            at, y, x = self._among(self._weights.nodes, here)
+            values[y, x] *= self._weights.weights[at]
+
+    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return which flat nodes, ascending, are among some of the region, and their rows and columns there."""
+        width, (rows, columns) = self._block.cells[1] + 1, here
+        low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
+        y, x = np.divmod(nodes[low:high], width)
+        there = np.flatnonzero((x >= columns.start) & (x < columns.stop))
+        return low + there, y[there] - rows.start, x[there] - columns.start
+
+    def relative(self) -> np.ndarray:
+        """Return the residual of each problem by its measure; where that is zero, as it is."""
+        return self._relative(self._squares)
+
+    def _relative(self, squares: np.ndarray) -> np.ndarray:
+        squares = self._ranks.sum(squares)
+        return np.sqrt(squares) / np.where(self.measures > 0, self.measures, 1.0)

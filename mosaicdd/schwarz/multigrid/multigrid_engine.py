@@ -1,0 +1,214 @@
+"""The engine for media by multigrid: conjugate gradients on all nodes under a cycle of operator-made hats."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import even, within
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.exact import MediumSolver
+from mosaicdd.parallel.machine import give_back_memory
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.base_engine import SolveOptions
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
+from mosaicdd.schwarz.multigrid.flexible_gradients import SLOW, Ended
+from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.stopping import History
+
+_STRIP = 2**21  # values of the field that are handed out at once
+
+
+class _SlowError(Exception):
+    """In this medium coarse levels do not know the slow errors: on all ranks."""
+
+
+class MultigridEngine(MediumEngine):
+    """Solves in one medium, symmetric and between sides that are no pair, on all nodes.
+
+    Where the iteration contracts badly, as in mixtures of two phases of high contrast, it gives way to condensed
+    elements.
+
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, or the coefficients are not sound.
+    Unsupported
+        If the settings ask for what this method has not.
+    """
+
+    acceleration = "multigrid"
+    _exact_residual = True  # in differences
+
+    def _prepare(self, lattice: Lattice, local_solver: MediumSolver) -> None:
+        require_method(self.settings)
+        if (MultigridSystem, self.block) not in local_solver.planned:
+            local_solver.planned[MultigridSystem, self.block] = MultigridSystem(
+                self._ranks,
+                self.block,
+                local_solver.operator,
+                local_solver.discretisation,
+                self.clock,
+                device=self._tensors["device"],
+            )
+        system: MultigridSystem = local_solver.planned[MultigridSystem, self.block]
+        self._system, self.measure, self._unknowns = system, system.measure, system.nodes.unknowns
+        self.equations, self.conductances = system.equations, system.conductances
+        self._elements: CondensedEngine | None = None
+        self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
+        self._fields: torch.Tensor | None = None
+
+    @property
+    def unknowns(self) -> int:
+        """Nodes of the whole domain that have an unknown."""
+        return self._unknowns
+
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        if self._elements is None:
+            try:
+                return super()._solve_many(boundaries, options)
+            except _SlowError:
+                self._give_way()
+        if self._elements is None:
+            raise RuntimeError("there is another way now")
+        return self._elements._solve_many(boundaries, options)
+
+    def _give_way(self) -> None:
+        """Let condensed elements solve in this medium from now on: they converge whatever it is like."""
+        self._solver.contracts = False
+        del self._system, self._solver.planned[MultigridSystem, self.block]
+        give_back_memory()
+        self._elements = elements = CondensedEngine(
+            self._ranks,
+            self.block.lattice,
+            self._solver,
+            self.settings,
+            problems=self.problems,
+            fill=self._wanted,
+            window=self._window,
+            beyond=self._beyond,
+            clock=self.clock,
+        )
+        self.acceleration = elements.acceleration
+
+    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
+        """Let the next solve begin with fields; without them, with what the lines span between them."""
+        self._fields = fields()
+
+    def _iterate(
+        self,
+        data: RightHandSide,
+        rule: StoppingRule,
+        options: SolveOptions,
+        room: torch.Tensor | None,
+    ) -> Iterated:
+        system, fields = self._system, []
+        ended: list[tuple[str, float, History, ErrorEstimate]] = []
+        seconds = {"iterate": 0.0, "estimate": 0.0}
+        for i in range(self.problems):
+            begun = time.perf_counter()
+            judge = self._judge(data, i, rule, options)
+            x = self._begun(data, i, options)
+            b, size = system.right_hand_side(data, i), float(data.measures[i]) or 1.0
+            with self.clock.part("multigrid"):
+                end = system.gradients(b, x, size, rule.rtol, judge)
+            if end.status == SLOW:
+                raise _SlowError
+            iterated = time.perf_counter()
+            with self.clock.part("estimate"):
+                estimate = self._estimate(end)
+            status = end.status
+            if not data.measures[i] and self._ranks.any(bool(b.any())):
+                status = "converged_atol"  # of a right-hand side whose squares vanish
+            ended.append((status, system.nodes.rms(x), judge.history, estimate))
+            fields.append(system.field(x, data.v, i))
+            seconds["iterate"] += iterated - begun
+            seconds["estimate"] += time.perf_counter() - iterated
+        self._fields = None
+        ends, sizes, histories, estimates = zip(*ended, strict=True)
+        v, _ = self._on_lines(fields)
+        return Iterated(
+            v,
+            ends,
+            np.array(sizes),
+            histories,
+            estimates,
+            lambda: self._in_strips(fields),
+            seconds,
+        )
+
+    def _judge(
+        self, data: RightHandSide, number: int, rule: StoppingRule, options: SolveOptions
+    ) -> Judge:
+        """Return what judges the iterations of a problem."""
+        watch = options.watch
+
+        def save(x: torch.Tensor, history: History) -> None:
+            v, strips = self._on_lines([self._system.field(x, data.v, number)])
+            if watch is not None and watch.save is not None:
+                watch.save(v, history, strips)
+
+        earlier = options.history if number == 0 else None
+        return Judge(rule, earlier, options.progress, watch, save)
+
+    def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
+        """Return the vector that the iteration of a problem begins with."""
+        own = self.block.owned_nodes()[1]
+        if self._fields is not None:
+            values = self._fields[number].double().cpu().numpy()
+            return self._system.start(np.nan_to_num(values))
+        if options.start is not None:
+            return self._system.start(self._share.owned(self._share.between_lines(data.v)))
+        constant = data.constants[number]
+        if not constant:
+            return self._system.nodes.vector()
+        return self._system.start(np.full([o.stop - o.start for o in own], constant))
+
+    def _estimate(self, end: Ended) -> ErrorEstimate:
+        """Estimate the error of a result from its residual."""
+        error, energy = self._system.gradients.error(end)
+        nodes, block = self._system.nodes, self.block
+        rms, values = nodes.rms(error), nodes.values(error)
+        lattice, here, there = block.lattice, [], []
+        box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
+        for (low, high), first, start, stop in box:
+            centres = first + lattice.spacing * np.arange(start, stop)
+            inside = (centres >= low) & (centres <= high)
+            here.append(np.flatnonzero(inside))
+            there.append(centres[inside] - low)
+        at_centres = np.zeros(block.subdomains)
+        at_centres[np.ix_(*here)] = np.abs(values[np.ix_(*there)])
+        place = tuple(map(slice, block.start, block.stop))
+        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, energy)
+
+    def _on_lines(self, fields: Sequence[np.ndarray]) -> tuple[Interface, Iterator[Strip]]:
+        """Return fields on the lattice lines, and this rank's nodes of them in strips."""
+        share, own = self._share, within(self.block.owned_nodes()[1], self._system.around)
+        wide = [share.widened(values[own]) for values in fields]
+        return share.lines(wide, **self._tensors), share.strips(wide, **self._tensors)
+
+    def _in_strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
+        """Yield this rank's part of fields from below, with a node more all around."""
+        own, around = self.block.owned_nodes()[1], self._system.around
+        inner = within(own, around)
+        rows = max(1, _STRIP // (len(fields) * fields[0][0].size))
+        for part in even(own[0].stop - own[0].start, rows):
+            low, high = own[0].start + part.start, own[0].start + part.stop
+            first = max(low - 1, around[0].start) - around[0].start
+            last = min(high + 1, around[0].stop) - around[0].start
+            values = np.stack([field[first:last] for field in fields])
+            start = low - around[0].start - first
+            yield Strip(
+                torch.from_numpy(values).to(**self._tensors),
+                (slice(start, start + high - low), *inner[1:]),
+                (slice(low, high), *own[1:]),
+            )

@@ -1,0 +1,197 @@
+"""Everything that is planned once for a medium on the block of a rank: its equations, and levels below them."""
+
+import numpy as np
+import torch
+
+from mosaicdd.lattice.axes import Slices, at, common, others, within
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.discretisation.linear_step import LinearStep
+from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.discretisation.row_weights import RowWeights
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Medium, Resampled
+from mosaicdd.problems.operators.nonlinear_part import Linearised
+from mosaicdd.schwarz.layouts import blocks_along
+from mosaicdd.schwarz.measure import Measure, require_range, require_ratio
+from mosaicdd.schwarz.medium_engine import RightHandSide
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_AROUND = 8  # nodes: the copies of four colours, and one more
+
+
+class MultigridSystem:
+    """The equations of all nodes that a rank owns, and what solves them with those of the others.
+
+    Attributes
+    ----------
+    equations
+        At the nodes of the block's region, where the edge of the grid is not that of the lattice; else None.
+    conductances
+        Between the nodes of the region.
+    measure
+        Of right-hand sides.
+    nodes
+        The system of the nodes with an unknown.
+    gradients
+        What solves it.
+    around
+        Nodes of the whole domain: those that this rank owns and one more all around, within the region.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if the coefficients are not sound, or no node has an unknown.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        block: Block,
+        medium: Medium | Linearised | LinearStep,
+        discretisation: Discretisation | LinearStep | None,
+        clock: Stopwatch,
+        *,
+        device: torch.device,
+    ):
+        self._block = block
+        self._own = own = block.owned_nodes()[1]
+        self.around = tuple(
+            slice(max(o.start - 1, part.start), min(o.stop + 1, part.stop))
+            for o, part in zip(own, block.nodes, strict=True)
+        )
+        self.equations: Equations | None = None
+        wide = self._wide(block)
+        with clock.part("sample"):
+            between, active = ranks.agree(lambda: self._sampled(medium, discretisation, wide))
+        region = between.part(*within(block.nodes, wide))
+        self.measure = Measure(
+            block, region, None if self.equations is None else self.equations.active
+        )
+        colours = 2 if between.across is None else 4
+        blocks = Blocks(ranks, self._shares(ranks), colours)
+        with clock.part("levels"):
+            start, weights = [p.start for p in wide], RowWeights.of(between, active)
+            self.nodes = NodeSystem(blocks, between, start, active, weights, device)
+            if not self.nodes.unknowns:
+                raise ValueError(
+                    "the sides give the values of all nodes, or there are none inside the domain; take "
+                    "2 cells or more per axis"
+                )
+            require_range(self.nodes.scale)
+            require_ratio(self.nodes.least, self.nodes.scale)
+            self.gradients = FlexibleGradients(self.nodes)
+        self._edges = self._edges_of(region)
+
+    def right_hand_side(self, data: RightHandSide, number: int) -> torch.Tensor:
+        """Return that of one of the problems, a vector."""
+        box, source = self._box, data.source
+        b = np.zeros([part.stop - part.start for part in box])
+        both = common(box, self._block.nodes)
+        here, there = within(both, box), within(both, self._block.nodes)
+        if source is not None:
+            b[here] = source.values[number].cpu().numpy()[there]
+            b[here] *= source.scale
+        if self.equations is not None:
+            b[here] *= self.equations.active[there]
+        for axis, end, k in self._edges:
+            along = tuple(there[other] for other in others(axis, b.ndim))
+            values = data.v.lines[axis][number].select(0, end)[along].cpu().numpy()
+            edge = at(axis, b.ndim, slice(0, 1) if end == 0 else slice(-1, None))
+            b[here][edge] += k * np.expand_dims(values, axis)
+        return self.nodes.vector(b)
+
+    def start(self, own: np.ndarray) -> torch.Tensor:
+        """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet."""
+        both = common(self._own, self._box)
+        x, here = np.zeros([part.stop - part.start for part in self._box]), within(both, self._box)
+        x[here] = own[within(both, self._own)]
+        if self.equations is not None:
+            x[here] *= self.equations.active[within(both, self._block.nodes)]
+        return self.nodes.vector(x)
+
+    def field(self, x: torch.Tensor, v: Interface, number: int) -> np.ndarray:
+        """Return the values of a problem at the nodes `around`, with those that are given on the lattice's edge.
+
+        Parameters
+        ----------
+        v
+            With the latter.
+        """
+        values = np.zeros([part.stop - part.start for part in self.around])
+        both = common(self._box, self.around)
+        values[within(both, self.around)] = self.nodes.values(x)[within(both, self._box)]
+        inside = within(self.around, self._block.nodes)
+        for axis, end, _ in self._edges:
+            along = tuple(inside[other] for other in others(axis, values.ndim))
+            edge = v.lines[axis][number].select(0, end)[along].cpu().numpy()
+            values[at(axis, values.ndim, end)] = edge
+        return values
+
+    @property
+    def _box(self) -> Slices:
+        return tuple(slice(first, last + 1) for first, last in self.nodes.nodes.box)
+
+    @staticmethod
+    def _wide(block: Block) -> Slices:
+        """Return the region, and what a box has of nodes beyond it, within the lattice."""
+        lattice, parts = block.lattice, zip(block.nodes, block.owned_nodes()[1], strict=True)
+        ends = zip(parts, lattice.first_node, lattice.last_node, strict=True)
+        return tuple(
+            slice(
+                max(min(part.start, own.start - _AROUND), first),
+                min(max(part.stop, own.stop + _AROUND), last + 1),
+            )
+            for (part, own), first, last in ends
+        )
+
+    def _sampled(
+        self,
+        medium: Medium | Linearised | LinearStep,
+        discretisation: Discretisation | LinearStep | None,
+        wide: Slices,
+    ) -> tuple[Conductances, np.ndarray | None]:
+        """Return conductances and active nodes of a part around the region, and keep what there is to keep."""
+        grid, part = self._block.lattice.grid, self._block.nodes
+        here = within(part, wide)
+        self.conductances: Conductances | Resampled
+        if discretisation is not None:
+            everywhere = region_equations(discretisation, wide)
+            self.equations = everywhere.part(*here)
+            self.conductances = self.equations.conductances
+            return everywhere.conductances, everywhere.active
+        between = medium.conductances(grid, wide)
+        self.conductances = between.part(*here)
+        if isinstance(medium, Medium):
+            self.conductances = Resampled(medium, grid, part)
+        return between, None
+
+    def _shares(self, ranks: Ranks) -> list[list[tuple[int, int]]]:
+        """Return, per axis, the first and last nodes with an unknown of the ranks in its order."""
+        lattice, shares = self._block.lattice, []
+        edge = int(self.equations is None)  # whose values are given
+        for axis, cells in enumerate(lattice.grid.shape):
+            owned = [b.owned_nodes()[1][axis] for b in blocks_along(ranks, lattice, axis)]
+            shares.append([(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned])
+        return shares
+
+    def _edges_of(self, between: Conductances) -> list[tuple[int, int, np.ndarray]]:
+        """Return the edges of the lattice with given values: axis, end, and the conductances to them."""
+        edges: list[tuple[int, int, np.ndarray]] = []
+        if self.equations is not None:
+            return edges
+        axes = between.axes
+        for axis in range(axes):
+            for end, there in zip((0, -1), self._block.at_edge(axis), strict=True):
+                if there:
+                    both = common(self._box, self._block.nodes)
+                    along = list(within(both, self._block.nodes))
+                    along[axis] = slice(0, 1) if end == 0 else slice(-1, None)
+                    edges.append((axis, end, np.array(between.along[axis][tuple(along)])))
+        return edges
