@@ -79,7 +79,7 @@ def judged(history: History, rule: StoppingRule, aim: float, patience: int) -> s
         return "diverged_nan"
     if residual <= aim:
         return "converged_rtol"
-    if history.update[-1] <= rule.atol:
+    if rule.atol > 0 and history.update[-1] <= rule.atol:  # no step at all says nothing
         return "converged_atol"
     if residual > _BLOW_UP * smallest:
         return "diverged_tolerance"

@@ -49,7 +49,7 @@ def test_a_file_of_coefficients_is_solved_and_kept(
     assert done.code == 0, done.err
     report = strict_json(done.out)
     assert report["status"] == "converged_rtol"
-    assert report["accelerate"] == "cg"
+    assert report["accelerate"] == "multigrid"
     assert report["parameters"]["a"].endswith("a.npy")
     assert report["discrete_residual"] <= 1e-10
     if comm.rank == 0:

@@ -206,10 +206,11 @@ class FlexibleGradients:
             squares, square, *calls = self._total(*numbers)
             state.norm = math.sqrt(squares) * state.unit
             norm = self._norm(state.r) if self._weighted else math.sqrt(squares)
-            residual, update = norm * state.unit / size, math.sqrt(square / self.system.unknowns)
+            residual = norm * state.unit / size
+            update = abs(state.length) * math.sqrt(square / self.system.unknowns)
             if any(calls):
                 state.settle()
-            end = judge.enter(state.x, abs(state.length) * update, residual, calls)
+            end = judge.enter(state.x, update, residual, calls)
             largest = max(largest, residual)
             if end is not None or residual <= _STEP * largest:
                 return end, largest

@@ -79,11 +79,6 @@ class MultigridSystem:
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights, device)
-            if not self.nodes.unknowns:
-                raise ValueError(
-                    "the sides give the values of all nodes, or there are none inside the domain; take "
-                    "2 cells or more per axis"
-                )
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
             self.gradients = FlexibleGradients(self.nodes)

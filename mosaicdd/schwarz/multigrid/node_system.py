@@ -54,7 +54,7 @@ class NodeSystem:
     Raises
     ------
     ValueError
-        If the operator is not symmetric.
+        If the operator is not symmetric, or no node has an unknown.
     """
 
     def __init__(
@@ -100,6 +100,11 @@ class NodeSystem:
         if self.copies is not None:
             self.copies.clear(counted)
         self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])
+        if not self.unknowns:
+            raise ValueError(
+                "the sides give the values of all nodes, or there are none inside the domain; take "
+                "2 cells or more per axis"
+            )
         numbers = [*self.couplings.values(), owned]
         self.scale = blocks.ranks.largest(max(float(k.max()) for k in numbers))
         self.least = 1 / blocks.ranks.largest(self._largest_inverse(counted))
