@@ -1,7 +1,7 @@
 """How the nodes of a level lie over the ranks: a box each, on the process grid, and copies of what is around it.
 
 A rank computes a sweep of all colours, the way to the coarse nodes and the sweep back on its box and on copies of neighbours'
-nodes, as many as the colours reach over: one exchange before each sweep is enough, and all numbers are those that
+nodes, as many as the colours reach over and one: one exchange before each sweep is enough, and all numbers are those that
 one rank alone would have. Where boxes become smaller than that, every rank has all of a level and those below.
 """
 
@@ -33,7 +33,8 @@ class Blocks:
 
     def __init__(self, ranks: Ranks, ranges: Sequence[Sequence[Range]], colours: int):
         self.ranks, self.ranges = ranks, [list(per_rank) for per_rank in ranges]
-        self.copies = 2 * colours - 1
+        # One more than sweeps reach over: couplings from the outermost count as if they led to given values.
+        self.copies = 2 * colours
         coords = ranks.coords if ranks.size > 1 else (0,) * len(self.ranges)
         self.owned = [per_rank[c] for per_rank, c in zip(self.ranges, coords, strict=True)]
         self._domain = [(per_rank[0][0], per_rank[-1][1]) for per_rank in self.ranges]

@@ -23,7 +23,7 @@ from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_AROUND = 8  # nodes: the copies of four colours, and one more
+_AROUND = 9  # nodes: the copies of four colours, and one more
 
 
 class MultigridSystem:
