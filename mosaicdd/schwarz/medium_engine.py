@@ -309,6 +309,6 @@ def require_method(settings: SolveSettings) -> None:
         if is_given:
             raise Unsupported(
                 f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
-                "nonlinear equations and anisotropies above 100, which condensed elements solve on two "
-                "levels in float64: leave it out"
+                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid "
+                "or on two levels by condensed elements: leave it out"
             )

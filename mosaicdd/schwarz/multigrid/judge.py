@@ -28,6 +28,8 @@ class Judge:
         What may interrupt the iteration, and when a checkpoint is due.
     save
         Keeps a checkpoint of a vector, with a history.
+    size
+        Returns the root mean square of a vector, as this rank knows it.
 
     Attributes
     ----------
@@ -42,10 +44,11 @@ class Judge:
         progress: Progress | None,
         watch: Watch | None,
         save: Callable[[torch.Tensor, History], None],
+        size: Callable[[torch.Tensor], float],
     ):
         self.history = (history or History()).followed_by(History())
         self._rule, self._progress = rule, progress
-        self._watch, self._save = watch or Watch(), save
+        self._watch, self._save, self._size = watch or Watch(), save, size
         self._before = self.history.seconds[-1] if self.history.seconds else 0.0
         self._begun = time.perf_counter()
 
@@ -73,7 +76,7 @@ class Judge:
         self.note(update, residual)
         status = judged(history, self._rule, self._rule.rtol, _PATIENCE)
         if self._progress is not None:
-            self._progress(len(history.update), update, math.nan, math.nan)
+            self._progress(len(history.update), update, self._size(x), math.nan)
         interrupted, due = (call > 0 for call in calls)
         ended = status == OUT_OF_ITERATIONS
         if self._watch.save is not None and (interrupted or due or ended):

@@ -84,7 +84,7 @@ class MultigridEngine(MediumEngine):
 
     def _give_way(self) -> None:
         """Let condensed elements solve in this medium from now on: they converge whatever it is like."""
-        self._solver.contracts = False
+        self._solver.contracts, self._fields = False, None
         del self._system, self._solver.planned[MultigridSystem, self.block]
         give_back_memory()
         self._elements = elements = CondensedEngine(
@@ -158,14 +158,15 @@ class MultigridEngine(MediumEngine):
                 watch.save(v, history, strips)
 
         earlier = options.history if number == 0 else None
-        return Judge(rule, earlier, options.progress, watch, save)
+        nodes = self._system.nodes
+        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
     def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with."""
         own = self.block.owned_nodes()[1]
         if self._fields is not None:
             values = self._fields[number].double().cpu().numpy()
-            return self._system.start(np.nan_to_num(values))
+            return self._system.start(np.where(np.isnan(values), 0.0, values))
         if options.start is not None:
             return self._system.start(self._share.owned(self._share.between_lines(data.v)))
         constant = data.constants[number]

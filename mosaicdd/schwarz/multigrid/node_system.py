@@ -159,6 +159,10 @@ class NodeSystem:
             squares += float(torch.linalg.vector_norm(self.nodes.at_slots(of_class)[own])) ** 2
         return squares
 
+    def size_here(self, vector: torch.Tensor) -> float:
+        """Return the root mean square over the nodes of this rank."""
+        return math.sqrt(self.square(vector) / max(self.nodes.count, 1))
+
     def rms(self, vector: torch.Tensor) -> float:
         """Return the root mean square over the unknowns of all ranks."""
         (total,) = self.blocks.ranks.sum(np.array([self.square(vector)]))

@@ -81,7 +81,7 @@ Found = namedtuple("Found", "status energy history")
 def solved_by(system, b, rtol=1e-8):
     """Solve a system for a right-hand side at the nodes of its box; return how it ended, and the vector."""
     rule = StoppingRule(rtol, 0.0, 200)
-    judge = Judge(rule, None, None, None, lambda x, history: None)
+    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
     solve, x = FlexibleGradients(system), system.vector()
     size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
     ended = solve(system.vector(b), x, size or 1.0, rtol, judge)

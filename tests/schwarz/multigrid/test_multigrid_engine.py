@@ -102,6 +102,16 @@ def test_new_sources_and_sides_need_no_new_levels():
     assert distance(solution.field, solve_directly(other)) < 1e-7
 
 
+def test_progress_is_told():
+    told = []
+    with m.Solver(random_problem("noise", SIDES), settings=TIGHT) as solver:
+        solver(progress=lambda fraction, note: told.append((fraction, note)))
+    fractions = [fraction for fraction, _ in told]
+    assert len(told) >= 10
+    assert fractions == sorted(fractions)
+    assert 0 <= fractions[0] < fractions[-1] <= 1
+
+
 def test_a_solve_that_begins_with_its_solution_ends_at_once():
     problem = random_problem("noise", SIDES)
     with m.Solver(problem) as solver:
