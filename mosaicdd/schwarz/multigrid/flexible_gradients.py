@@ -28,8 +28,8 @@ _DRIFT = 1.5
 _GAIN = (
     0.5  # of true residuals from one to the next, at least: there is little but rounding left else
 )
-# Of residuals in so many iterations: above it more is spent on each, and above the other these levels are of no use.
-_CONTRACTION, _HOPELESS, _LOOK = 0.5, 0.8, 8
+# Of residuals, on average of so many iterations, above which elements take less time.
+_CONTRACTION, _TRIALS = 0.7, 8
 
 SLOW = "slow"
 """The status of an iteration that contracts too badly to go on."""
@@ -186,6 +186,7 @@ class FlexibleGradients:
             How it ends, if it does; the largest relative residual.
         """
         largest = self._norm(state.r) * state.unit / size
+        residuals = [largest]
         while True:
             z, beta = self._correction(), 0.0
             if state.energy:
@@ -214,13 +215,9 @@ class FlexibleGradients:
             largest = max(largest, residual)
             if end is not None or residual <= _STEP * largest:
                 return end, largest
-            if _slow(judge.history.residual, _CONTRACTION):
-                if self._cycle.strengthen():
-                    state.settle()  # of a better cycle
-                    state.energy = 0.0
-                    state.steps.clear()
-                elif _slow(judge.history.residual, _HOPELESS):
-                    return SLOW, largest
+            residuals.append(residual)
+            if _slow(residuals):
+                return SLOW, largest
 
     def _direction(
         self, state: _State, product: Product, z: torch.Tensor, beta: float
@@ -288,11 +285,12 @@ class FlexibleGradients:
         return self._ranks.sum(np.array(numbers)).tolist()
 
 
-def _slow(history: list[float], contraction: float) -> bool:
-    """Say, now and then, whether the last iterations contracted less than that, on average."""
-    recent = history[-_LOOK - 1 :]
-    least = contraction**_LOOK * max(recent[:2])
-    return len(history) % _LOOK == 0 and recent[-1] > least
+def _slow(residuals: list[float]) -> bool:
+    """Say, now and then, whether the last iterations contracted badly, by residuals of one recurrence."""
+    recent = residuals[-_TRIALS - 1 :]
+    return (
+        len(residuals) % _TRIALS == 1 and recent[-1] > _CONTRACTION ** (len(recent) - 1) * recent[0]
+    )
 
 
 def _dot(a: torch.Tensor, b: torch.Tensor, stretches: Sequence[slice]) -> float:

@@ -7,7 +7,6 @@ as ``1 - sum`` would have no digit.
 """
 
 import itertools
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -31,12 +30,6 @@ class Interpolation:
 
     weights: dict[Class, dict[Step, torch.Tensor]]
     missing: dict[Class, torch.Tensor]
-
-    def keep(self, classes: Collection[Class]) -> None:
-        """Let go of what no cycle needs: all but the weights of these classes."""
-        self.missing.clear()
-        for of in set(self.weights).difference(classes):
-            del self.weights[of]
 
 
 def interpolation(level: LevelOperator) -> Interpolation:

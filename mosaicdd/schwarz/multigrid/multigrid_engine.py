@@ -20,16 +20,12 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
 from mosaicdd.schwarz.multigrid.flexible_gradients import SLOW, Ended
 from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, SlowError
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
 
 _STRIP = 2**21  # values of the field that are handed out at once
-
-
-class _SlowError(Exception):
-    """In this medium coarse levels do not know the slow errors: on all ranks."""
 
 
 class MultigridEngine(MediumEngine):
@@ -51,21 +47,26 @@ class MultigridEngine(MediumEngine):
 
     def _prepare(self, lattice: Lattice, local_solver: MediumSolver) -> None:
         require_method(self.settings)
-        if (MultigridSystem, self.block) not in local_solver.planned:
-            local_solver.planned[MultigridSystem, self.block] = MultigridSystem(
-                self._ranks,
-                self.block,
-                local_solver.operator,
-                local_solver.discretisation,
-                self.clock,
-                device=self._tensors["device"],
-            )
-        system: MultigridSystem = local_solver.planned[MultigridSystem, self.block]
+        self._elements: CondensedEngine | None = None
+        self._fields: torch.Tensor | None = None
+        self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
+        key = MultigridSystem, self.block
+        try:
+            if key not in local_solver.planned:
+                local_solver.planned[key] = MultigridSystem(
+                    self._ranks,
+                    self.block,
+                    local_solver.operator,
+                    local_solver.discretisation,
+                    self.clock,
+                    device=self._tensors["device"],
+                )
+        except SlowError:
+            self._give_way()
+            return
+        system: MultigridSystem = local_solver.planned[key]
         self._system, self.measure, self._unknowns = system, system.measure, system.nodes.unknowns
         self.equations, self.conductances = system.equations, system.conductances
-        self._elements: CondensedEngine | None = None
-        self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
-        self._fields: torch.Tensor | None = None
 
     @property
     def unknowns(self) -> int:
@@ -76,7 +77,7 @@ class MultigridEngine(MediumEngine):
         if self._elements is None:
             try:
                 return super()._solve_many(boundaries, options)
-            except _SlowError:
+            except SlowError:
                 self._give_way()
         if self._elements is None:
             raise RuntimeError("there is another way now")
@@ -85,8 +86,9 @@ class MultigridEngine(MediumEngine):
     def _give_way(self) -> None:
         """Let condensed elements solve in this medium from now on: they converge whatever it is like."""
         self._solver.contracts, self._fields = False, None
-        del self._system, self._solver.planned[MultigridSystem, self.block]
-        give_back_memory()
+        if self._solver.planned.pop((MultigridSystem, self.block), None) is not None:
+            del self._system
+            give_back_memory()
         self._elements = elements = CondensedEngine(
             self._ranks,
             self.block.lattice,
@@ -98,7 +100,9 @@ class MultigridEngine(MediumEngine):
             beyond=self._beyond,
             clock=self.clock,
         )
-        self.acceleration = elements.acceleration
+        self.acceleration, self._unknowns = elements.acceleration, elements.unknowns
+        self.equations, self.conductances = elements.equations, elements.conductances
+        self.measure = elements.measure
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""
@@ -122,7 +126,7 @@ class MultigridEngine(MediumEngine):
             with self.clock.part("multigrid"):
                 end = system.gradients(b, x, size, rule.rtol, judge)
             if end.status == SLOW:
-                raise _SlowError
+                raise SlowError
             iterated = time.perf_counter()
             with self.clock.part("estimate"):
                 estimate = self._estimate(end)

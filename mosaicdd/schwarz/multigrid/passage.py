@@ -39,11 +39,6 @@ class Passage:
             self.nodes, self._owned = blocks.whole.coarser(), blocks.owned_coarse
             self._ranks = blocks.ranks
 
-    def refresh(self, vector: torch.Tensor) -> None:
-        """Let copies in a vector of the level below be the values of their owners."""
-        if self._copies is not None:
-            self._copies.refresh(vector)
-
     def down(self, coarse: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill a vector of the level below, copies included, with values at the coarse nodes, ``(M,)``."""
         slots = self._fine.at_slots(coarse)
@@ -52,14 +47,16 @@ class Passage:
         for number in range(len(out)):
             there = self.nodes.at_slots(out[number])[self.nodes.slots_of(number, self._owned)]
             there.copy_(slots[self._fine.of_coarse(self.nodes.indices_of(number, self._owned))])
-        self.refresh(out)
+        if self._copies is not None:
+            self._copies.refresh(out)
         if self._ranks is not None:
             out.copy_(torch.from_numpy(self._ranks.sum(out.double().cpu().numpy())))
         return out
 
     def up(self, values: torch.Tensor, out: torch.Tensor) -> None:
         """Fill the coarse nodes, ``(M,)``, with values of the level below, whose copies are refreshed."""
-        self.refresh(values)
+        if self._copies is not None:
+            self._copies.refresh(values)
         slots = self._fine.at_slots(out)
         for number in range(len(values)):
             there = self.nodes.at_slots(values[number])[self.nodes.slots_of(number, self._around)]

@@ -9,8 +9,6 @@ symmetric.
 
 from collections.abc import Callable
 
-import torch
-
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class
@@ -46,7 +44,6 @@ class Smoothing:
         groups = colours(level)
         self._turn = {of: turn for turn, group in enumerate(groups) for of in group}
         self._not_last = [of for group in groups[:-1] for of in group]
-        by.keep(self._not_last)
         self._residual = {of: self.coarse.new_zeros(nodes.size) for of in self._not_last}
         self._stretches = nodes.stretches()
         groups_back = groups[::-1]
@@ -69,23 +66,6 @@ class Smoothing:
         """Add the interpolated correction, and sweep in the reversed order."""
         for step in self._up:
             step()
-
-    def repeat(self) -> None:
-        """Plan what `begin_again` and `add_first` need."""
-        level = self._level
-        self._first = self.values.new_zeros(self.values.shape)
-        self._taken = torch.where(level.inverse > 0, -1 / level.inverse, 0.0)
-        self._left = self._in_turn([self._left_by(of) for of in level.nodes.classes])
-
-    def begin_again(self) -> None:
-        """Keep the values, and let the right-hand side be what they leave; copies of values are refreshed."""
-        self._first.copy_(self.values)
-        for step in self._left:
-            step()
-
-    def add_first(self) -> None:
-        """Add the values that were kept."""
-        self.values += self._first
 
     def _in_turn(self, *stages: list[Callable[[slice], Sum]]) -> list[Sum]:
         """Plan stages, each a sum for some classes, stretch by stretch."""
@@ -113,17 +93,6 @@ class Smoothing:
             self._residual[of][s],
             None,
             [(level.coupling(of, q, s), level.beside(self.values, of, q, s)) for q in later],
-        )
-
-    def _left_by(self, of: Class) -> Callable[[slice], Sum]:
-        level, number = self._level, self._level.nodes.number[of]
-        return lambda s: Sum(
-            self.right_hand_side[number, s],
-            self.right_hand_side[number, s],
-            [(self._taken[number, s], self.values[number, s])]
-            + [
-                (level.coupling(of, q, s), level.beside(self.values, of, q, s)) for q in level.steps
-            ],
         )
 
     def _restricted(self) -> Callable[[slice], Sum]:

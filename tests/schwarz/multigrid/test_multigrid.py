@@ -12,7 +12,6 @@ import torch
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid import flexible_gradients
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
@@ -322,32 +321,3 @@ def dims_of(size, axes):
 def shares(count, parts):
     ends = np.linspace(0, count, parts + 1).astype(int).tolist()
     return list(itertools.pairwise(ends))
-
-
-def test_where_coarse_levels_do_not_know_the_conductors_one_is_factorised():
-    """Squares of 11 cells: with hats on ever coarser nodes alone 45 iterations."""
-    shape = (257, 257)
-    y, x = np.ogrid[: shape[0], : shape[1]]
-    resistance = np.where((y // 11 + x // 11) % 2, 0.5e-4, 0.5)
-    along = 1 / (resistance[1:] + resistance[:-1]), 1 / (resistance[:, 1:] + resistance[:, :-1])
-    conductances = Conductances(along, np.zeros(shape))
-    b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
-    found, _ = solved(conductances, inside(shape), b)
-    assert found.status == "converged_rtol"
-    assert len(found.history) <= 20
-
-
-def test_where_contraction_is_bad_large_levels_are_visited_twice(monkeypatch):
-    """Two phases of contrast 1000 with winding borders: conductors beside each other on all scales."""
-    shape = (513, 513)
-    white = np.random.default_rng(0).standard_normal(shape)
-    resistance = np.where(scipy.ndimage.gaussian_filter(white, 3) > 0, 0.5e-3, 0.5)
-    along = 1 / (resistance[1:] + resistance[:-1]), 1 / (resistance[:, 1:] + resistance[:, :-1])
-    conductances = Conductances(along, np.zeros(shape))
-    b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
-    found, _ = solved(conductances, inside(shape), b)
-    monkeypatch.setattr(Cycle, "strengthen", lambda cycle: False)
-    monkeypatch.setattr(flexible_gradients, "_HOPELESS", 1.0)
-    plain, _ = solved(conductances, inside(shape), b)
-    assert found.status == "converged_rtol"
-    assert len(found.history) <= 0.85 * len(plain.history)

@@ -17,8 +17,8 @@ SIDES = {
     "top": m.Neumann(0.0),
     "bottom": m.Neumann("x"),
 }
-# At 256 x 256; the last is looser than the others' as two of its channels meet no coarse node.
-MOST = {"smooth": 12, "noise": 20, "checkerboard": 30, "inclusions": 25, "channels": 30}
+# At 512 x 512, of the media in which it contracts well; elements solve in the others, in 10 at most.
+MOST = {"smooth": 12, "noise": 20, "inclusions": 25, "channels": 30}
 
 
 def random_problem(kind, sides, *, domain=None, several=(), cells=CELLS):
@@ -65,10 +65,10 @@ def test_every_number_of_ranks_takes_the_same_iterations_to_the_field_of_a_direc
 
 @pytest.mark.parametrize("kind", MEDIA)
 def test_iterations_are_few_whatever_the_contrast(kind):
-    solution = m.solve(random_problem(kind, m.Dirichlet(0.0), cells=(256, 256)))
-    assert solution.report["accelerate"] == "multigrid"
+    solution = m.solve(random_problem(kind, m.Dirichlet(0.0), cells=(512, 512)))
+    assert solution.report["accelerate"] == ("multigrid" if kind in MOST else "cg")
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= MOST[kind]
+    assert solution.iterations <= MOST.get(kind, 10)
 
 
 def two_phases(contrast):
