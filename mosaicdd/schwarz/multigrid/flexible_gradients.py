@@ -1,7 +1,6 @@
 """Conjugate gradients under a cycle, both in float32, for values in float64.
 
-Directions are float32 numbers, but exact as such: what they are multiplied with is added up in float64, and the equations'
-left side of them is made of differences. So the recurrence of the residual follows the true one to some six
+Directions are float32 numbers, but exact as such, and the equations' left side of them is made of differences. So the recurrence of the residual follows the true one to some six
 digits of what it began with. After four it is replaced by one that is computed anew, in float64 and in differences, and that
 decides the end, too; directions go on as if nothing had happened. Rounding makes the cycle a slightly different matrix each
 time, so new directions are made orthogonal to the last one in the energy itself (flexible).
@@ -20,7 +19,9 @@ from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
 from mosaicdd.schwarz.ritz import least_ritz_value
 
-_SAFETY = 1.5  # of bounds: Ritz values approach the smallest eigenvalue from above
+# Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
+# have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).
+_SAFETY = 4.5
 _STEP = 1e-4  # by which a residual falls before it is computed anew
 # Of a true residual beside its recurrence, from which the last direction is of no use any more: where an exchange
 # makes the equations of some nodes much larger than others, six digits of theirs are more than all of the others'.
@@ -74,7 +75,7 @@ class _State:
     norm
         Of the residual by its recurrence, where all rows count alike.
     least
-        The smallest eigenvalue that earlier steps have seen.
+        The smallest eigenvalue that earlier steps have seen, of earlier solves, too.
     steps
         Of Lanczos' matrix.
     """
@@ -124,6 +125,7 @@ class FlexibleGradients:
         self._cycle = Cycle(self._level, system.blocks)
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
+        self._least = 1.0
 
     def __call__(
         self, b: torch.Tensor, x: torch.Tensor, size: float, rtol: float, judge: Judge
@@ -140,7 +142,8 @@ class FlexibleGradients:
             Judges the iterations.
         """
         r = self._cycle.right_hand_side
-        state = _State(x, r, torch.zeros_like(r), torch.zeros_like(r), size)
+        # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
+        state = _State(x, r, torch.zeros_like(r), torch.zeros_like(r), size, least=self._least)
         product = Product(self._level, state.p, state.q)
         status: str | None = None
         residual = self._renewed(state, b) / size
@@ -155,6 +158,7 @@ class FlexibleGradients:
                 if status is None and not residual <= _GAIN * largest:
                     status = "stagnated"
         state.begin_again()
+        self._least = state.least
         return Ended(status, state.unit, state.least)
 
     def error(self, ended: Ended) -> tuple[torch.Tensor, float]:
@@ -256,7 +260,9 @@ class FlexibleGradients:
         self.system.residual(b, state.x, state.r, state.unit)
         if self._copies is not None:
             self._copies.clear(state.r)
-        norm, plain = self._norm(state.r), self._plain_norm(state.r)
+        norm = plain = self._norm(state.r)
+        if self._weighted:
+            plain = self._plain_norm(state.r)
         if plain * state.unit > _DRIFT * state.norm:
             state.begin_again()
         if norm > 0:

@@ -1,5 +1,6 @@
 """The engine for media by multigrid: conjugate gradients on all nodes under a cycle of operator-made hats."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,7 +11,7 @@ from mosaicdd.lattice.axes import even, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import MediumSolver
-from mosaicdd.parallel.machine import give_back_memory
+from mosaicdd.parallel.machine import give_back_memory, require_memory
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
@@ -20,7 +21,8 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
 from mosaicdd.schwarz.multigrid.flexible_gradients import SLOW, Ended
 from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, SlowError
+from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.schwarz.multigrid.trial import SlowError
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
@@ -50,6 +52,9 @@ class MultigridEngine(MediumEngine):
         self._elements: CondensedEngine | None = None
         self._fields: torch.Tensor | None = None
         self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
+        if self._tensors["device"].type != "cpu":
+            self._give_way()  # stretches are for a processor's cache, and no GPU has run them yet
+            return
         key = MultigridSystem, self.block
         try:
             if key not in local_solver.planned:
@@ -89,6 +94,9 @@ class MultigridEngine(MediumEngine):
         if self._solver.planned.pop((MultigridSystem, self.block), None) is not None:
             del self._system
             give_back_memory()
+        need = self._solver.bytes_per_node(8, self.problems, certified=False)
+        nodes = math.prod(self.block.lattice.grid.nodes)
+        require_memory(self._ranks, int(need * nodes) // self._ranks.size, "fewer cells")
         self._elements = elements = CondensedEngine(
             self._ranks,
             self.block.lattice,

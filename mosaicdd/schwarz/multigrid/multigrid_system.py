@@ -20,22 +20,11 @@ from mosaicdd.schwarz.measure import Measure, require_range, require_ratio
 from mosaicdd.schwarz.medium_engine import RightHandSide
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
-from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.settings import StoppingRule
+from mosaicdd.schwarz.multigrid.trial import require_contraction
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _AROUND = 9  # nodes: the copies of four colours, and one more
-
-
-# Of a part, per axis, the square that is tried; nodes that it has at least; and what residuals in it must become by so
-# many iterations: in those of `scripts/media.py` where multigrid is the faster way they fall by 0.46 at most.
-_SHARE, _LEAST = 4, 129
-_CONTRACTION, _TRIALS = 0.5, 8
-
-
-class SlowError(Exception):
-    """In this medium coarse levels do not know the slow errors: on all ranks."""
 
 
 class MultigridSystem:
@@ -61,7 +50,7 @@ class MultigridSystem:
     ValueError
         On all ranks, if the coefficients are not sound, or no node has an unknown.
     SlowError
-        On all ranks, if multigrid contracts badly in the middle of what a rank has.
+        On all ranks, if multigrid contracts badly in the middle of the domain.
     """
 
     def __init__(
@@ -89,8 +78,10 @@ class MultigridSystem:
             block, region, None if self.equations is None else self.equations.active
         )
         colours = 2 if between.across is None else 4
-        if ranks.any(not _contracts(between, active, colours, device)):
-            raise SlowError
+        with clock.part("trial"):
+            require_contraction(
+                ranks, between, active, own, wide, block.lattice.grid.nodes, colours
+            )
         blocks = Blocks(ranks, self._shares(ranks), colours)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
@@ -206,34 +197,3 @@ class MultigridSystem:
                     along[axis] = slice(0, 1) if end == 0 else slice(-1, None)
                     edges.append((axis, end, np.array(between.along[axis][tuple(along)])))
         return edges
-
-
-def _contracts(
-    between: Conductances, active: np.ndarray | None, colours: int, device: torch.device
-) -> bool:
-    """Say whether multigrid contracts well in a square in the middle of a part, as far as that tells.
-
-    Where the part is not much larger the first iterations tell it as soon.
-    """
-    shape = between.reaction.shape
-    sizes = [max(n // _SHARE, _LEAST) for n in shape]
-    middle = tuple(
-        slice((n - size) // 2, (n + size) // 2) for n, size in zip(shape, sizes, strict=True)
-    )
-    there = None if active is None else active[middle]
-    if any(size > n // 2 for size, n in zip(sizes, shape, strict=True)):
-        return True
-    if there is not None and there.mean() < 0.5:
-        return True
-    ranges = [[(1, size - 2)] for size in sizes]
-    blocks = Blocks(Ranks.alone(), ranges, colours)
-    system = NodeSystem(blocks, between.part(*middle), [0] * len(sizes), there, None, device)
-    b = np.random.default_rng(0).standard_normal([size - 2 for size in sizes])
-    if there is not None:
-        b *= there[1:-1, 1:-1]
-    aim = _CONTRACTION**_TRIALS
-    rule = StoppingRule(aim, 0.0, _TRIALS)
-    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
-    right, size = system.vector(b), float(np.linalg.norm(b))
-    end = FlexibleGradients(system)(right, system.vector(), size, aim, judge)
-    return end.status == "converged_rtol"

@@ -8,6 +8,7 @@ from media import MEDIA
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.schwarz.multigrid import multigrid_system, trial
 
 CELLS = (131, 149)  # prime numbers
 TIGHT = m.SolveSettings(rtol=1e-11)
@@ -91,6 +92,19 @@ def test_where_it_contracts_badly_elements_solve_and_go_on_to(comm, known_by_one
     assert distance(first.gather(), solve_directly(problem)) < 1e-7
 
 
+@pytest.mark.ranks(1, 2, 3, 4)
+@pytest.mark.parametrize(("kind", "by"), [("noise", "multigrid"), ("checkerboard", "cg")])
+def test_a_square_in_the_middle_tells_all_ranks_the_same(comm, monkeypatch, kind, by):
+    monkeypatch.setattr(trial, "_SIDE", 65)
+    made, whole = [], multigrid_system.NodeSystem
+    monkeypatch.setattr(
+        multigrid_system, "NodeSystem", lambda *given: made.append(given) or whole(*given)
+    )
+    solution = m.solve(random_problem(kind, SIDES, cells=(200, 220)), ranks=comm)
+    assert solution.report["accelerate"] == by
+    assert bool(made) == (by == "multigrid")  # the levels of the whole
+
+
 def test_new_sources_and_sides_need_no_new_levels():
     problem = random_problem("noise", SIDES)
     other = problem.with_fields(f="x*y").with_sides(SIDES | {"left": m.Dirichlet(1.0)})
@@ -118,6 +132,8 @@ def test_a_solve_that_begins_with_its_solution_ends_at_once():
         first = solver()
         again = solver(problem, start=first)
     assert again.iterations == 1
+    # It has taken no step, and says what the first has seen.
+    assert again.error_estimate == pytest.approx(first.error_estimate, rel=1e-6)
     np.testing.assert_array_equal(again.field, first.field)
 
 

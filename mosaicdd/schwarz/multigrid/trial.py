@@ -1,0 +1,98 @@
+"""A square in the middle of the domain, on which multigrid is tried before its levels are made for the whole.
+
+All ranks have the square and try it, so what they find does not depend on how many there are.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, common, within
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.settings import StoppingRule
+
+# Nodes of the square per axis; it is tried where there are as many more on each side. By so many iterations residuals
+# must become so small: in smooth media, noise and channels of `scripts/media.py` they do, to 5e-9, 2e-3 and 3e-3, in its
+# checkerboards, inclusions and SPE10 they are 0.06 at least (1024 x 1024).
+_SIDE = 257
+_FILLED = 0.5  # share of its nodes that have an unknown, at least: else it says little
+_CONTRACTION, _TRIALS = 0.5, 8
+
+
+class SlowError(Exception):
+    """In this medium coarse levels do not know the slow errors: on all ranks."""
+
+
+def require_contraction(
+    ranks: Ranks,
+    between: Conductances,
+    active: np.ndarray | None,
+    own: Slices,
+    place: Slices,
+    nodes: Sequence[int],
+    colours: int,
+) -> None:
+    """Check that multigrid contracts well in the middle of the domain, as far as that tells; all ranks together.
+
+    Parameters
+    ----------
+    between, active
+        Of a part of the grid.
+    own, place
+        Nodes of the grid: those that this rank owns, and those of the part.
+    nodes
+        Of the grid, per axis.
+    colours
+        Of a sweep.
+
+    Raises
+    ------
+    SlowError
+        If it does not.
+    """
+    if any(count < 3 * _SIDE for count in nodes):
+        return  # the first iterations tell it as soon
+    middle = tuple(slice((count - _SIDE) // 2, (count + _SIDE) // 2) for count in nodes)
+    mine = common(own, middle)
+    here = all(part.start < part.stop for part in mine)
+
+    def gathered(values: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+        """Return what starts at the square's nodes, each from the rank that owns this one."""
+        total = np.zeros(shape)
+        if here:
+            ends = zip(within(mine, middle), within(mine, place), shape, strict=True)
+            pairs = [(t, p, min(t.stop, n) - t.start) for t, p, n in ends]
+            there = tuple(slice(t.start, t.start + n) for t, _, n in pairs)
+            total[there] = values[tuple(slice(p.start, p.start + n) for _, p, n in pairs)]
+        return ranks.sum(total)
+
+    axes = len(nodes)
+    whole = [_SIDE] * axes
+    along = tuple(
+        gathered(k, [_SIDE - (axis == other) for other in range(axes)])
+        for axis, k in enumerate(between.along)
+    )
+    across = None
+    if between.across is not None:
+        across = np.stack([gathered(k, [_SIDE - 1] * axes) for k in between.across])
+    square = Conductances(along, gathered(between.reaction, whole), across=across)
+    unknown = None if active is None else gathered(active, whole) > 0
+    if unknown is not None and unknown.mean() < _FILLED:
+        return
+    blocks = Blocks(Ranks.alone(), [[(1, _SIDE - 2)]] * axes, colours)
+    system = NodeSystem(blocks, square, [0] * axes, unknown)
+    b = np.ones([_SIDE - 2] * axes)  # of which slow errors are the larger part
+    if unknown is not None:
+        b *= unknown[(slice(1, -1),) * axes]
+    aim = _CONTRACTION**_TRIALS
+    rule = StoppingRule(aim, 0.0, _TRIALS)
+    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
+    size = float(np.linalg.norm(b))
+    end = FlexibleGradients(system)(system.vector(b), system.vector(), size, aim, judge)
+    if end.status != "converged_rtol":
+        raise SlowError
