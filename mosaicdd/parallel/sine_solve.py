@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.fft
 
-from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.layout import Layout, LayoutStack
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
@@ -25,8 +25,8 @@ class SineSolve:
 
     Mode ``(k, l)`` is ``sin(pi (i + 1) (k + 1) / (ny + 1)) sin(pi (j + 1) (l + 1) / (nx + 1))`` of an
     array with two axes, ``(ny, nx)``; with more axes there are more factors.
-    Besides its parts of ``f`` and ``u``, a rank holds rows, columns and their eigenvalues, ``ny nx /
-    ranks`` float64 values each, and a message for each redistribution.
+    Besides its parts of ``f`` and ``u``, a rank holds rows and columns, and their eigenvalues, ``ny nx /
+    ranks`` float64 values each.
 
     Parameters
     ----------
@@ -36,6 +36,8 @@ class SineSolve:
         Layout of the solution; it may have halos.
     symbol
         The eigenvalues of ``A``, asked for once for this rank's columns; none may be zero.
+    problems
+        Right-hand sides that are solved for together, ``(problems, ny, nx)``; by default one, ``(ny, nx)``.
 
     Raises
     ------
@@ -43,11 +45,26 @@ class SineSolve:
         If the layouts are not of the same array with two axes at least, or do not fit the ranks.
     """
 
-    def __init__(self, source: Layout, target: Layout, symbol: Symbol, ranks: Ranks):
+    def __init__(
+        self,
+        source: Layout,
+        target: Layout,
+        symbol: Symbol,
+        ranks: Ranks,
+        problems: int | None = None,
+    ):
         if len(source.shape) < 2:
             raise ValueError(f"the array must have two axes at least, its shape is {source.shape}")
-        self._within = range(1, len(source.shape))
+        axes = len(source.shape)
+        self._first, self._within = -axes, range(1 - axes, 0)
         rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
+        self._symbol = np.ones(columns.local_shape(ranks.rank))
+        for box in columns.held(ranks.rank):
+            self._symbol[box.local] = symbol(*box.whole)
+        if problems is not None:
+            source, rows, columns, target = (
+                LayoutStack(each, problems) for each in (source, rows, columns, target)
+            )
         self._to_rows, self._to_columns, self._back_to_rows, self._to_target = (
             Redistribution(here, there, ranks, np.float64)
             for here, there in (
@@ -57,18 +74,15 @@ class SineSolve:
         )
         self._rows = np.empty(rows.local_shape(ranks.rank))
         self._columns = np.empty(columns.local_shape(ranks.rank))
-        self._symbol = np.ones_like(self._columns)
-        for box in columns.held(ranks.rank):
-            self._symbol[box.local] = symbol(*box.whole)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's part of the solution for its part of the right-hand side; called by all ranks."""
         self._to_rows(array, self._rows)
         _transform(self._rows, self._within)
         self._to_columns(self._rows, self._columns)
-        _transform(self._columns, [0])
+        _transform(self._columns, [self._first])
         self._columns /= self._symbol
-        _transform(self._columns, [0])
+        _transform(self._columns, [self._first])
         self._back_to_rows(self._columns, self._rows)
         _transform(self._rows, self._within)
         return self._to_target(self._rows, out)

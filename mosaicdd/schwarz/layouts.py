@@ -10,7 +10,7 @@ from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.layout import Layout, LayoutStack
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
@@ -101,7 +101,7 @@ class InterfaceMovement:
         self._ranks = ranks
         self._lattice = lattice
         self._halo = halo
-        self._plans: dict[tuple[int, int, np.dtype], Redistribution] = {}
+        self._plans: dict[tuple[int, int, int, np.dtype], Redistribution] = {}
 
     def _layout(self, axis: int) -> Layout:
         return lines_layout(self._ranks, self._lattice, axis, halo=self._halo)
@@ -143,14 +143,14 @@ class InterfaceMovement:
         wide = Interface(block, problems=v.problems, **v.tensors)
         for axis, (mine, lines) in enumerate(zip(v.lines, wide.lines, strict=True)):
             values = _host(mine)
-            way = axis, halo, values.dtype
+            way = axis, halo, len(values), values.dtype
             if way not in self._plans:
                 target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
-                self._plans[way] = Redistribution(
-                    self._layout(axis), target, self._ranks, values.dtype
+                before, after = (
+                    LayoutStack(of, len(values)) for of in (self._layout(axis), target)
                 )
-            for own, held in zip(values, lines, strict=True):
-                held.copy_(torch.from_numpy(self._plans[way](own)))
+                self._plans[way] = Redistribution(before, after, self._ranks, values.dtype)
+            lines.copy_(torch.from_numpy(self._plans[way](values)))
         return wide
 
 

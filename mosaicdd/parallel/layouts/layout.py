@@ -259,6 +259,19 @@ class LayoutRows(Layout):
         super().__init__((stop - start, *layout.shape[1:]), layout.mesh, layout.placements)
 
 
+@dataclass(frozen=True, init=False)
+class LayoutStack(Layout):
+    """Several arrays in one layout, ``(count, ...)``, that move together."""
+
+    layout: Layout
+    count: int
+
+    def __init__(self, layout: Layout, count: int):
+        shares = tuple((AxisShare.whole(count), *of_rank) for of_rank in layout.shares)
+        vars(self).update(layout=layout, count=count, shares=shares)
+        super().__init__((count, *layout.shape), layout.mesh, layout.placements)
+
+
 def _split(
     placement: Placement, shares: tuple[AxisShare, ...], parts: int
 ) -> list[tuple[AxisShare, ...]]:

@@ -1,20 +1,20 @@
 """Move an array from one layout to any other: the only movement of data but the halo exchange.
 
-Every rank works out alone, from the two layouts, which values it has to give to whom and to take
-from whom. All visit their peers in the order of the ranks, and of two that meet the lower speaks
-first. So nobody waits in a circle (ranks ``a`` and ``b`` meet in step ``a + b`` of both, and the
-earliest step not yet done can always be done), sums are taken in the order of the ranks, and a rank
-holds its source, its target and one message.
+Every rank works out alone, from the two layouts, which boxes it has to give to whom and to take from whom, and
+describes them to MPI as parts of its arrays. A movement is then one collective call, in which nothing is packed and
+all messages travel at the same time; ranks that have nothing for each other send nothing. A rank holds its
+source and its target; where terms are added up, also what others send, which it adds in the order of the ranks.
 
 For one writer or reader of files, arrays go to and from rank 0 in portions of rows, contiguous in a file: it never holds
-more than its own part, one portion and one message.
+more than its own part and one portion.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,7 +23,8 @@ from mosaicdd.parallel.layouts.layout import Layout, LayoutRows, Slices, overlap
 from mosaicdd.parallel.layouts.placements import Merge, On
 from mosaicdd.parallel.ranks import Ranks
 
-_TAG = 200
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 def redistribute(array: np.ndarray, source: Layout, target: Layout, ranks: Ranks) -> np.ndarray:
@@ -79,19 +80,40 @@ class Redistribution:
                     f"a mesh of {layout.mesh} needs {layout.size} ranks, there are {ranks.size}"
                 )
         self.source, self.target, self.dtype = source, target, np.dtype(dtype)
-        self._ranks = ranks
-        rank = ranks.rank
-        self._meetings = []
-        for peer in range(ranks.size):
-            gives = _pieces(source, rank, target, peer)
-            takes = _pieces(source, peer, target, rank)
-            if gives or takes:
-                self._meetings.append(_Meeting(peer, gives, takes))
-        messages = [pieces for peer, *both in self._meetings for pieces in both if peer != rank]
-        self._message = np.empty(max(map(_values, messages), default=0), self.dtype)
+        self._ranks, rank = ranks, ranks.rank
+        self._own = _boxes(source, rank, target, rank)
         self._adds = bool(source.spread(Merge.SUM))
         clears = self._adds or not _takes(target, rank)
         self._cleared = [box.local for box in target.held(rank)] if clears else []
+        peers = range(ranks.size)
+        self._gives = [_boxes(source, rank, target, peer) if peer != rank else [] for peer in peers]
+        self._takes = [_boxes(source, peer, target, rank) if peer != rank else [] for peer in peers]
+        # What is added up arrives one rank after another in here; what is not, in its place.
+        counts = [sum(map(_values, takes)) if self._adds else 0 for takes in self._takes]
+        self._ends = [0, *itertools.accumulate(counts)]
+        self._terms = np.empty(self._ends[-1], self.dtype)
+        if ranks.size > 1:
+            self._plan()
+
+    def _plan(self) -> None:
+        """Describe to MPI what goes to and comes from each rank."""
+        rank, comm = self._ranks.rank, self._ranks.comm
+        given_shape, taken_shape = self.source.local_shape(rank), self.target.local_shape(rank)
+        sends = [
+            _described([box.source for box in boxes], given_shape, self.dtype)
+            for boxes in self._gives
+        ]
+        parts = zip(self._takes, self._ends[:-1], self._ends[1:], strict=True)
+        receives = [
+            _described([(slice(first, last),)] if boxes else [], self._terms.shape, self.dtype)
+            if self._adds
+            else _described([box.target for box in boxes], taken_shape, self.dtype)
+            for boxes, first, last in parts
+        ]
+        self._sends, self._receives = ([int(t is not None) for t in of] for of in (sends, receives))
+        self._types = [_or_bytes(of) for of in (sends, receives)]
+        weakref.finalize(self, _free, [t for t in (*sends, *receives) if t is not None])
+        self._move = comm.Alltoallw
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's array in the target layout; called by all ranks.
@@ -99,7 +121,7 @@ class Redistribution:
         Parameters
         ----------
         out
-            An array of the target's local shape to fill, which shares no memory with ``array``.
+            A contiguous array of the target's local shape to fill, which shares no memory with ``array``.
 
         Raises
         ------
@@ -111,18 +133,28 @@ class Redistribution:
         if out is None:
             out = np.empty(self.target.local_shape(rank), self.dtype)
         _require(out, self.target.local_shape(rank), self.dtype, "target")
+        if not out.flags.c_contiguous:
+            raise ValueError("the target layout needs an array that is contiguous")
         for part in self._cleared:
             out[part] = 0
-        for peer, gives, takes in self._meetings:
+        if self._ranks.size > 1:
+            array = np.ascontiguousarray(array)
+            into = self._terms if self._adds else out
+            nowhere, (sent, received) = [0] * self._ranks.size, self._types
+            self._move(
+                [_bytes(array), self._sends, nowhere, sent],
+                [_bytes(into), self._receives, nowhere, received],
+            )
+        for peer, takes in enumerate(self._takes):
             if peer == rank:
-                for piece in gives:
-                    self._merge(out[piece.target], array[piece.source])
-            elif rank < peer:
-                self._send(array, gives, peer)
-                self._receive(out, takes, peer)
-            else:
-                self._receive(out, takes, peer)
-                self._send(array, gives, peer)
+                for box in self._own:
+                    self._merge(out[box.target], array[box.source])
+            elif self._adds:
+                first = self._ends[peer]
+                for box in takes:
+                    values = out[box.target]
+                    values += self._terms[first : first + values.size].reshape(values.shape)
+                    first += values.size
         return out
 
     def _merge(self, part: np.ndarray, values: np.ndarray) -> None:
@@ -130,20 +162,6 @@ class Redistribution:
             part += values
         else:
             part[...] = values
-
-    def _send(self, array: np.ndarray, pieces: list["_Piece"], peer: int) -> None:
-        if pieces:
-            for piece in pieces:
-                values = array[piece.source]
-                self._message[piece.message].reshape(values.shape)[...] = values
-            self._ranks.comm.Send(self._message[: _values(pieces)], peer, _TAG)
-
-    def _receive(self, out: np.ndarray, pieces: list["_Piece"], peer: int) -> None:
-        if pieces:
-            self._ranks.comm.Recv(self._message[: _values(pieces)], peer, _TAG)
-            for piece in pieces:
-                part = out[piece.target]
-                self._merge(part, self._message[piece.message].reshape(part.shape))
 
 
 def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
@@ -164,23 +182,14 @@ def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
     return float(np.sqrt(ranks.sum(np.array(squares, float))))
 
 
-class _Piece(NamedTuple):
-    """A box that two ranks share: where it lies in the giver's array, the message, the taker's."""
+class _Shared(NamedTuple):
+    """A box that two ranks share: where it lies in the giver's array, and in the taker's."""
 
     source: Slices
-    message: slice
     target: Slices
 
 
-class _Meeting(NamedTuple):
-    """What this rank gives to and takes from a peer."""
-
-    peer: int
-    gives: list[_Piece]
-    takes: list[_Piece]
-
-
-def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Piece]:
+def _boxes(source: Layout, giver: int, target: Layout, taker: int) -> list[_Shared]:
     """List what one rank gives to another, in an order that both know."""
     if not (_gives(source, giver, taker) and _takes(target, taker)):
         return []
@@ -188,18 +197,13 @@ def _pieces(source: Layout, giver: int, target: Layout, taker: int) -> list[_Pie
         overlaps(a.owned, b.held)
         for a, b in zip(source.shares[giver], target.shares[taker], strict=True)
     ]
-    pieces, first = [], 0
-    for box in itertools.product(*per_axis):
-        last = first + math.prod(part.length for part in box)
-        pieces.append(
-            _Piece(
-                tuple(slice(part.here, part.here + part.length) for part in box),
-                slice(first, last),
-                tuple(slice(part.there, part.there + part.length) for part in box),
-            )
+    return [
+        _Shared(
+            tuple(slice(part.here, part.here + part.length) for part in box),
+            tuple(slice(part.there, part.there + part.length) for part in box),
         )
-        first = last
-    return pieces
+        for box in itertools.product(*per_axis)
+    ]
 
 
 def _gives(source: Layout, giver: int, taker: int) -> bool:
@@ -213,9 +217,50 @@ def _takes(target: Layout, taker: int) -> bool:
     return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
 
 
-def _values(pieces: list[_Piece]) -> int:
-    """Count the values in a message."""
-    return pieces[-1].message.stop if pieces else 0
+def _values(box: _Shared) -> int:
+    """Count the values in a box."""
+    return math.prod(part.stop - part.start for part in box.source)
+
+
+def _described(
+    boxes: Sequence[Slices], shape: tuple[int, ...], dtype: np.dtype
+) -> "MPI.Datatype | None":
+    """Return MPI's type of some boxes of an array, to be freed; None where there is none."""
+    if not boxes:
+        return None
+    from mpi4py import MPI
+    from mpi4py.util.dtlib import from_numpy_dtype
+
+    value = from_numpy_dtype(dtype)
+    parts = []
+    for box in boxes:
+        sizes = [part.stop - part.start for part in box]
+        parts.append(value.Create_subarray(shape, sizes, [part.start for part in box]))
+    whole = MPI.Datatype.Create_struct([1] * len(parts), [0] * len(parts), parts)
+    whole.Commit()
+    _free(parts)
+    return whole
+
+
+def _or_bytes(types: "Sequence[MPI.Datatype | None]") -> "list[MPI.Datatype]":
+    """Return types, any where nothing is sent."""
+    from mpi4py import MPI
+
+    return [MPI.BYTE if of is None else of for of in types]
+
+
+def _free(types: "Sequence[MPI.Datatype]") -> None:
+    """Give types back to MPI, unless that has ended."""
+    from mpi4py import MPI
+
+    if not MPI.Is_finalized():
+        for of in types:
+            of.Free()
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Return a view of an array's memory, whose types are said beside it."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _require(array: np.ndarray, shape: tuple[int, ...], dtype: DTypeLike, name: str) -> None:

@@ -214,8 +214,8 @@ class ReplicatedSolve:
 class DistributedSolve:
     """Each rank transforms some rows and some columns: for more nodes than a rank should hold.
 
-    For one coarse node per lattice cell. Four redistributions and one reduction take the place of
-    the one collective; several problems are solved one after another.
+    For one coarse node per lattice cell. Four redistributions, of all problems together, and one reduction take the place of
+    the one collective.
     """
 
     def __init__(self, task: Task, symbol: Symbol):
@@ -228,9 +228,9 @@ class DistributedSolve:
 
         target = nodes_layout(ranks, lattice, halo=block.halo)
         self._ranks = ranks
-        self._solve = SineSolve(own, target, eigenvalues, ranks)
+        self._solve = SineSolve(own, target, eigenvalues, ranks, task.problems)
         self._mine = np.empty((task.problems, *own.local_shape(ranks.rank)))
-        self._solution = np.empty(target.local_shape(ranks.rank))
+        self._solution = np.empty((task.problems, *target.local_shape(ranks.rank)))
         ends = list(zip(block.first, block.last, lattice.subdomains, strict=True))
         self._inner = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
         self._solving = task.clock.part("coarse")
@@ -245,11 +245,10 @@ class DistributedSolve:
         with self._solving:
             torch.from_numpy(self._mine).copy_(residual.view(self._mine.shape))
             rows, columns = self._inner
-            for problem, mine in enumerate(self._mine):
-                self._solve(mine, self._solution)
-                solution = torch.from_numpy(self._solution)
-                correction.lines[0][problem, rows, columns] = solution.to(correction.flat)
-                correction.lines[1][problem, columns, rows] = solution.T.to(correction.flat)
+            self._solve(self._mine, self._solution)
+            solution = torch.from_numpy(self._solution).to(correction.flat)
+            correction.lines[0][:, rows, columns] = solution
+            correction.lines[1][:, columns, rows] = solution.mT
         return totals
 
 
