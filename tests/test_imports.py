@@ -44,7 +44,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "matplotlib": {"report"},
-    "PIL": {"storage.domain_file"},
+    "PIL": {"storage.domain_file", "report"},
     "xarray": {"report"},
     "IPython": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},

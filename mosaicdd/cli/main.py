@@ -25,6 +25,7 @@ _COMMANDS = {
     "solve": "Solve a boundary value problem on a large domain.",
     "compare": "Compare a solution with a reference.",
     "plot": "Draw a solution, a reference and their difference.",
+    "report": "Write a page about solutions: pictures, convergence, time, how they were made.",
     "info": "Show what a file holds and how it was made.",
     "doctor": "Say what is installed and started, and what to do about what is wrong.",
     "plan": "Say what a solve will cost on any number of ranks.",

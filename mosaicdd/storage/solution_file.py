@@ -109,6 +109,13 @@ class StoredSolution:
         with self._open() as file:
             return OneProblem(file, self.number).array("solution")
 
+    def rows(self, count: int) -> Iterator[np.ndarray]:
+        """Yield the solution in portions of so many rows, without holding more of it."""
+        with self._open() as file:
+            member = OneProblem(file, self.number)
+            for first in range(0, self.window.shape[0], count):
+                yield member.rows(slice(first, first + count))
+
     @cached_property
     def inside(self) -> np.ndarray | None:
         """Which nodes of `field` are inside the domain; None of a rectangle."""

@@ -44,6 +44,11 @@ class OneProblem:
             return values[: int(self._file["problems/iterations"][self._at])]
         return values
 
+    def rows(self, rows: slice) -> np.ndarray:
+        """Return some rows of the solution."""
+        number = self._at if self._frame == () else self._frame
+        return self._file["solution"][rows if number == () else (number, rows)]
+
     def results(self) -> dict:
         """Return the results that differ between problems, by the names of the attributes."""
         if self._at == ():

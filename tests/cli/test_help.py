@@ -6,7 +6,18 @@ import pytest
 
 from mosaicdd.cli.solve import solve
 
-COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "info", "bench", "plan")
+COMMANDS = (
+    "generate",
+    "train",
+    "models",
+    "solve",
+    "compare",
+    "plot",
+    "report",
+    "info",
+    "bench",
+    "plan",
+)
 COMMANDS += ("doctor",)
 
 

@@ -1,0 +1,46 @@
+"""``mosaicdd report``: a page about runs, to be kept or sent."""
+
+import importlib.util
+from pathlib import Path
+
+import click
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.launch import on_first_rank, overwrite_option
+from mosaicdd.cli.show import quiet_option, say
+from mosaicdd.storage.atomic import atomic_file, require_replaceable
+from mosaicdd.storage.solution_file import read_solution
+
+
+@click.command()
+@click.argument("solution_files", metavar="OUT.h5...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE.html",
+    help="Page to write. [default: OUT.html beside the first OUT.h5]",
+)
+@overwrite_option()
+@quiet_option()
+@on_first_rank
+def report(solution_files: tuple[str, ...], output: str | None, overwrite: bool) -> None:
+    """Write one page of HTML about solutions, side by side: pictures, convergence, time, how they were made.
+
+    It needs nothing beside it, and fields of any size are read in portions.
+    """
+    with bad_input():
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ValueError("pictures need matplotlib: pip install 'mosaicdd[plot]'")
+        solutions = [read_solution(file) for file in solution_files]
+        path = require_replaceable(
+            output or Path(solution_files[0]).with_suffix(".html"),
+            overwrite=overwrite,
+            suffix=".html",
+            inputs=solution_files,
+        )
+    from mosaicdd.report.page import page
+
+    text = page(solutions)
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    say(f"wrote {path}: {len(text) / 2**20:.2g} MiB")

@@ -1,0 +1,57 @@
+"""``mosaicdd report``: what the page shows, and that it needs nothing beside it."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def runs(mosaicdd, tmp_path):
+    """Return two solutions, the second not converged and on a disk."""
+    good, bad = tmp_path / "good.h5", tmp_path / "bad & slow.h5"
+    data = ("--pde", "poisson", "--field", "f=1", "--boundary", "0", "--local-solver", "exact")
+    assert mosaicdd("solve", "-o", good, "--cells", "128x64", *data).code == 0
+    shape = ("--domain", "expr:hypot(x-1,y-1)-0.9", "--max-iterations", "2")
+    assert mosaicdd("solve", "-o", bad, "--cells", "128x128", *data, *shape).code == 1
+    return good, bad
+
+
+def test_the_page_shows_each_run_and_refers_to_nothing_outside_of_it(mosaicdd, runs):
+    ended = mosaicdd("report", *runs)
+    path = runs[0].with_suffix(".html")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"wrote {path}")
+    text = path.read_text()
+    for told in ("good.h5", "bad &amp; slow.h5", "converged_rtol", "diverged_max_iterations"):
+        assert told in text
+    assert "bad & slow" not in text
+    assert text.count("data:image/png;base64,") == 4  # a field and its estimate, of each
+    assert not re.search(r"(?:src|href)=['\"](?!data:)", text)
+
+
+def test_a_picture_is_the_field_upside_down_and_transparent_where_there_is_none(mosaicdd, runs):
+    output = runs[1].with_name("page.html")
+    assert mosaicdd("report", runs[1], "-o", output).code == 0
+    field = re.search(r"data:image/png;base64,([^']+)'", output.read_text())[1]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(field))).convert("RGBA"))
+    assert pixels.shape == (129, 129, 4)
+    y, x = np.mgrid[128:-1:-1, 0:129] / 64
+    np.testing.assert_array_equal(pixels[..., 3] > 0, np.hypot(x - 1, y - 1) < 0.9)
+
+
+def test_what_cannot_be_written_or_read_is_said_before_any_work(mosaicdd, runs, tmp_path):
+    other = tmp_path / "notes.html"
+    other.write_text("mine")
+    for arguments, told in (
+        ((runs[0], "-o", other), "mosaicdd has not written"),
+        ((runs[0], "-o", tmp_path / "page.txt"), "must end in .html"),
+        ((tmp_path / "none.h5",), "none.h5"),
+    ):
+        ended = mosaicdd("report", *arguments)
+        assert ended.code == 2
+        assert told in ended.err
+    assert other.read_text() == "mine"
