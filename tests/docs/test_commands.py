@@ -30,7 +30,8 @@ import mosaicdd.cli.main as command_line
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+_OF_SITE = {"index.md", "reference.md"}  # which only sphinx can follow
+PAGES = [README, *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name not in _OF_SITE)]
 LINKING = [*PAGES, ROOT / "data" / "README.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
