@@ -11,10 +11,8 @@ import torch
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Step, forward
+from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step, forward, slots_beside
 from mosaicdd.schwarz.multigrid.passage import Passage
-
-Slots = tuple[int, ...]
 
 
 def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelOperator:
@@ -23,8 +21,11 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
     at_slots = {step: level.excess.new_zeros(fine.size) for step in forward(fine.axes)}
     excess = level.excess.new_zeros(fine.size)
     for of in fine.classes:
+        if level.positive and all(of):
+            continue  # values there are those of their own equations, with nothing left
+        nodes = _NodesOfClass(level, by, of)
         for stretch in fine.stretches():
-            _add(level, by, of, stretch, at_slots, excess)
+            nodes.add(stretch, at_slots, excess)
 
     def below(values: torch.Tensor) -> torch.Tensor:
         return passage.down(values, passage.nodes.new(device=values.device))
@@ -40,88 +41,95 @@ def _weights(by: Interpolation, of: Class) -> Mapping[Slots, torch.Tensor | None
     return {towards(of, corner): weight for corner, weight in by.weights[of].items()}
 
 
-def _add(
-    level: LevelOperator,
-    by: Interpolation,
-    of: Class,
-    stretch: slice,
-    couplings: dict[Step, torch.Tensor],
-    excess: torch.Tensor,
-) -> None:
-    """Add what the nodes of a class in a stretch contribute, by the slots of the coarse nodes."""
-    nodes = level.nodes
-    own_excess = level.excess[nodes.number[of], stretch]
-    own = {
-        slots: None if weight is None else weight[stretch]
-        for slots, weight in _weights(by, of).items()
-    }
-    flows = _flows(level, by, of, stretch)
-    of_ones = own_excess.clone()
-    if any(of):
-        of_ones.addcmul_(own_excess, by.missing[of][stretch], value=-1.0)
-    for step in level.steps:
-        _add_of_ones(level, by, of, step, stretch, of_ones)
-    for slots, weight in own.items():
-        if weight is not None:
-            flows[slots].addcmul_(own_excess, weight, value=-1.0)
-    for slots, weight in own.items():
-        distance = nodes.distance(slots)
-        for to, flow in flows.items():
-            step = tuple(a - b for a, b in zip(to, slots, strict=True))
-            if step in couplings:
-                _accumulate(shifted(couplings[step], stretch, distance), weight, flow)
-        _accumulate(shifted(excess, stretch, distance), weight, of_ones)
+class _NodesOfClass:
+    """What the nodes of a class contribute, by the slots of the coarse nodes."""
 
+    def __init__(self, level: LevelOperator, by: Interpolation, of: Class):
+        self._level, self._by, self._of = level, by, of
+        self._own = _weights(by, of)
+        self._theirs: dict[Step, dict[Slots, torch.Tensor | None]] = {}
+        for step in level.steps:
+            start, beside = slots_beside(of, step), _weights(by, level.nodes.neighbour(of, step)[0])
+            self._theirs[step] = {
+                tuple(a + b for a, b in zip(start, slots, strict=True)): weight
+                for slots, weight in beside.items()
+            }
+        known = {*self._own, *(to for theirs in self._theirs.values() for to in theirs)}
+        ways = set(forward(level.nodes.axes))
+        self._pairs = {to: self._coupled_to(to, ways) for to in sorted(known)}
 
-def _flows(
-    level: LevelOperator, by: Interpolation, of: Class, stretch: slice
-) -> dict[Slots, torch.Tensor]:
-    """Return what flows into the nodes of a class from the neighbours, per coarse function."""
-    nodes, own = level.nodes, _weights(by, of)
-    flows: dict[Slots, torch.Tensor] = {}
-    for step in level.steps:
-        coupling = level.coupling(of, step, stretch)
-        beside, distance = nodes.neighbour(of, step)
-        start = [(s > 0 and c == 1) - (s < 0 and c == 0) for c, s in zip(of, step, strict=True)]
-        theirs = {
-            tuple(a + b for a, b in zip(start, slots, strict=True)): weight
-            for slots, weight in _weights(by, beside).items()
+    def add(
+        self, stretch: slice, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
+    ) -> None:
+        """Add what those in a stretch do."""
+        distance = self._level.nodes.distance
+        own = {
+            slots: None if weight is None else weight[stretch]
+            for slots, weight in self._own.items()
         }
-        for slots in {*own, *theirs}:
-            here = own.get(slots)
-            if slots in own and here is None:
-                continue  # of the coarse node itself: the diagonal is made as a sum
-            if slots not in flows:
-                flows[slots] = torch.zeros_like(coupling)
-            value = None
-            if slots in theirs:
-                there = theirs[slots]
-                value = None if there is None else shifted(there, stretch, distance)
+        of_ones = self._of_ones(stretch)
+        for slots, weight in own.items():
+            _accumulate(shifted(excess, stretch, distance(slots)), weight, of_ones)
+        for to, pairs in self._pairs.items():
+            if pairs:
+                flow = self._flow(to, own.get(to), stretch)
+            for slots, step in pairs.items():
+                there = shifted(couplings[step], stretch, distance(slots))
+                _accumulate(there, own[slots], flow)
+
+    def _coupled_to(self, to: Slots, ways: set[Step]) -> dict[Slots, Step]:
+        """Return the own coarse nodes, by slots, that one is a neighbour of in some directions."""
+        steps = {
+            slots: tuple(a - b for a, b in zip(to, slots, strict=True)) for slots in self._own
+        }
+        return {slots: step for slots, step in steps.items() if step in ways}
+
+    def _flow(self, to: Slots, here: torch.Tensor | None, stretch: slice) -> torch.Tensor:
+        """Return what flows into the nodes from all sides, of the coarse function of one node.
+
+        Parameters
+        ----------
+        here
+            Its values at the nodes; None for zero.
+        """
+        level, of, flow = self._level, self._of, None
+        if here is not None:
+            flow = torch.mul(level.excess[level.nodes.number[of], stretch], here).neg_()
+        for step, theirs in self._theirs.items():
+            if to not in theirs and here is None:
+                continue
+            coupling, value = level.coupling(of, step, stretch), theirs.get(to)
+            if to not in theirs and flow is not None:
+                flow.addcmul_(coupling, here, value=-1.0)
+                continue
+            if value is not None:
+                value = shifted(value, stretch, level.nodes.neighbour(of, step)[1])
             if here is not None:
-                known = (1.0 if value is None else value) if slots in theirs else 0.0
-                value = known - here[stretch]
-            _accumulate(flows[slots], value, coupling)
-    return flows
+                value = 1.0 - here if value is None else value - here
+            if flow is None:
+                flow = coupling.clone() if value is None else coupling * value
+            else:
+                _accumulate(flow, value, coupling)
+        if flow is None:
+            raise RuntimeError("a coarse node beside is of a neighbour")
+        return flow
 
-
-def _add_of_ones(
-    level: LevelOperator,
-    by: Interpolation,
-    of: Class,
-    step: Step,
-    stretch: slice,
-    out: torch.Tensor,
-) -> None:
-    """Add ``k (s - s')`` of the sums of weights at the nodes of a class and at their neighbours."""
-    nodes = level.nodes
-    beside, distance = nodes.neighbour(of, step)
-    coupling = level.coupling(of, step, stretch)
-    theirs = shifted(by.missing[beside], stretch, distance) if any(beside) else None
-    mine = by.missing[of][stretch] if any(of) else None
-    if theirs is not None:
-        out.addcmul_(coupling, theirs if mine is None else theirs - mine)
-    elif mine is not None:
-        out.addcmul_(coupling, mine, value=-1.0)
+    def _of_ones(self, stretch: slice) -> torch.Tensor:
+        """Return what their equations make of ones, by what sums ``s`` of weights lack to 1."""
+        level, of, missing = self._level, self._of, self._by.missing
+        out = level.excess[level.nodes.number[of], stretch].clone()
+        mine = missing[of][stretch] if any(of) else None
+        if mine is not None:
+            out.addcmul_(out, mine, value=-1.0)
+        for step in level.steps:
+            beside, distance = level.nodes.neighbour(of, step)
+            coupling = level.coupling(of, step, stretch)
+            theirs = shifted(missing[beside], stretch, distance) if any(beside) else None
+            if theirs is not None:
+                out.addcmul_(coupling, theirs if mine is None else theirs - mine)
+            elif mine is not None:
+                out.addcmul_(coupling, mine, value=-1.0)
+        return out
 
 
 def _accumulate(out: torch.Tensor, weight: torch.Tensor | None, values: torch.Tensor) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Step
+from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step
 
+# Of a sum of couplings, beside the largest of all: less is none.
+_LEAST = 1e-37
 
 @dataclass(frozen=True)
 class Interpolation:
@@ -36,84 +38,104 @@ def interpolation(level: LevelOperator) -> Interpolation:
     """Return the interpolation that a level's operator makes."""
     nodes = level.nodes
     made = Interpolation({}, {})
-    coarse = nodes.new(torch.float32, level.excess.device)
-    for _, values, _ in nodes.by_class(coarse):
-        values.fill_(1.0)
+    coarse = level.excess.new_zeros(nodes.size)
+    nodes.at_slots(coarse)[nodes.slots_of(0, nodes.box)] = 1.0
     for of in sorted(nodes.classes, key=sum)[1:]:
+        corners = itertools.product(*[(-1, 1) if c else (0,) for c in of])
+        made.weights[of] = {corner: torch.zeros_like(coarse) for corner in corners}
+        made.missing[of] = torch.zeros_like(coarse)
         for stretch in nodes.stretches():
             _interpolate(level, made, of, stretch, coarse)
     return made
 
 
-def towards(of: Class, corner: Step) -> tuple[int, ...]:
+def towards(of: Class, corner: Step) -> Slots:
     """Return how many slots per axis from a node to a coarse node beside it."""
     return tuple((step + 1) // 2 if c else 0 for c, step in zip(of, corner, strict=True))
 
 
 def _interpolate(
-    level: LevelOperator, made: Interpolation, of: Class, stretch: slice, there: torch.Tensor
+    level: LevelOperator, made: Interpolation, of: Class, stretch: slice, coarse: torch.Tensor
 ) -> None:
-    """Make the weights of a class in a stretch; those of classes of fewer odd indices are there."""
+    """Make the weights of a class in a stretch; those of classes of fewer odd indices are there.
+
+    Parameters
+    ----------
+    coarse
+        1 at coarse nodes, ``(M,)``; 0 at slots without one.
+    """
     nodes = level.nodes
     collapsed = _collapsed(level, of, stretch)
-    corners = list(itertools.product(*[(-1, 1) if c else (0,) for c in of]))
     excess = level.excess[nodes.number[of], stretch]
     if sum(of) < nodes.axes:  # across the line values vary alike, unless a given one ends it
-        excess = torch.where(_ends(of, collapsed), excess, 0.0)
-    total, missing = excess.clone(), excess.clone()
-    sums = {corner: torch.zeros_like(total) for corner in corners}
+        excess = torch.where(_least_end(of, collapsed) == 0, excess, 0.0)
+    total, missing = excess, excess
+    sums: dict[Step, torch.Tensor] = {}
     for step, coupling in collapsed.items():
-        total += coupling
+        total = total + coupling if total is excess else total.add_(coupling)
         beside, distance = nodes.neighbour(of, step)
         if not any(beside):
-            sums[step] += coupling
+            _add(sums, step, coupling)
             continue
-        missing.addcmul_(coupling, shifted(made.missing[beside], stretch, distance))
+        lacking = shifted(made.missing[beside], stretch, distance)
+        missing = torch.addcmul(missing, coupling, lacking)
         for corner, weight in made.weights[beside].items():
             corner = tuple(a + b for a, b in zip(step, corner, strict=True))
-            sums[corner].addcmul_(coupling, shifted(weight, stretch, distance))
-    mine = there[nodes.number[of], stretch]
-    lone = (total <= 0) & (mine > 0)  # no coupling along the line: the mean of its ends
-    inverse = torch.where(total > 0, mine / total, 0.0)
-    exists = {
-        corner: shifted(there[0], stretch, nodes.distance(towards(of, corner)))
-        for corner in corners
-    }
-    ends = torch.stack(list(exists.values())).sum(0).clamp_(min=1.0)
-    weights = made.weights.setdefault(
-        of, {corner: there.new_zeros(nodes.size) for corner in corners}
-    )
-    for corner in corners:
-        mean = exists[corner] / ends
-        weights[corner][stretch] = torch.where(lone, mean, sums[corner] * inverse)
-    made.missing.setdefault(of, there.new_zeros(nodes.size))[stretch] = missing * inverse
+            _add(sums, corner, coupling, shifted(weight, stretch, distance))
+    lone = torch.nonzero(total < _LEAST).ravel()
+    inverse = total.clamp_(min=_LEAST).reciprocal_()
+    for corner, weight in made.weights[of].items():
+        torch.mul(sums[corner], inverse, out=weight[stretch])
+    torch.mul(missing, inverse, out=made.missing[of][stretch])
+    if len(lone):  # no coupling along the line: the mean of its ends
+        places = lone + stretch.start
+        ends = [coarse[places + nodes.distance(towards(of, c))] for c in made.weights[of]]
+        count = torch.stack(ends).sum(0).clamp_(min=1.0)
+        for end, weight in zip(ends, made.weights[of].values(), strict=True):
+            weight[places] = end / count
+        made.missing[of][places] = 0.0
+
+
+def _add(
+    sums: dict[Step, torch.Tensor],
+    corner: Step,
+    coupling: torch.Tensor,
+    weight: torch.Tensor | None = None,
+) -> None:
+    """Add a coupling, times a weight, to the sum of a corner."""
+    if corner not in sums:  # which is read once if it has one term
+        sums[corner] = coupling if weight is None else coupling * weight
+    elif weight is None:
+        sums[corner] = sums[corner] + coupling
+    else:
+        sums[corner].addcmul_(coupling, weight)
 
 
 def _collapsed(level: LevelOperator, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
     """Return a class's couplings within its line, face or cell; of one sign, as weights are shares of them."""
-    collapsed: dict[Step, torch.Tensor] = {}
+    parts: dict[Step, list[torch.Tensor]] = {}
     for step in level.steps:
         within = tuple(s if c else 0 for s, c in zip(step, of, strict=True))
         if any(within):
-            coupling = level.coupling(of, step, stretch)
-            if within in collapsed:
-                collapsed[within] += coupling
-            else:
-                collapsed[within] = coupling.clone()
-    for coupling in collapsed.values():
-        coupling.clamp_(min=0.0)
+            parts.setdefault(within, []).append(level.coupling(of, step, stretch))
+    collapsed = {}
+    for within, (coupling, *more) in parts.items():
+        for other in more:
+            coupling = coupling + other
+        collapsed[within] = coupling if level.positive else coupling.clamp(min=0.0)
     return collapsed
 
 
-def _ends(of: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
-    """Return where nothing is coupled at one end of an axis."""
-    shape = next(iter(collapsed.values()))
-    ends = torch.zeros_like(shape, dtype=torch.bool)
+def _least_end(of: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
+    """Return the least of what couples a class to the ends of axes: zero where nothing does at one of them."""
+    ends: list[torch.Tensor] = []
     for axis in (axis for axis, c in enumerate(of) if c):
         for end in (-1, 1):
-            there = torch.zeros_like(shape)
-            for step, coupling in collapsed.items():
-                if step[axis] == end:
-                    there += coupling
-            ends |= there == 0
-    return ends
+            there, *more = (k for step, k in collapsed.items() if step[axis] == end)
+            for coupling in more:
+                there = there + coupling
+            ends.append(there)
+    least, *others = ends
+    for end in others:
+        least = torch.minimum(least, end)
+    return least

@@ -31,6 +31,8 @@ class LevelOperator:
         To all neighbours.
     inverse
         Of the diagonal, ``(C, M)``; zero where no unknown is.
+    positive
+        Whether no coupling is negative here.
     """
 
     def __init__(
@@ -38,14 +40,15 @@ class LevelOperator:
     ):
         self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
         self.steps = [either for step in couplings for either in (step, opposite(step))]
-        every = slice(
-            nodes.distance([1] * nodes.axes), nodes.size - nodes.distance([1] * nodes.axes)
-        )
-        diagonal = excess.clone()
-        for of in nodes.classes:
-            for step in self.steps:
-                diagonal[nodes.number[of], every] += self.coupling(of, step, every)
-        self.inverse = torch.where(diagonal > 0, 1 / diagonal, 0.0)
+        self.positive = all(float(k.min()) >= 0 for k in self.couplings.values())
+        self.inverse = excess.clone()
+        for number, of in enumerate(nodes.classes):
+            for stretch in nodes.stretches():
+                diagonal = self.inverse[number, stretch]
+                for step in self.steps:
+                    diagonal += self.coupling(of, step, stretch)
+                there = diagonal > 0
+                diagonal.reciprocal_().masked_fill_(there.logical_not_(), 0.0)
 
     def coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
         """Return a view of a class's couplings to its neighbours in a direction, in a stretch of slots."""

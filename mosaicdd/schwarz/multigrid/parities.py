@@ -19,10 +19,12 @@ from mosaicdd.lattice.axes import even
 Class = tuple[int, ...]
 Step = tuple[int, ...]
 """To a neighbour: -1, 0 or 1 per axis."""
+Slots = tuple[int, ...]
+"""To a slot: so many per axis."""
 
-_STRETCH = (
-    2**14
-)  # slots of a class that are handled at once, so that what a step reads stays in the cache
+# Slots of a class that are handled at once, so that what a step reads stays in the last cache; with fewer, for the ones
+# before, calls themselves would take half of the time.
+_STRETCH = 2**16
 
 
 class Parities:
@@ -60,6 +62,7 @@ class Parities:
         self.size = self._high + self._low
         self.classes: list[Class] = list(itertools.product((0, 1), repeat=self.axes))
         self.number = {of: i for i, of in enumerate(self.classes)}
+        self._neighbours: dict[tuple[Class, Step], tuple[Class, int]] = {}
 
     @property
     def box(self) -> list[tuple[int, int]]:
@@ -83,9 +86,10 @@ class Parities:
 
     def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
         """Return the class of a class's neighbours in a direction, and how many slots further they are."""
-        there = tuple(c ^ (s & 1) for c, s in zip(of, step, strict=True))
-        slots = [(s > 0 and c == 1) - (s < 0 and c == 0) for c, s in zip(of, step, strict=True)]
-        return there, self.distance(slots)
+        if (of, step) not in self._neighbours:
+            there = tuple(c ^ (s & 1) for c, s in zip(of, step, strict=True))
+            self._neighbours[of, step] = there, self.distance(slots_beside(of, step))
+        return self._neighbours[of, step]
 
     def distance(self, slots: Sequence[int]) -> int:
         """Return how many slots of the flat array so many slots per axis are."""
@@ -166,6 +170,11 @@ class Parities:
             slice(i.start - base, max(i.stop - base, 0), i.step)
             for i, base in zip(indices, self._base, strict=True)
         )
+
+
+def slots_beside(of: Class, step: Step) -> Slots:
+    """Return how many slots per axis from a node of a class to its neighbour in a direction."""
+    return tuple((s > 0 and c == 1) - (s < 0 and c == 0) for c, s in zip(of, step, strict=True))
 
 
 def forward(axes: int) -> list[Step]:
