@@ -40,6 +40,7 @@ class Cycle:
             passage = Passage(level.nodes, lying)
             below = coarser(level, by, passage)
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
+            by.missing.clear()
             self._stages.append((Smoothing(level, by), passage))
             level, lying = below, passage.below
         self._solve, self._places = _inverse(level)

@@ -80,10 +80,14 @@ class NodeSystem:
         excess *= there
         self.couplings: dict[Step, torch.Tensor] = {}
         for step, first, k in _edges(conductances):
-            second, inside = moved(first, step), np.zeros_like(excess)
+            second = moved(first, step)
             both = common(common(unknown, first), moved(unknown, opposite(step)))
-            inside[within(both, unknown)] = k[within(both, first)]
-            self.couplings[step] = self.vector(inside)
+            ends = zip(both, start, strict=True)
+            self.couplings[step] = self.nodes.take(
+                torch.from_numpy(k[within(both, first)]),
+                self.vector(),
+                [part.start + s for part, s in ends],
+            )
             # What is left leads to nodes with given values.
             for nodes, inner in ((first, both), (second, moved(both, step))):
                 for part in frame(common(unknown, nodes), inner):
@@ -186,6 +190,9 @@ class NodeSystem:
         x
             With refreshed copies.
         """
+        if not x.any():
+            torch.mul(b, 1 / unit, out=r)
+            return
         stretches = self.nodes.stretches(_LONG)
         room = x.new_empty(2, max(s.stop - s.start for s in stretches))
         for s in stretches:

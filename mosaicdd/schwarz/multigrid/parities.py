@@ -146,23 +146,28 @@ class Parities:
             slot += ((node >> 1) - base) * stride
         return number * self.size + slot
 
-    def take(self, array: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Fill ``(C, M)`` with an array of the box's nodes, from the first on."""
-        for _, values, indices in self.by_class(out):
-            values.copy_(array[self._inside(indices)])
+    def take(
+        self, array: torch.Tensor, out: torch.Tensor, start: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Fill ``(C, M)`` with an array of nodes of the box.
+
+        Parameters
+        ----------
+        start
+            Its first node; by default the box's.
+        """
+        first = self.first if start is None else start
+        box = [(low, low + count - 1) for low, count in zip(first, array.shape, strict=True)]
+        for number, values in enumerate(out):
+            there = self.at_slots(values)[self.slots_of(number, box)]
+            there.copy_(array[_since(first, self.indices_of(number, box))])
         return out
 
     def give(self, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill an array of the box's nodes from ``(C, M)``."""
         for _, of_class, indices in self.by_class(values):
-            out[self._inside(indices)] = of_class
+            out[_since(self.first, indices)] = of_class
         return out
-
-    def _inside(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:
-        return tuple(
-            slice(i.start - low, max(i.stop - low, 0), i.step)
-            for i, low in zip(indices, self.first, strict=True)
-        )
 
     def of_coarse(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:
         """Return at which slots the coarse nodes of some indices of the coarser level are."""
@@ -170,6 +175,14 @@ class Parities:
             slice(i.start - base, max(i.stop - base, 0), i.step)
             for i, base in zip(indices, self._base, strict=True)
         )
+
+
+def _since(first: Sequence[int], indices: tuple[slice, ...]) -> tuple[slice, ...]:
+    """Return where global indices are in an array from a node on."""
+    return tuple(
+        slice(i.start - low, max(i.stop - low, 0), i.step)
+        for i, low in zip(indices, first, strict=True)
+    )
 
 
 def slots_beside(of: Class, step: Step) -> Slots:

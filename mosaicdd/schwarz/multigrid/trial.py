@@ -22,6 +22,7 @@ from mosaicdd.schwarz.settings import StoppingRule
 _SIDE = 257
 _FILLED = 0.5  # share of its nodes that have an unknown, at least: else it says little
 _CONTRACTION, _TRIALS = 0.5, 8
+_TAME = 1.5  # ratio of couplings side by side up to which it need not be tried: coarse levels see what varies
 
 
 class SlowError(Exception):
@@ -77,6 +78,8 @@ def require_contraction(
         gathered(k, [_SIDE - (axis == other) for other in range(axes)])
         for axis, k in enumerate(between.along)
     )
+    if active is None and all(map(_is_tame, along)):
+        return
     across = None
     if between.across is not None:
         across = np.stack([gathered(k, [_SIDE - 1] * axes) for k in between.across])
@@ -96,3 +99,14 @@ def require_contraction(
     end = FlexibleGradients(system)(system.vector(b), system.vector(), size, aim, judge)
     if end.status != "converged_rtol":
         raise SlowError
+
+
+def _is_tame(couplings: np.ndarray) -> bool:
+    """Say whether positive couplings along an axis differ little from those beside them."""
+    if not couplings.min() > 0:
+        return False
+    for axis in range(couplings.ndim):
+        here, beside = (np.moveaxis(couplings, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        if (here > _TAME * beside).any() or (beside > _TAME * here).any():
+            return False
+    return True
