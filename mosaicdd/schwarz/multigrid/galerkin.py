@@ -79,9 +79,7 @@ class _NodesOfClass:
 
     def _coupled_to(self, to: Slots, ways: set[Step]) -> dict[Slots, Step]:
         """Return the own coarse nodes, by slots, that one is a neighbour of in some directions."""
-        steps = {
-            slots: tuple(a - b for a, b in zip(to, slots, strict=True)) for slots in self._own
-        }
+        steps = {slots: tuple(a - b for a, b in zip(to, slots, strict=True)) for slots in self._own}
         return {slots: step for slots, step in steps.items() if step in ways}
 
     def _flow(self, to: Slots, here: torch.Tensor | None, stretch: slice) -> torch.Tensor:

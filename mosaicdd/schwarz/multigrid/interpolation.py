@@ -17,6 +17,7 @@ from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step
 # Of a sum of couplings, beside the largest of all: less is none.
 _LEAST = 1e-37
 
+
 @dataclass(frozen=True)
 class Interpolation:
     """Values at all nodes of a level from those at its coarse nodes.

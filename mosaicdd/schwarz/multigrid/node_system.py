@@ -94,8 +94,9 @@ class NodeSystem:
                     excess[within(part, unknown)] += k[within(part, nodes)]
         self._excess = self.vector(excess)
         self.copies = blocks.exchange(self._excess)
-        owned = self._excess.clone()
+        owned = self._excess
         if self.copies is not None:
+            owned = owned.clone()
             self.copies.clear(owned)
         self.light: tuple[torch.Tensor, torch.Tensor] | None = None
         if weights is not None and len(weights.nodes):

@@ -106,7 +106,9 @@ def _is_tame(couplings: np.ndarray) -> bool:
     if not couplings.min() > 0:
         return False
     for axis in range(couplings.ndim):
-        here, beside = (np.moveaxis(couplings, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        here, beside = (
+            np.moveaxis(couplings, axis, 0)[part] for part in (slice(1, None), slice(-1))
+        )
         if (here > _TAME * beside).any() or (beside > _TAME * here).any():
             return False
     return True
