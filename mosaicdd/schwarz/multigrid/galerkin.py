@@ -94,11 +94,10 @@ class _NodesOfClass:
         if here is not None:
             flow = torch.mul(level.excess[level.nodes.number[of], stretch], here).neg_()
         for step, theirs in self._theirs.items():
-            if to not in theirs and here is None:
-                continue
             coupling, value = level.coupling(of, step, stretch), theirs.get(to)
-            if to not in theirs and flow is not None:
-                flow.addcmul_(coupling, here, value=-1.0)
+            if to not in theirs:
+                if here is not None and flow is not None:
+                    flow.addcmul_(coupling, here, value=-1.0)
                 continue
             if value is not None:
                 value = shifted(value, stretch, level.nodes.neighbour(of, step)[1])

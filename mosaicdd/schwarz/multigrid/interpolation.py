@@ -136,7 +136,7 @@ def _least_end(of: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
             for coupling in more:
                 there = there + coupling
             ends.append(there)
-    least, *others = ends
-    for end in others:
-        least = torch.minimum(least, end)
+    least = ends[0]
+    for there in ends[1:]:
+        least = torch.minimum(least, there)
     return least
