@@ -24,6 +24,7 @@ _COMMANDS = {
     "models": "List the networks that are shipped.",
     "solve": "Solve a boundary value problem on a large domain.",
     "compare": "Compare a solution with a reference.",
+    "quantities": "Print flows, balance, mean and largest value of a solution.",
     "plot": "Draw a solution, a reference and their difference.",
     "report": "Write a page about solutions: pictures, convergence, time, how they were made.",
     "info": "Show what a file holds and how it was made.",

@@ -7,12 +7,18 @@ import sys
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
+from mosaicdd.lattice.window import Window
+from mosaicdd.problems.quantities.held import alone
+from mosaicdd.problems.quantities.quantified import Quantified
+from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field
 from mosaicdd.storage.solution_file import StoredSolution, read_solution, read_solutions
+from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
     import xarray
@@ -122,7 +128,7 @@ class Presented:
         return f"<img alt='solution' src='data:image/png;base64,{base64.b64encode(_png(drawing)).decode()}'>"
 
 
-class OpenedSolution(Presented, StoredSolution):
+class OpenedSolution(Quantified, Presented, StoredSolution):
     """One problem of a solution file, as `read` gives it."""
 
     def __repr__(self) -> str:
@@ -138,6 +144,30 @@ class OpenedSolution(Presented, StoredSolution):
     def each(self) -> list[StoredSolution]:
         """Return the solution itself."""
         return [self]
+
+    def at(self, points: Any) -> np.ndarray:
+        """Return the values at points ``(q, 2)``, (x, y), linear between the nodes, ``(q,)``.
+
+        Outside of a domain that is no rectangle they are NaN. `ValueError` as `Solution.at`.
+        """
+        cells = on_grid(as_points(points), self.grid) - np.array(self.window.start)
+        field = np.asarray(self.field, float)[None]
+        if self.shape is None:
+            return interpolate(field, cells)[0]
+        level = self.shape.level(self.grid, self.window.place)
+        return interpolate_within(field, level, cells)[0]
+
+    @property
+    def _spacing(self) -> float:
+        return self.grid.spacing
+
+    def _asked(self, ask: Ask) -> Any:
+        """Return what is asked of the field."""
+        if self.window != Window.whole(self.grid):
+            raise Unsupported(
+                f"quantities are of the whole field, and {self.path} holds a window of it: solve without --window"
+            )
+        return ask(Quantities(alone(self.problem, self.grid, np.asarray(self.field)[None])))
 
 
 def read(path: str | PathLike, number: int | None = None) -> OpenedSolution:

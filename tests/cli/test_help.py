@@ -6,19 +6,8 @@ import pytest
 
 from mosaicdd.cli.solve import solve
 
-COMMANDS = (
-    "generate",
-    "train",
-    "models",
-    "solve",
-    "compare",
-    "plot",
-    "report",
-    "info",
-    "bench",
-    "plan",
-)
-COMMANDS += ("doctor",)
+COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "report", "quantities")
+COMMANDS += ("info", "bench", "plan", "doctor")
 
 
 @pytest.mark.ranks(1, 3)

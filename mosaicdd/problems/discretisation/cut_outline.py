@@ -32,7 +32,7 @@ class CutOutline:
 
     `ValueError` if a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide
     has a natural outline, or the outline is not the same on two periodic sides.
-    ``sides``: whose values do not count.
+    ``sides``: whose values do not count; ``each``: whether all outlines have names, though no condition asks for that.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class CutOutline:
         Of their Robin conditions; 0 of others.
     """
 
-    def __init__(self, shape: Shape, grid: Grid, sides: Sides):
+    def __init__(self, shape: Shape, grid: Grid, sides: Sides, *, each: bool = False):
         self._shape, self._grid = shape, grid
         self._periods = sides.periods(grid)
         shape.require_shape(grid)
@@ -50,7 +50,7 @@ class CutOutline:
         self.names: tuple[str, ...] = ("outline",)
         self._numbers: np.ndarray | None = None
         self._known: tuple[Part, np.ndarray] | None = None
-        if sides.named:
+        if each or sides.named:
             self.names, self._numbers = shape.outlines(grid, self._periods)
             require_outlines(sides.parts, self.names)
         parts = [sides.outline(name) for name in self.names]

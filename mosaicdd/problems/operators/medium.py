@@ -94,6 +94,11 @@ class Medium:
         """Whether there is no reaction, so that constants solve the equation."""
         return self._c.number == 0.0
 
+    @property
+    def reaction(self) -> Field:
+        """``c``."""
+        return self._c
+
     def reacting(self, grid: Grid) -> np.ndarray | None:
         """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all."""
         if self.pure:

@@ -14,7 +14,10 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import sides_of
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.quantified import Quantified
+from mosaicdd.problems.quantities.quantities import Ask
 from mosaicdd.report.presented import Presented
+from mosaicdd.schwarz.results.held import held_by
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.report import Result
@@ -27,12 +30,12 @@ from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.unsupported import Unsupported
 
 
-class Solution(Presented):
+class Solution(Quantified, Presented):
     """The solutions of one or several problems; every rank has its own part.
 
     Arrays are numpy's, or torch's if the problem's were; of several problems they have a leading axis.
-    On several ranks `gather`, `at`, `save`, `each`, `compare`, `plot` and `to_xarray` are called by all of
-    them together; no property sends anything.
+    On several ranks all methods but `report`'s are called by all of them together, as `gather`, `at`, `save` and
+    `flow`; no property sends anything.
 
     Attributes
     ----------
@@ -212,6 +215,17 @@ class Solution(Presented):
         else:
             values = self.kept.at(network, cells)
         return self._given(values if self.problems > 1 else values[:1])
+
+    def _asked(self, ask: Ask) -> Any:
+        """Return what is asked of the fields; all ranks together."""
+        return held_by(self.kept, self.problem, ask)
+
+    @property
+    def _spacing(self) -> float:
+        return self.kept.lattice.grid.spacing
+
+    def _handed(self, array: np.ndarray) -> Any:
+        return self._given(array)
 
     # Beyond this process
 

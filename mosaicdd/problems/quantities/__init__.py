@@ -1,0 +1,1 @@
+"""What people read off a solution: fluxes, flows, balances, means, and where the largest value is."""

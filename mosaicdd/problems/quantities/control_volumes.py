@@ -1,0 +1,185 @@
+"""The control volumes of a domain as if nothing were given on its sides, and what flows between them.
+
+The equation of every node adds up what flows to its neighbours, what a reaction consumes, and what flows out
+through outlines; what is left over of its source flows out through the sides, where the node lies on one. Nodes with
+given values have volumes there, too: so what flows through a side is as good as the solution, of second order
+(a *consistent* flux), and all volumes together lose nothing.
+
+Along a periodic axis the volumes of the first and the last node are two halves, each with what is given on its own
+side, so nothing of the grid is beyond it here.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import ends, last
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.discretisation.periodic import GridNodes
+from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.unsupported import Unsupported
+
+
+@dataclass(frozen=True)
+class VolumesPart:
+    """The control volumes of the nodes of a part of the grid, right but for those on its edge within the grid.
+
+    All is times the squared spacing, as in the discrete equation.
+    """
+
+    between: Conductances  # of the faces between volumes; the reaction times the volumes
+    volumes: np.ndarray  # what the domain has of each, in cells
+    present: np.ndarray  # which nodes have a volume, and no value by an outline
+    outlines: OnOutlines | None
+
+    def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity."""
+        flows = []
+        for axis, k in enumerate(self.between.along):
+            low, high = ends(axis, self.present.ndim)
+            flows.append(k * (u[last(low)] - u[last(high)]))
+        return tuple(flows)
+
+    def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
+        totals = []
+        edges = zip(self.between.along, self.between.against, strict=True)
+        for axis, (forth, back) in enumerate(edges):
+            low, high = ends(axis, self.present.ndim)
+            fall, total = u[last(low)] - u[last(high)], np.zeros(u.shape)
+            total[last(low)] += forth * fall
+            total[last(high)] -= back * fall
+            totals.append(total)
+        return tuple(totals)
+
+
+class ControlVolumes:
+    """Those of the domain of a linear problem.
+
+    `Unsupported` if the equation has no conductances: it is not linear, describes waves, or has a mixed derivative.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid):
+        self.problem, self.grid = problem, grid
+        _require_conductances(problem)
+        self.medium = medium_of(problem.operator)
+        shape, self._conditions = problem.domain.shape, problem.conditions
+        self.outline = (
+            None if shape is None else CutOutline(shape, grid, self._conditions, each=True)
+        )
+        axes = len(grid.shape)
+        self._nodes = GridNodes(grid.shape, (None,) * axes)
+        self.scale = grid.spacing ** (axes - 2)
+
+    @property
+    def outlines(self) -> tuple[str, ...]:
+        """The names of the outlines of a shape."""
+        return () if self.outline is None else self.outline.names
+
+    def on(self, part: Part) -> VolumesPart:
+        """Return those of the nodes of a part of the grid."""
+        cells, outlines = self._nodes.cells(part), None
+        cut = None if self.outline is None else self.outline.cut(part, cells)
+        cover = Cover.of_cells(cells) if cut is None else cut.cover
+        volumes = cover.volumes if cut is None else cut.volumes
+        whole = self.medium.within(self.grid, part, cover)
+        present = volumes > 0
+        if cut is not None:
+            present &= ~cut.given
+
+        def masked(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            both = (present[low] & present[high] for low, high in _ends(present.ndim))
+            return tuple(np.where(here, k, 0.0) for here, k in zip(both, edges, strict=True))
+
+        reaction = np.where(present, whole.reaction * volumes, 0.0)
+        against = () if whole.symmetric else masked(whole.against)
+        between = Conductances(masked(whole.along), reaction, against)
+        if cut is not None and self.outline is not None:
+            every = tuple(zip(whole.along, whole.against, strict=True))
+            exchange = self.grid.spacing * self.outline.alphas
+            nowhere = np.zeros(present.shape, bool)
+            outlines = cut.on_outlines(present, nowhere, every, exchange)
+            diagonal = between.diagonal()
+            outlines.add_to_diagonal(diagonal, exchange)
+            present = present & (diagonal > 0)
+        return VolumesPart(between, volumes, present, outlines)
+
+    def loads(self, here: VolumesPart, part: Part) -> np.ndarray | float:
+        """Return the source times the volumes of a part, ``(n or 1, rows, columns)``."""
+        source = self.problem.source
+        if source is None:
+            return 0.0
+        values = self._near(source, part) * (here.volumes * here.present)
+        return self.grid.spacing**2 * values
+
+    def _near(self, field: Field, part: Part) -> np.ndarray:
+        inside = None
+        if self.outline is not None:
+            ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+            inside = self.outline.level(ring) < 0
+        return sample_near(field, self.grid, part, inside, fill=0.0)
+
+    def through_outlines(
+        self, here: VolumesPart, u: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what flows out through outlines: of which flat nodes and outlines, ``(T,)``, and how much, ``(n, T)``."""
+        if here.outlines is None or self.outline is None:
+            return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0))
+        flat, h = u.reshape(len(u), -1), self.grid.spacing
+        ties, flows = here.outlines.ties, here.outlines.flows
+        alphas, (held, flowing) = self.outline.alphas[flows.outlines], self._given(ties, flows)
+        out = [
+            ties.weights * (flat[:, ties.nodes] - held),
+            h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),
+        ]
+        both = Crossings.joined([ties, flows])
+        return both.nodes, both.outlines, np.concatenate(out, axis=1)
+
+    def _given(self, *acting: Crossings) -> list[np.ndarray]:
+        """Return the values of conditions where outlines act, ``(n or 1, T)``."""
+        names = () if self.outline is None else self.outline.names
+        return [each.values(self._conditions, names, self.grid) for each in acting]
+
+    def in_ties(self, here: VolumesPart, u: np.ndarray, inner: tuple[slice, ...]) -> np.ndarray:
+        """Return ``k (u - g)^2`` over the ties of some nodes to values on outlines, summed, ``(n,)``."""
+        if here.outlines is None or self.outline is None:
+            return np.zeros(len(u))
+        ties, own = here.outlines.ties, np.zeros(here.present.shape, bool)
+        own[inner] = True
+        which = np.flatnonzero(own.reshape(-1)[ties.nodes])
+        ties = ties.chosen(which, ties.nodes[which])
+        fall = u.reshape(len(u), -1)[:, ties.nodes] - self._given(ties)[0]
+        return (ties.weights * np.square(fall)).sum(axis=1)
+
+
+def _require_conductances(problem: Problem) -> None:
+    """Raise `Unsupported` if no conductances between neighbours say what flows."""
+    operator, why = problem.operator, ""
+    if problem.equation.steady is not None:
+        why = "is an equation in time"
+    elif isinstance(operator, Nonlinear):
+        why = "is not linear"
+    elif isinstance(operator, EllipticOperator) and operator.axy:
+        why = f"has a mixed derivative, axy {operator.axy:g}"
+    elif isinstance(operator, EllipticOperator) and operator.c < 0:
+        why = f"describes waves, c is {operator.c:g}"
+    if why:
+        raise Unsupported(
+            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady linear equations "
+            "without mixed derivatives; integrals, means, largest values and gradients are of all"
+        )
+
+
+@functools.cache
+def _ends(axes: int) -> tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]:
+    return tuple(ends(axis, axes) for axis in range(axes))

@@ -1,0 +1,205 @@
+"""What flows out through each side of a rectangle, node by node: where fluxes are given these, else what is left over.
+
+A node in a corner belongs to several sides. What natural conditions say there is theirs; of sides with given values
+each has what comes along its own axis, and all share the rest by their lengths.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.control_volumes import ControlVolumes
+from mosaicdd.problems.quantities.held import HeldField
+from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.parts import SidePart
+from mosaicdd.problems.sides.side_values import covered, evaluated
+
+
+@dataclass(frozen=True)
+class SideCondition:
+    """What holds on a side, or a part of it."""
+
+    part: SidePart | None  # None where nothing is said, and a value is given
+    lengths: np.ndarray  # that belong to each node of the side, ``(M,)``, in cells
+    others: tuple[SidePart, ...] = ()  # the parts of the side that others are named for
+
+    @property
+    def held(self) -> bool:
+        """Whether a value is given."""
+        return self.part is None or isinstance(self.part.condition, Dirichlet)
+
+    def within(self, piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.ndarray:
+        """Return which share of each node's length lies between two coordinates, ``(M,)``."""
+        if (low, high) == (0.0, np.inf):
+            return np.ones(len(self.lengths))
+        inside = _overlap(piece, grid, low, high)
+        own = (0.0, np.inf) if self.part is None else (self.part.low, self.part.high)
+        inside = np.minimum(inside, _overlap(piece, grid, max(low, own[0]), min(high, own[1])))
+        for other in self.others:
+            inside = inside - _overlap(piece, grid, max(low, other.low), min(high, other.high))
+        whole = np.where(self.lengths > 0, self.lengths, 1.0)
+        return np.clip(inside / whole, 0.0, 1.0)
+
+
+def _overlap(piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.ndarray:
+    """Return what lies between two coordinates of the length of each node, in cells."""
+    if high <= low:
+        return np.zeros(len(piece.nodes))
+    part = SidePart("", Dirichlet(), low, high)
+    return np.minimum(covered(part, piece, grid)[0], piece.lengths)
+
+
+def side_conditions(problem: Problem, grid: Grid) -> dict[str, list[SideCondition]]:
+    """Return what holds on each side that the domain has and that is not periodic, by its name."""
+    every = {}
+    for name, piece in problem.pieces(grid).items():
+        own = [part for part in problem.conditions.parts if part.name == name]
+        default = next((part for part in own if part.whole), None)
+        periodic = default is not None and isinstance(default.condition, Periodic)
+        if periodic or not piece.lengths.any():
+            continue
+        parts, rest = tuple(part for part in own if not part.whole), piece.lengths.copy()
+        conditions = []
+        for part in parts:
+            lengths = np.minimum(covered(part, piece, grid)[0], piece.lengths)
+            rest -= lengths
+            conditions.append(SideCondition(part, lengths))
+        conditions.append(SideCondition(default, rest.clip(min=0.0), parts))
+        every[name] = conditions
+    return every
+
+
+class SideFlows:
+    """What flows out through the sides at the nodes that a process speaks for.
+
+    ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side; zero at those of others.
+    ``carried``, as `Balance` has it, is no part of it.
+    """
+
+    def __init__(self, volumes: ControlVolumes, field: HeldField):
+        grid, problem = volumes.grid, volumes.problem
+        self._grid, self._pieces = grid, problem.pieces(grid)
+        self._conditions = side_conditions(problem, grid)
+        self.out = self._split(volumes, field) if self._conditions else {}
+
+    @property
+    def names(self) -> list[str]:
+        """Of the sides."""
+        return list(self.out)
+
+    def total(self, name: str, low: float = 0.0, high: float = np.inf) -> np.ndarray:
+        """Return what flows out through a side, or a part of it, at this process's nodes, ``(n,)``."""
+        piece = self._pieces[name]
+        flows = (
+            (out * condition.within(piece, self._grid, low, high)).sum(axis=1)
+            for condition, out in zip(self._conditions[name], self.out[name], strict=True)
+        )
+        return sum(flows, np.zeros(len(self.out[name][0])))
+
+    def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
+        grid, h, count = self._grid, self._grid.spacing, len(field.values)
+        flat = {
+            name: np.ravel_multi_index(tuple(self._pieces[name].nodes.T), grid.nodes)
+            for name in self._conditions
+        }
+        nodes = np.unique(np.concatenate(list(flat.values())))
+        where = {name: np.searchsorted(nodes, ids) for name, ids in flat.items()}
+        left = np.zeros((count, len(nodes)))  # over, of what is not known from conditions
+        own_lengths, held = np.zeros(len(nodes)), np.zeros(len(nodes), int)
+        out: dict[str, list[np.ndarray]] = {}
+        along: dict[str, np.ndarray] = {}
+        mine: dict[str, np.ndarray] = {}
+        for name, conditions in self._conditions.items():
+            piece, at = self._pieces[name], where[name]
+            u, rest, across, mine[name] = _on_side(volumes, field, piece)
+            left[:, at[mine[name]]] = rest[:, mine[name]]
+            along[name] = across
+            out[name] = []
+            lengths = np.zeros(len(at))
+            for condition in conditions:
+                flows = np.zeros((count, len(at)))
+                if condition.held:
+                    lengths += condition.lengths
+                elif condition.part is not None:
+                    acting = np.flatnonzero(mine[name] & (condition.lengths > 0))
+                    values = evaluated(condition.part, piece, grid)[:, acting]
+                    inflow = values - condition.part.alpha * u[:, acting]
+                    flows[:, acting] = -h * condition.lengths[acting] * inflow
+                out[name].append(flows)
+            own_lengths[at] += lengths
+            held[at] += lengths > 0
+        for name in out:
+            for flows in out[name]:
+                left[:, where[name]] -= flows
+        shared = left.copy()
+        for name, conditions in self._conditions.items():
+            at, lengths = where[name], _held_lengths(conditions)
+            several = (held[at] > 1) & (lengths > 0) & mine[name]
+            shared[:, at[several]] -= along[name][:, several]
+        for name, conditions in self._conditions.items():
+            at, lengths = where[name], _held_lengths(conditions)
+            several = held[at] > 1
+            share = lengths / np.where(own_lengths[at] > 0, own_lengths[at], 1.0)
+            flows = np.where(
+                several, along[name] * (lengths > 0) + shared[:, at] * share, left[:, at]
+            )
+            flows = np.where(mine[name] & (lengths > 0), flows, 0.0)
+            for condition, total in zip(conditions, out[name], strict=True):
+                if condition.held:
+                    total += flows * condition.lengths / np.where(lengths > 0, lengths, 1.0)
+        return out
+
+
+def _held_lengths(conditions: list[SideCondition]) -> np.ndarray:
+    """Return the length of each node's piece where values are given."""
+    nothing = np.zeros(len(conditions[0].lengths))
+    return sum((c.lengths for c in conditions if c.held), nothing)
+
+
+def _on_side(
+    volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
+
+    ``(n, M)`` each, and which of the nodes are this process's, ``(M,)``.
+    """
+    shape = (len(field.values), len(piece.nodes))
+    u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    first, last = piece.nodes.min(axis=0), piece.nodes.max(axis=0)
+    plane = tuple(
+        slice(max(int(low), p.start), min(int(high) + 1, p.stop))
+        for low, high, p in zip(first, last, field.own, strict=True)
+    )
+    if any(p.stop <= p.start for p in plane) or piece.side is None:
+        return u, rest, along, np.zeros(len(piece.nodes), bool)
+    wide = field.around(plane)
+    values, left, to_side = left_over(volumes, field, wide, piece.side[0])
+    inner = within(plane, wide)
+    here = np.all(
+        [(n >= p.start) & (n < p.stop) for n, p in zip(piece.nodes.T, plane, strict=True)], axis=0
+    )
+    for target, source in ((u, values), (rest, left), (along, to_side)):
+        target[:, here] = source[:, *inner].reshape(len(source), -1)
+    return u, rest, along, here
+
+
+def left_over(
+    volumes: ControlVolumes, field: HeldField, wide: Part, axis: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values, what is left over in each volume, and what comes to it along an axis, ``(n, rows, columns)``.
+
+    Right but at nodes on the edge of the part within the grid.
+    """
+    here = volumes.on(wide)
+    u = np.where(here.present, field.at(wide), 0.0)
+    to_neighbours = here.to_neighbours(u)
+    rest = volumes.loads(here, wide) - here.between.reaction * u - sum(to_neighbours)
+    nodes, _, through = volumes.through_outlines(here, u)
+    for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
+        row -= np.bincount(nodes, out, len(row))
+    return u, np.where(here.present, rest, 0.0), -to_neighbours[axis]
