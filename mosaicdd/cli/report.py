@@ -8,8 +8,8 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
 from mosaicdd.cli.show import quiet_option, say
+from mosaicdd.report.presented import read
 from mosaicdd.storage.atomic import atomic_file, require_replaceable
-from mosaicdd.storage.solution_file import read_solution
 
 
 @click.command()
@@ -31,7 +31,7 @@ def report(solution_files: tuple[str, ...], output: str | None, overwrite: bool)
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("pictures need matplotlib: pip install 'mosaicdd[plot]'")
-        solutions = [read_solution(file) for file in solution_files]
+        solutions = [read(file) for file in solution_files]
         path = require_replaceable(
             output or Path(solution_files[0]).with_suffix(".html"),
             overwrite=overwrite,

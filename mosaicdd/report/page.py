@@ -16,9 +16,10 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Periodic
 from mosaicdd.report.chart import Curve, chart
 from mosaicdd.report.figures import heading
+from mosaicdd.report.presented import OpenedSolution
 from mosaicdd.report.raster import gradient, limits_of, png, reduced
 from mosaicdd.storage.atomic import MARK
-from mosaicdd.storage.solution_file import StoredSolution
+from mosaicdd.unsupported import Unsupported
 
 _PIXELS = 1024  # along the longer side of a picture, at most
 _PORTION = 2**22  # values of a field that are read at a time
@@ -33,10 +34,10 @@ _PHASES = {
 }
 _ZOOM = "this.classList.toggle('near')"
 
-Rows = dict[str, Callable[[StoredSolution], str]]
+Rows = dict[str, Callable[[OpenedSolution], str]]
 
 
-def page(solutions: Sequence[StoredSolution]) -> str:
+def page(solutions: Sequence[OpenedSolution]) -> str:
     """Return the page, each solution a column.
 
     Raises
@@ -67,7 +68,7 @@ def page(solutions: Sequence[StoredSolution]) -> str:
     )
 
 
-def _run(solution: StoredSolution) -> str:
+def _run(solution: OpenedSolution) -> str:
     """Return the card of a run: how it ended, its field, and its estimated error."""
     good = " good" if solution.status.startswith("converged") else ""
     estimate = solution.error_estimate
@@ -80,7 +81,7 @@ def _run(solution: StoredSolution) -> str:
     )
 
 
-def _field(solution: StoredSolution) -> str:
+def _field(solution: OpenedSolution) -> str:
     """Return the picture of the field."""
     rows, columns = solution.window.shape
     step = -(-max(rows, columns) // _PIXELS)
@@ -93,7 +94,7 @@ def _field(solution: StoredSolution) -> str:
     return _picture(values, (low, high), ends, "viridis", f"solution{time}{of}")
 
 
-def _errors(solution: StoredSolution) -> str:
+def _errors(solution: OpenedSolution) -> str:
     """Return the picture of the estimated error at the lattice nodes, where the file has it."""
     errors = solution.error_map
     if errors is None:
@@ -123,7 +124,7 @@ def _picture(
     )
 
 
-def _convergence(solutions: Sequence[StoredSolution]) -> str:
+def _convergence(solutions: Sequence[OpenedSolution]) -> str:
     """Return the charts of what each iteration, or each step in time, said of itself."""
     names = {"update": "update", "residual": "residual", "mae": "error"}
     in_time = {"time_error": "error of a step in time", "solver_error": "of its solve"}
@@ -141,7 +142,7 @@ def _convergence(solutions: Sequence[StoredSolution]) -> str:
     return "".join(charts) or "<p class='soft'>no history</p>"
 
 
-def _phases(solution: StoredSolution) -> str:
+def _phases(solution: OpenedSolution) -> str:
     """Return what a run spent its time with, and how parts of that differed over the ranks."""
     spent = solution.attributes.get("seconds", {})
     total = spent.get("total") or sum(spent.values())
@@ -162,7 +163,7 @@ def _phases(solution: StoredSolution) -> str:
     )
 
 
-def _over_ranks(solution: StoredSolution) -> str:
+def _over_ranks(solution: OpenedSolution) -> str:
     """Return a table of the parts of the work: the mean over the ranks, and the rank with most."""
     parts = solution.attributes.get("parts") or {}
     if not parts:
@@ -175,7 +176,7 @@ def _over_ranks(solution: StoredSolution) -> str:
     return f"<details><summary class='soft'>parts</summary><table>{head}<tbody>{rows}</tbody></table></details>"
 
 
-def _table(solutions: Sequence[StoredSolution]) -> str:
+def _table(solutions: Sequence[OpenedSolution]) -> str:
     """Return what the files say, a row for each thing that one of them says something of."""
     groups: dict[str, Rows] = {
         "Problem": {
@@ -196,6 +197,7 @@ def _table(solutions: Sequence[StoredSolution]) -> str:
             "in the energy norm": _number("energy_estimate"),
             "certified to": _number("certify"),
             "imbalance": _number("imbalance"),
+            "balance": _balance,
             "out of the training range": _said("outside_training_range"),
         },
         "Method": {
@@ -226,18 +228,18 @@ def _row(label: str, texts: Sequence[str]) -> str:
     return f"<tr><th>{label}</th>{''.join(form.format(html.escape(t)) for t in texts)}</tr>"
 
 
-def _said(name: str) -> Callable[[StoredSolution], str]:
+def _said(name: str) -> Callable[[OpenedSolution], str]:
     """Return what tells an attribute in words, nothing where it is not known."""
 
-    def tell(solution: StoredSolution) -> str:
+    def tell(solution: OpenedSolution) -> str:
         value: Any = solution.attributes.get(name)
         return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
     return tell
 
 
-def _number(name: str) -> Callable[[StoredSolution], str]:
-    def tell(solution: StoredSolution) -> str:
+def _number(name: str) -> Callable[[OpenedSolution], str]:
+    def tell(solution: OpenedSolution) -> str:
         value = solution.attributes.get(name)
         return "" if value is None else f"{value:.3g}"
 
@@ -248,7 +250,7 @@ def _listed(values: dict[str, Any] | None) -> str:
     return ", ".join(f"{name} = {value}" for name, value in (values or {}).items())
 
 
-def _sides(solution: StoredSolution) -> str:
+def _sides(solution: OpenedSolution) -> str:
     """Say what was given on the sides; of values at nodes their range."""
     sides = solution.sides
     if isinstance(sides, Boundary):
@@ -268,22 +270,36 @@ def _range(values: Any) -> str:
     return f" from {low:.4g} to {high:.4g}"
 
 
+def _balance(solution: OpenedSolution) -> str:
+    """Say what flows in and out, and what is left over; nothing of fields that are not read at once."""
+    if np.prod(solution.window.shape) > _PORTION:
+        return ""
+    try:
+        balance = solution.balance()
+    except Unsupported:
+        return ""
+    parts = {"in": balance.inflow, "out": balance.outflow, "sources": balance.sources}
+    parts |= {"consumed": balance.reaction, "carried away": balance.carried}
+    told = [f"{name} {value:.4g}" for name, value in parts.items() if value]
+    return ", ".join([*told, f"left over {balance.left_over:.1e}"])
+
+
 def _size(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape[::-1]))
 
 
-def _ranks(solution: StoredSolution) -> str:
+def _ranks(solution: OpenedSolution) -> str:
     ranks, dims = solution.attributes.get("ranks", 1), solution.attributes.get("dims")
     text = f"{ranks} rank" + "s" * (ranks > 1)
     return f"{text} ({' x '.join(map(str, dims))})" if dims and ranks > 1 else text
 
 
-def _memory(solution: StoredSolution) -> str:
+def _memory(solution: OpenedSolution) -> str:
     size = solution.attributes.get("peak_memory_bytes")
     return "" if size is None else f"{size / 2**20:,.0f} MiB"
 
 
-def _versions(solution: StoredSolution) -> str:
+def _versions(solution: OpenedSolution) -> str:
     known = solution.attributes
     names = [name for name in known if name.startswith("version_")]
     return ", ".join(f"{name.removeprefix('version_')} {known[name]}" for name in names)

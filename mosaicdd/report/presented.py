@@ -13,7 +13,7 @@ import numpy as np
 
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.quantities.held import alone
+from mosaicdd.problems.quantities.held_field import alone
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field

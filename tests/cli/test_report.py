@@ -29,6 +29,8 @@ def test_the_page_shows_each_run_and_refers_to_nothing_outside_of_it(mosaicdd, r
     for told in ("good.h5", "bad &amp; slow.h5", "converged_rtol", "diverged_max_iterations"):
         assert told in text
     assert "bad & slow" not in text
+    # 2 x 1 of source 1 on a lattice of spacing 1 / 64; nodes with values have half volumes, and what flows out.
+    assert re.search(r"<th>balance</th><td>out (\d[^,]*), sources \1, left over", text)
     assert text.count("data:image/png;base64,") == 4  # a field and its estimate, of each
     assert not re.search(r"(?:src|href)=['\"](?!data:)", text)
 

@@ -129,7 +129,7 @@ def test_integrals_and_means_are_of_the_domain_or_a_region(board):
     nodes[4, 6] = True
     assert linear.integral(nodes) == pytest.approx(linear.field[4, 6] / 64**2, rel=1e-12)
     for wrong in ({"x": (3.0, 2.0)}, {"z": (0, 1)}, np.zeros((3, 3)), np.zeros((NY, NX))):
-        with pytest.raises(ValueError, match="region|axes"):
+        with pytest.raises(ValueError, match=r"region|axes"):
             linear.integral(wrong)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from mosaicdd.lattice.axes import ends, within
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
-from mosaicdd.problems.quantities.held import HeldField, rows_of
+from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.shapes.apertures import Cover
 

@@ -6,6 +6,7 @@ Their own equations, with the values inside, say what they are: one small sparse
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -17,7 +18,7 @@ from mosaicdd.problems.discretisation.periodic import places_of
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
-from mosaicdd.problems.quantities.held import HeldField
+from mosaicdd.problems.quantities.held_field import HeldField
 
 
 def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField:
@@ -31,8 +32,9 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField
     periods = problem.conditions.periods(grid)
     if not discretisation.floating:
         at, place = places_of(outline.known, field.wide, periods)
-        missing = np.isnan(values[:, *place])
-        values[:, *place] = np.where(missing, outline.values[:, at], values[:, *place])
+        there: tuple[Any, ...] = (slice(None), *place)
+        missing = np.isnan(values[there])
+        values[there] = np.where(missing, outline.values[:, at], values[there])
     # Equations of what this process speaks for, once each along periodic axes, with what is around.
     own = tuple(
         slice(p.start, p.stop if period is None else min(p.stop, period))
@@ -44,17 +46,20 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField
     u = _around(field, values, ring)
     hidden = equations.active & np.isnan(u).any(axis=0)
     rows = np.zeros(hidden.shape, bool)
-    rows[(slice(1, -1),) * rows.ndim] = hidden[(slice(1, -1),) * rows.ndim]
+    inner = within(own, ring)
+    rows[inner] = hidden[inner]
     ids = _global_ids(ring, grid.nodes, periods)
-    entries = _rows(equations.conductances, rows, hidden, ids, np.where(equations.active, u, 0.0))
-    entries = (*entries[:3], ids[rows], right[:, rows] + entries[3])
+    row, column, value, known = _rows(
+        equations.conductances, rows, hidden, ids, np.where(equations.active, u, 0.0)
+    )
+    entries = row, column, value, ids[rows], right[:, rows] + known
     parts = field.gather((field.members.start, entries))
     solved_ids, solved = _solution([e for first, e in parts if first == field.members.start])
     if len(solved_ids):
         wide_ids = _global_ids(field.wide, grid.nodes, periods)
-        place = np.searchsorted(solved_ids, wide_ids).clip(max=len(solved_ids) - 1)
-        lacking = (solved_ids[place] == wide_ids) & np.isnan(values)
-        values[lacking] = solved[:, place][lacking]
+        which = np.searchsorted(solved_ids, wide_ids).clip(max=len(solved_ids) - 1)
+        lacking = (solved_ids[which] == wide_ids) & np.isnan(values)
+        values[lacking] = solved[:, which][lacking]
     return dataclasses.replace(field, values=values)
 
 

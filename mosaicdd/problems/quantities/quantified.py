@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.problems.quantities.balance import Balance
-from mosaicdd.problems.quantities.quantities import Ask, Extreme, points_along
+from mosaicdd.problems.quantities.quantities import Ask, points_along
 from mosaicdd.problems.quantities.sums import Region
 
 
@@ -61,7 +60,7 @@ class Quantified:
         return tuple(self._handed(flux) for flux in self._asked(lambda q: q.flux()))
 
     def gradient(self) -> tuple[Any, ...]:
-        """Return the derivatives along the axes of the array, (y, x), at the nodes of `local`.
+        """Return the derivatives along the axes of the array, (y, x), at the nodes of `local`, ``u`` per length.
 
         Of second order; of first where an outline is so near that there are not three nodes. NaN outside.
         """
@@ -91,8 +90,8 @@ class Quantified:
         """
         return self._number(self._asked(lambda q: q.flow(name, part)))
 
-    def balance(self) -> Balance | list[Balance]:
-        """Return what flows out through each side and outline, what is made and consumed, and what is left over.
+    def balance(self) -> Any:
+        """Return the `Balance`: what flows out through each side and outline, what is made and consumed, and what is left over.
 
         Raises
         ------
@@ -102,7 +101,7 @@ class Quantified:
         return self._number(self._asked(lambda q: q.balance()))
 
     def energy(self) -> Any:
-        """Return half the integral of ``a |grad u|^2 + c u^2``.
+        """Return half the integral of ``a |grad u|^2 + c u^2``, in units of ``a u^2`` (in space times a length).
 
         Raises
         ------
@@ -112,7 +111,7 @@ class Quantified:
         return self._number(self._asked(lambda q: q.energy()))
 
     def integral(self, region: Region = None) -> Any:
-        """Return the integral of the solution, of second order in the spacing.
+        """Return the integral of the solution, ``u`` times an area (in space a volume), of second order in the spacing.
 
         Parameters
         ----------
@@ -131,12 +130,12 @@ class Quantified:
         """Return the mean of the solution over a region, as `integral` has it."""
         return self._number(self._asked(lambda q: q.mean(region)))
 
-    def max(self) -> Extreme | list[Extreme]:
-        """Return the largest value at a node, and the coordinates (x, y) of the first such node."""
+    def max(self) -> Any:
+        """Return an `Extreme`: the largest value at a node, and the coordinates (x, y) of the first such node."""
         return self._number(self._asked(lambda q: q.extremes(largest=True)))
 
-    def min(self) -> Extreme | list[Extreme]:
-        """Return the smallest value at a node, and the coordinates (x, y) of the first such node."""
+    def min(self) -> Any:
+        """Return an `Extreme`: the smallest value at a node, and the coordinates (x, y) of the first such node."""
         return self._number(self._asked(lambda q: q.extremes(largest=False)))
 
     def along(self, line: Any, count: int | None = None) -> tuple[np.ndarray, Any]:

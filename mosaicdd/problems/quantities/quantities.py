@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicdd.lattice.axes import within
-from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.quantities.balance import Balance, balances, energies, outline_flows
 from mosaicdd.problems.quantities.beyond import with_unknowns_beyond
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
-from mosaicdd.problems.quantities.held import HeldField
+from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.quantities.slopes import slopes
-from mosaicdd.problems.quantities.sums import Measure, Region, integrals
+from mosaicdd.problems.quantities.sums import Region, RegionVolumes, integrals
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import is_outline, part_of_name
 from mosaicdd.settings import unknown
@@ -128,7 +127,7 @@ class Quantities:
         return total / size
 
     def _integrals(self, region: Region) -> tuple[np.ndarray, np.ndarray]:
-        return integrals(self._plain, Measure(self._plain.problem, self._grid, region))
+        return integrals(self._plain, RegionVolumes(self._plain.problem, self._grid, region))
 
     def extremes(self, *, largest: bool) -> list[Extreme]:
         """Return the largest or smallest value of each problem's field, and the first node where it is."""

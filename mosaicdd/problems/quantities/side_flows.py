@@ -13,7 +13,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
-from mosaicdd.problems.quantities.held import HeldField
+from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
@@ -133,8 +133,8 @@ class SideFlows:
                 out[name].append(flows)
             own_lengths[at] += lengths
             held[at] += lengths > 0
-        for name in out:
-            for flows in out[name]:
+        for name, every in out.items():
+            for flows in every:
                 left[:, where[name]] -= flows
         shared = left.copy()
         for name, conditions in self._conditions.items():

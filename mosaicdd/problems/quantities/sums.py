@@ -11,14 +11,14 @@ from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.held import HeldField, rows_of
+from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover, cut_cells, staircase
 
 Region = Mapping[str, tuple[float, float]] | Any
 """A box by the names of coordinates, ``{"x": (x0, x1)}``, or a mask of cells or nodes; None for all of the domain."""
 
 
-class Measure:
+class RegionVolumes:
     """The volume of the domain, or of a region of it, around each node.
 
     `ValueError` if a region is empty, or no box or mask of the grid.
@@ -90,9 +90,8 @@ class Measure:
 def _share(at: np.ndarray, ends: tuple[float, float], spacing: float, size: float) -> np.ndarray:
     """Return what an interval has of nodes' linear functions along an axis, relative to the whole axis's."""
 
-    def integral(
-        x: np.ndarray,
-    ) -> np.ndarray:  # of a hat of height and half width 1, from its foot on
+    def integral(x: np.ndarray) -> np.ndarray:
+        """Of a hat of height and half width 1, from its foot on."""
         x = x.clip(-1.0, 1.0)
         return np.where(x < 0, (1 + x) ** 2 / 2, 1 - (1 - x) ** 2 / 2)
 
@@ -102,7 +101,7 @@ def _share(at: np.ndarray, ends: tuple[float, float], spacing: float, size: floa
     return own / (integral(last - at) - integral(first - at))
 
 
-def integrals(field: HeldField, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+def integrals(field: HeldField, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of each problem's field, and the size of the region, ``(n,)`` each.
 
     Nodes outside of the domain, of whose volumes a part is inside, have the mean of the values around.
@@ -129,10 +128,17 @@ def _filled(u: np.ndarray) -> np.ndarray:
     around = [(0, 0), *[(1, 1)] * (u.ndim - 1)]
     values, counts = np.pad(np.where(known, u, 0.0), around), np.pad(known.astype(float), around)
     for axis in range(1, u.ndim):  # sums over three nodes along each axis
-        values, counts = (
-            sum(a.take(np.arange(k, a.shape[axis] - 2 + k), axis) for k in range(3))
-            for a in (values, counts)
-        )
+        values, counts = (_of_three(a, axis) for a in (values, counts))
     return np.where(
         known, u, np.divide(values, counts, out=np.full(u.shape, np.nan), where=counts > 0)
+    )
+
+
+def _of_three(a: np.ndarray, axis: int) -> np.ndarray:
+    """Return the sums of each three neighbours along an axis, which gets shorter by two."""
+    count = a.shape[axis] - 2
+    return (
+        a.take(range(count), axis)
+        + a.take(range(1, count + 1), axis)
+        + a.take(range(2, count + 2), axis)
     )

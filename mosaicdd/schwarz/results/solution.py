@@ -17,7 +17,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
 from mosaicdd.report.presented import Presented
-from mosaicdd.schwarz.results.held import held_by
+from mosaicdd.schwarz.results.asked import asked_of
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.report import Result
@@ -218,7 +218,7 @@ class Solution(Quantified, Presented):
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the fields; all ranks together."""
-        return held_by(self.kept, self.problem, ask)
+        return asked_of(self.kept, self.problem, ask)
 
     @property
     def _spacing(self) -> float:

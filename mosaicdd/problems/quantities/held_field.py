@@ -24,9 +24,7 @@ class HeldField:
     members: slice  # which of them are held here
     own: Part  # nodes that this process speaks for; of all processes each once
     wide: Part  # these and one more all around, beyond the grid where it is periodic
-    values: (
-        np.ndarray
-    )  # at the wide nodes, float64, ``(members, rows, columns)``; NaN outside of the domain
+    values: np.ndarray  # float64, of the wide nodes, ``(members, rows, columns)``; NaN outside
     add: Callable[[np.ndarray], np.ndarray]  # over all processes
     gather: Callable[[Any], list]  # from all processes, in their order
 
@@ -55,7 +53,7 @@ def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> HeldField:
     for axis, period in enumerate(problem.conditions.periods(grid)):
         around = 0 if period is None else 1
         if around:
-            low, high = (values.take([at], axis + 1) for at in (-2, 1))  # type: ignore[call-overload]
+            low, high = (values.take([at], axis + 1) for at in (-2, 1))
             values = np.concatenate([low, values, high], axis + 1)
         wide.append(slice(-around, grid.nodes[axis] + around))
     members = slice(0, len(values))

@@ -9,7 +9,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.held import HeldField
+from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.results.kept import Kept
@@ -18,7 +18,7 @@ from mosaicdd.unsupported import Unsupported
 _AROUND = 2  # nodes, of which one-sided differences at an outline need three
 
 
-def held_by(kept: Kept, problem: Problem, ask: Ask) -> Any:
+def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
     """Return what is asked of the quantities of solutions; all ranks together.
 
     `ValueError` if the problem's data are other ones than when it was solved. `Unsupported` if not all of the field is
