@@ -86,6 +86,8 @@ class MediumSolver(SolverOfMedia):
         These pay where its iterations have contracted badly, for several problems, for diffusion that differs along the axes, and where the domain closes
         around; and a velocity is theirs alone.
         """
+        if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
+            return self.method
         operator, around = self.operator, any(self.source.problem.conditions.periodic)
         few = problems < _SEVERAL and self.contracts
         multigrid = few and operator.self_adjoint and operator.alike and not around
@@ -127,6 +129,8 @@ class Exact:
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         if isinstance(operator, Nonlinear):
             return self.newton(problem, grid)
+        if len(grid.shape) != 2:  # a dense operator of a cube is too large
+            return self.condensed(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
             return self.condensed(problem, grid)
         if not _lies_on_lattice(problem, grid, subdomain):

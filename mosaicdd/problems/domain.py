@@ -12,6 +12,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
+from mosaicdd.unsupported import Unsupported
 
 DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""
@@ -19,12 +20,12 @@ DEFAULT_SPACING = 0.5 / 32
 
 @dataclass(frozen=True)
 class Domain:
-    """A rectangle of grid cells with its lower-left corner at the origin, or a part of one.
+    """A rectangle of grid cells with its lower-left corner at the origin, or a part of one; or a box.
 
     Parameters
     ----------
     cells
-        ``(ny, nx)``, or by name, ``{"x": nx, "y": ny}``.
+        ``(ny, nx)``, or by name, ``{"x": nx, "y": ny}``; in space ``(nz, ny, nx)``.
     spacing
         Side of a cell, in units of domain length; by default that of the local solver.
     shape
@@ -36,7 +37,9 @@ class Domain:
     ValueError
         If there is no cell along an axis, or the spacing is not positive.
     TypeError
-        If the cells are no pair.
+        If the cells are no pair, nor three.
+    Unsupported
+        If a box has a shape.
     """
 
     cells: tuple[int, ...]
@@ -46,17 +49,21 @@ class Domain:
     def __post_init__(self) -> None:
         cells = self.cells
         if isinstance(cells, Mapping):
-            cells = in_order(cells, 2)
+            cells = in_order(cells, 3 if "z" in cells else 2)
         if not isinstance(cells, Sequence | np.ndarray) or isinstance(cells, str):
-            raise TypeError(f"a domain has cells (ny, nx) along two axes, got {cells!r}")
-        if len(cells) != 2 or not all(map(_is_whole, cells)):
-            raise ValueError(f"a domain has whole cells (ny, nx) along two axes, got {cells}")
-        object.__setattr__(self, "cells", (int(cells[0]), int(cells[1])))
+            raise TypeError(f"a domain has cells (ny, nx), or (nz, ny, nx), got {cells!r}")
+        if len(cells) not in (2, 3) or not all(map(_is_whole, cells)):
+            raise ValueError(f"a domain has whole cells (ny, nx), or (nz, ny, nx), got {cells}")
+        object.__setattr__(self, "cells", tuple(map(int, cells)))
         if self.spacing is not None and not isinstance(self.spacing, numbers.Real):
             raise TypeError(
                 f"spacing must be one number, for cells are square, got {self.spacing!r}"
             )
         grid = self.grid()  # checks the numbers
+        if self.shape is not None and len(self.cells) != 2:
+            raise Unsupported(
+                f"a shape is of a rectangle, and {times(self.cells)} cells are a box: in space the domain is all of it"
+            )
         if self.shape is not None:
             self.shape.require_shape(grid)
 

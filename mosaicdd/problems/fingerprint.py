@@ -95,8 +95,10 @@ def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     if not callable(values):
         numbers = real_array(read(values), what)
     elif not is_outline(part.name):
-        y, x = (rectangle_outline(grid)[part.name].nodes * grid.spacing).T
-        numbers = evaluate(values, (y, x), what)
+        nodes = rectangle_outline(grid)[part.name].nodes
+        numbers = evaluate(values, tuple((nodes * grid.spacing).T), what)
+    elif len(grid.shape) != 2:
+        return None  # a box has no outline but its sides
     else:
         t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle
         y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]

@@ -15,6 +15,7 @@ from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import same_values, usable
+from mosaicdd.problems.in_space import require_in_space
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -39,14 +40,15 @@ class Problem:
     Parameters
     ----------
     domain
-        The domain, or its cells ``(ny, nx)``.
+        The domain, or its cells ``(ny, nx)``, in space ``(nz, ny, nx)``.
     equation
         An `Equation`, its name, or one of the user's own as ``FILE.py:NAME``.
     fields
         Values by name: numbers for the equation's parameters, anything that `Field` takes for the
         source ``f``. Parameters that are not given have their defaults, the source is zero.
     sides
-        A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``, parts of them
+        A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``, in space ``back`` and
+        ``front`` along z; parts of them
         as ``left[0:0.5]``, and of a domain with a shape ``outline``, or ``outer``, ``hole1``, ..;
         Dirichlet with value 0 where not given); or the values on all edges,
         `Boundary`, of several problems a sequence of them; or `Sides`.
@@ -86,6 +88,8 @@ class Problem:
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
+        if len(self.domain.cells) != 2:
+            require_in_space(known, values, self.conditions)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid())
@@ -131,13 +135,17 @@ class Problem:
         for name, values in self.fields.items():
             if name == "f" and self.equation.source:
                 continue
-            number = Field(name, values).number
+            number = self._field(name, values).number
             if number is None and name in self.equation.fields:
                 raise Unsupported(
                     f"the field {name} of {self.equation.name} must be one number for the whole domain"
                 )
             parameters[name] = values if number is None else number
         return self.equation.at(**parameters)
+
+    def _field(self, name: str, values: Any) -> Field:
+        """Return values as a field over the domain."""
+        return Field(name, values, len(self.domain.cells))
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -148,7 +156,7 @@ class Problem:
     def _parameters(self) -> dict[str, Field]:
         """All parameters that do not depend on the solution, those that are not given with their defaults."""
         values = self.equation.complete(self._given).items()
-        return {name: Field(name, v) for name, v in values if name not in self.functions}
+        return {name: self._field(name, v) for name, v in values if name not in self.functions}
 
     @cached_property
     def _coefficients(self) -> dict[str, Field]:
@@ -194,13 +202,15 @@ class Problem:
     @cached_property
     def source(self) -> Field | None:
         """The source, None if it is zero."""
-        source = Field("f", self.fields.get("f", 0.0))
+        source = self._field("f", self.fields.get("f", 0.0))
         return None if source.number == 0.0 else source
 
     @cached_property
     def conditions(self) -> Sides:
         """What holds on each part of the outline."""
-        return self.sides if isinstance(self.sides, Sides) else Sides(self.sides)
+        if isinstance(self.sides, Sides):
+            return self.sides
+        return Sides(self.sides, axes=len(self.domain.cells))
 
     @property
     def plain(self) -> bool:

@@ -97,7 +97,8 @@ class Embedded:
         """Make the right-hand sides compatible, or refuse them."""
         b, (own, _) = self.right_hand_side, self._block.owned_unknowns()
         volumes = np.asarray(self._equations.volumes)
-        mine = b[:, *own].sum(axis=(1, 2)), np.abs(b[:, *own]).sum(axis=(1, 2))
+        axes = tuple(range(1, b.ndim))
+        mine = b[:, *own].sum(axis=axes), np.abs(b[:, *own]).sum(axis=axes)
         net, gross, size = self._ranks.sum(np.stack([*mine, np.full(len(b), volumes[own].sum())]))
         self.imbalance = np.abs(net) / np.where(gross > 0, gross, 1.0)
         if (worst := self.imbalance.max()) > INCOMPATIBLE:
@@ -107,7 +108,7 @@ class Embedded:
                 "a value somewhere"
             )
         self.driven = None
-        b -= (net / size)[:, None, None] * volumes
+        b -= (net / size).reshape(-1, *[1] * volumes.ndim) * volumes
         b *= self._equations.active
 
     def centre(self, strips: Iterator[Strip]) -> None:
@@ -115,7 +116,9 @@ class Embedded:
         sums = np.zeros(2 * len(self._means))
         for strip in strips:
             volumes = np.asarray(self._equations.volumes[self._within(strip)])
-            sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(axis=(1, 2))
+            sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(
+                axis=tuple(range(1, 1 + volumes.ndim))
+            )
             sums[1::2] += volumes.sum()
         totals = self._ranks.sum(sums)
         self._means = totals[::2] / totals[1::2]
@@ -131,7 +134,7 @@ class Embedded:
         strip, nodes = self._with_copies(strip, v)
         owned, outlines = strip.owned, self._shown
         if self._discretisation.floating:
-            owned -= torch.from_numpy(self._means).to(owned)[:, None, None]
+            owned -= torch.from_numpy(self._means).to(owned).view(-1, *[1] * (owned.ndim - 1))
         if outlines is not None:
             outlines = outlines.part(*nodes)
             shown = outlines.reported
@@ -142,8 +145,8 @@ class Embedded:
             place, values = self._discretisation.given(
                 self._problem, self._outline, strip.place, outlines
             )
-            y, x = map(torch.from_numpy, place)
-            owned[:, y, x] = torch.from_numpy(values).to(owned)
+            index: tuple[slice | torch.Tensor, ...] = (slice(None), *map(torch.from_numpy, place))
+            owned[index] = torch.from_numpy(values).to(owned)
         return strip
 
     def _with_copies(

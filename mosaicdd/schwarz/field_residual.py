@@ -1,5 +1,7 @@
 """The residual of a field in a medium, strip by strip, in the equations that the user's coefficients make."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -68,9 +70,10 @@ class FieldResidual:
         if self._common is None:
             beyond = (slice(part.start - 1, part.stop + 1) for part in here)
             conductances = self._conductances.part(*beyond).each(np.asarray)
-        for rows in even(values.shape[1] - 2, max(1, _VALUES // values.shape[2])):
-            place = slice(here[0].start + rows.start, here[0].start + rows.stop), here[1]
-            around = slice(rows.start, rows.stop + 2), slice(0, values.shape[2])
+        across = values.shape[2:]
+        for rows in even(values.shape[1] - 2, max(1, _VALUES // math.prod(across))):
+            place = slice(here[0].start + rows.start, here[0].start + rows.stop), *here[1:]
+            around = slice(rows.start, rows.stop + 2), *(slice(0, count) for count in across)
             equations = self._common or Stencil(conductances.part(*around))
             for i, u in enumerate(values[:, around[0]].double().cpu()):
                 residual = self._residual(i, u, place, equations)
@@ -79,21 +82,19 @@ class FieldResidual:
     def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
         """Return a strip's values at such nodes and one more all around, and where in the region they are."""
         origin = self._block.origin
-        rows, columns = (
+        parts = tuple(
             slice(inner.start + (place.start == low), inner.stop - (place.stop > high))
             for inner, place, (low, high) in zip(strip.inner, strip.place, self._ends, strict=True)
         )
-        if rows.stop <= rows.start:
-            return strip.values[:, :0], (rows, columns)
-        values = strip.values[
-            :, rows.start - 1 : rows.stop + 1, columns.start - 1 : columns.stop + 1
-        ]
+        if parts[0].stop <= parts[0].start:
+            return strip.values[:, :0], parts
+        values = strip.values[:, *(slice(p.start - 1, p.stop + 1) for p in parts)]
         here = tuple(  # in the region
             slice(low, low + len(range(part.start, part.stop)))
             for low, part in (
                 (place.start - inner.start + part.start - first, part)
                 for place, inner, part, first in zip(
-                    strip.place, strip.inner, (rows, columns), origin, strict=True
+                    strip.place, strip.inner, parts, origin, strict=True
                 )
             )
         )
@@ -106,9 +107,10 @@ class FieldResidual:
             return
         beyond = tuple(slice(part.start - 1, part.stop + 1) for part in here)
         conductances = self._conductances.part(*beyond).each(np.asarray)
-        diagonal = 2 * np.abs(conductances.diagonal()[1:-1, 1:-1])
+        inside = (slice(1, -1),) * len(here)
+        diagonal = 2 * np.abs(conductances.diagonal()[inside])
         self._weigh(diagonal, here)
-        for i, u in enumerate(values[:, 1:-1, 1:-1].double().cpu().numpy()):
+        for i, u in enumerate(values[:, *inside].double().cpu().numpy()):
             self._rounded[i] += np.square(diagonal * u).sum()
 
     def rounding(self) -> np.ndarray:
@@ -137,22 +139,26 @@ class FieldResidual:
         if self._driven is None:
             residual -= self._scale * source[here]
             return
-        at, y, x = self._among(self._driven, here)
-        residual[y, x] -= self._scale * source.reshape(-1)[self._driven[at]]
+        at, place = self._among(self._driven, here)
+        residual[place] -= self._scale * source.reshape(-1)[self._driven[at]]
 
     def _weigh(self, values: np.ndarray, here: Slices) -> None:
         """Let numbers of rows count as these do, at some nodes of the region."""
         if len(self._weights.nodes):
-            at, y, x = self._among(self._weights.nodes, here)
-            values[y, x] *= self._weights.weights[at]
+            at, place = self._among(self._weights.nodes, here)
+            values[place] *= self._weights.weights[at]
 
-    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return which flat nodes, ascending, are among some of the region, and their rows and columns there."""
-        width, (rows, columns) = self._block.cells[1] + 1, here
+    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return which flat nodes, ascending, are among some of the region, and where there, an array per axis."""
+        shape = tuple(cells + 1 for cells in self._block.cells)
+        rows, width = here[0], math.prod(shape[1:])
         low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
-        y, x = np.divmod(nodes[low:high], width)
-        there = np.flatnonzero((x >= columns.start) & (x < columns.stop))
-        return low + there, y[there] - rows.start, x[there] - columns.start
+        place = np.unravel_index(nodes[low:high], shape)
+        across = zip(place[1:], here[1:], strict=True)
+        within = np.logical_and.reduce([(n >= p.start) & (n < p.stop) for n, p in across])
+        there = np.flatnonzero(within)
+        starts = zip(place, here, strict=True)
+        return low + there, tuple(n[there] - p.start for n, p in starts)
 
     def relative(self) -> np.ndarray:
         """Return the residual of each problem by its measure; where that is zero, as it is."""

@@ -6,9 +6,11 @@ how a solution varies, so residuals are relative to ``min_c |W (b - c A 1)|``: a
 that are given, and times the reaction to the source, changes none.
 """
 
+import math
+
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.elements.condensed import NodeSource
@@ -108,18 +110,19 @@ class Measure:
     def _place_edges(self, block: Block, conductances: Conductances) -> None:
         """Find the inner nodes beside the edge of the lattice, and their conductances to it."""
         shape = tuple(cells + 1 for cells in block.cells)
-        flat, beside = np.arange(shape[0] * shape[1]).reshape(shape), []
-        for axis in (0, 1):
-            for end, at in zip((0, -1), block.at_edge(axis), strict=True):
-                if at:
-                    along = self.inner[1 - axis]
+        flat, beside = np.arange(math.prod(shape)).reshape(shape), []
+        for axis in range(len(shape)):
+            for end, there in zip((0, -1), block.at_edge(axis), strict=True):
+                if there:
                     row = self.inner[axis].start if end == 0 else self.inner[axis].stop - 1
                     place = [slice(0, nodes) for nodes in shape]
                     place[axis] = slice(0, 2) if end == 0 else slice(shape[axis] - 2, shape[axis])
                     part = conductances.part(*place)
                     edges = (part.against, part.along)[end][axis]
-                    k = np.asarray(edges if axis == 0 else edges.T)[0, along]
-                    beside.append((axis, end, (flat if axis == 0 else flat.T)[row, along], k))
+                    along = tuple(self.inner[other] for other in others(axis, len(shape)))
+                    nodes = np.moveaxis(flat, axis, 0)[row][along].ravel()
+                    k = np.moveaxis(np.asarray(edges), axis, 0)[0][along].ravel()
+                    beside.append((axis, end, nodes, k))
         # Corners are beside two edges.
         self._ring = np.unique(
             np.concatenate([np.empty(0, int), *(nodes for _, _, nodes, _ in beside)])
@@ -140,7 +143,7 @@ class Measure:
         if few:
             there.reshape(-1)[self._ring] = True
             self._nodes = nodes = np.flatnonzero(there)
-            image = np.asarray(reaction[np.divmod(nodes, shape[1])])
+            image = np.asarray(reaction[np.unravel_index(nodes, shape)])
             weights, ring = self.weights.at(nodes), np.searchsorted(nodes, self._ring)
             unknown = True if active is None else active.reshape(-1)[nodes]
         else:
@@ -171,7 +174,9 @@ class Measure:
         """
         added = np.zeros((v.problems, len(self._ring)))
         for axis, end, at, k in self._edges:
-            added[:, at] += k * v.lines[axis][:, end, self.inner[1 - axis]].cpu().numpy()
+            along = (self.inner[other] for other in others(axis, len(self.inner)))
+            values = v.lines[axis][:, end, *along].cpu().numpy()
+            added[:, at] += k * values.reshape(v.problems, -1)
         sums = np.zeros((3, v.problems))
         sums[2] = self._squares_of_image
         counted = self.weights.at(self._ring) ** 2 * added
@@ -193,22 +198,23 @@ class Measure:
             See `NodeSource`.
         """
         if nodes is not None:
-            y, x = np.divmod(nodes, source.shape[2])
-            rows, across = self.inner
-            inside = (y >= rows.start) & (y < rows.stop) & (x >= across.start) & (x < across.stop)
-            nodes = nodes[inside]
+            place = zip(np.unravel_index(nodes, source.shape[1:]), self.inner, strict=True)
+            inside = [(n >= part.start) & (n < part.stop) for n, part in place]
+            nodes = nodes[np.logical_and.reduce(inside)]
             values = source.reshape(len(source), -1)[:, nodes] * self.weights.at(nodes)
             return np.einsum("nt,nt->n", values, values)
         if len(self.weights.nodes):
             source = source * self.weights.every(source.shape[1:])
         inner = source[:, *self.inner]
-        return np.einsum("nyx,nyx->n", inner, inner)
+        axes = list(range(inner.ndim))
+        return np.einsum(inner, axes, inner, axes, [0])
 
     def _with_image(self, source: np.ndarray) -> np.ndarray:
         """Return the products of sources with the image of a constant, ``(n,)``."""
         if self._nodes is not None:
             return source.reshape(len(source), -1)[:, self._nodes] @ self._image
-        return np.einsum("nyx,yx->n", source, self._image)
+        axes = list(range(source.ndim))
+        return np.einsum(source, axes, self._image, axes[1:], [0])
 
 
 def inner_nodes(block: Block) -> Slices:

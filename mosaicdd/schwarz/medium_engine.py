@@ -271,7 +271,7 @@ class MediumEngine(BaseEngine[MediumSolver]):
             return None
         with self.clock.part("sample"):
             f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
-        return NodeSource(f.expand(self.problems, -1, -1), self.block.lattice.grid.spacing**2)
+        return NodeSource(f.expand(self.problems, *f.shape[1:]), self.block.lattice.grid.spacing**2)
 
     def _strips(
         self, solved: Iterated, residual: FieldResidual, embedded: Embedded | None

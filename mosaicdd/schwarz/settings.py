@@ -232,9 +232,11 @@ class SolveSettings:
     def _require_dims(self) -> None:
         if self.dims is None:
             return
-        pair = isinstance(self.dims, Sequence) and len(self.dims) == 2
-        if not pair or not all(isinstance(n, Integral) and n >= 1 for n in self.dims):
-            raise ValueError(f"dims must be ranks (rows, columns), each 1 or more, got {self.dims}")
+        per_axis = isinstance(self.dims, Sequence) and len(self.dims) in (2, 3)
+        if not per_axis or not all(isinstance(n, Integral) and n >= 1 for n in self.dims):
+            raise ValueError(
+                f"dims must be ranks (rows, columns), in space (planes, rows, columns), each 1 or more, got {self.dims}"
+            )
 
     def _require_precision(self) -> None:
         if self.rtol < self._least_rtol:

@@ -15,6 +15,7 @@ from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
+from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.base_engine import BaseEngine
@@ -106,10 +107,29 @@ class Setup:
                 kind = type(local_solver).__name__
                 raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
             self.grid = problem.domain.grid(self._unbound.spacing)
+        if len(self.grid.shape) != 2:
+            self._require_in_space()
         with argument("sides"):
             problem.conditions.require_parts(self.grid)
         with argument("local_solver" if problem.domain.shape is None else "domain"):
             self.bound = self._bind(problem)
+
+    def _require_in_space(self) -> None:
+        """Check that a box is solved by what knows boxes: multigrid, on processors."""
+        if not isinstance(self._unbound, Exact):
+            raise Unsupported(
+                f"local_solver: {getattr(self._unbound, 'name', 'this one')} is of squares, and {times(self.grid.shape)} "
+                "cells are a box: take 'exact'"
+            )
+        lacking = {
+            "device='cuda'": self.settings.device.startswith("cuda"),
+            f"certify={self.settings.certify}": self.settings.certify is not None,
+            "keep='interface'": not self.fill,
+            "output": not self._in_memory,
+        }
+        for what, asked in lacking.items():
+            if asked:
+                require_in_plane(self.grid, what)
 
     def _bind(self, problem: Problem) -> BoundSolver:
         """Bind the local solver; what nothing certifies is tested."""

@@ -7,15 +7,13 @@ are one pass here, and nothing is allocated by the way.
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.lattice.axes import at, ends
 from mosaicdd.problems.operators.conductances import Conductances
 
 _LOW, _HIGH, _INNER, _ALL = slice(-1), slice(1, None), slice(1, -1), slice(None)
-# Of differences along y, x, and the diagonals that rise and fall: from which nodes, and to which; then those
+# Of differences along the diagonals of a plane that rise and fall: from which nodes, and to which; then those
 # from the node before one inside, and those to the node after.
-_ALONG = (
-    ((_LOW, _INNER), (_HIGH, _INNER), (_LOW, _ALL), (_HIGH, _ALL)),
-    ((_INNER, _LOW), (_INNER, _HIGH), (_ALL, _LOW), (_ALL, _HIGH)),
+_ACROSS = (
     ((_LOW, _LOW), (_HIGH, _HIGH), (_LOW, _LOW), (_HIGH, _HIGH)),
     ((_HIGH, _LOW), (_LOW, _HIGH), (_HIGH, _LOW), (_LOW, _HIGH)),
 )
@@ -39,12 +37,16 @@ class Stencil:
         ]
         if c.across is not None:
             flows += [(k, k) for k in c.across]
+        along = [(*ends(axis, c.axes, _INNER), *ends(axis, c.axes)) for axis in range(c.axes)]
         self._terms = []
-        for (first, last, before, after), (back, forth) in zip(_ALONG, flows, strict=False):
+        for (first, last, before, after), (back, forth) in zip(
+            (*along, *_ACROSS), flows, strict=False
+        ):
             rise = torch.empty(forth.shape, dtype=torch.float64)
             to, away = _tensor(back[before]), _tensor(forth[after])
             self._terms.append((first, last, rise, (rise[before], to), (rise[after], away)))
-        reaction = c.reaction[_INNER, _INNER]
+        self._inside = (_INNER,) * c.axes
+        reaction = c.reaction[self._inside]
         self._reaction = _tensor(reaction) if reaction.any() else None
         self._total = torch.empty(reaction.shape, dtype=torch.float64)
 
@@ -70,7 +72,7 @@ class Stencil:
             total.addcmul_(*before)
             total.addcmul_(*after, value=-1.0)
         if self._reaction is not None:
-            total.addcmul_(u[_INNER, _INNER], self._reaction)
+            total.addcmul_(u[self._inside], self._reaction)
         return total
 
 

@@ -44,7 +44,8 @@ def region_equations(discretisation: Discretisation | LinearStep, part: Part) ->
         return discretisation.equations(part)
     medium, grid = discretisation.medium, discretisation.grid
     varies = any(field.number is None for field in medium.fields.values())
-    if varies or (discretisation.outline is not None and any(discretisation.periods)):
+    around = discretisation.outline is not None and any(discretisation.periods)
+    if varies or around or len(part) != 2:  # squares are of planes
         return discretisation.equations(part)
     common = medium.conductances(grid, (slice(0, 3), slice(0, 3)))
     return _Whole(common, discretisation, part).equations()

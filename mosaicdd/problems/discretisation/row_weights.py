@@ -6,6 +6,7 @@ But its numbers grow with ``d`` without bound, and beside such a ``b`` all other
 whatever they are. So it counts ``sum k / d``: as much as the equation of a node beside given values.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class RowWeights:
         nodes = _candidates(conductances)
         if active is not None:
             nodes = nodes[active.ravel()[nodes]]
-        own = conductances.reaction[np.divmod(nodes, conductances.reaction.shape[1])]
+        own = conductances.reaction[np.unravel_index(nodes, conductances.reaction.shape)]
         return cls.by(nodes, np.asarray(own), conductances)
 
     @classmethod
@@ -52,7 +53,7 @@ class RowWeights:
         weights[at] = self.weights[those]
         return weights
 
-    def every(self, shape: tuple[int, int]) -> np.ndarray:
+    def every(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return what all nodes of the part count, ``(rows, columns)``; to be read only."""
         if not len(self.nodes):
             return np.broadcast_to(1.0, shape)
@@ -74,5 +75,5 @@ def _candidates(conductances: Conductances) -> np.ndarray:
     for first in range(0, len(reaction), _ROWS):
         rows = np.arange(first, min(first + _ROWS, len(reaction)))
         heavy = np.flatnonzero(2 * reaction[rows] > conductances.diagonal_of_rows(rows))
-        places.append(first * reaction.shape[1] + heavy)
+        places.append(first * math.prod(reaction.shape[1:]) + heavy)
     return np.concatenate(places)

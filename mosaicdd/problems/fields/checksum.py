@@ -43,8 +43,9 @@ def checksum_of(
 
 
 def checksum_of_row(values: np.ndarray) -> int:
-    """Return that of values along a line, or of several problems' ``(n, N)``."""
+    """Return that of values along a line, in space on a face, or of several problems' ``(n, N)``."""
     values = np.atleast_2d(values)
+    values = values.reshape(-1, values.shape[-1])
     return checksum(values, (slice(0, values.shape[1]),))
 
 

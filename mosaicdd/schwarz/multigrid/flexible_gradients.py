@@ -126,6 +126,7 @@ class FlexibleGradients:
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
         self._least = 1.0
+        self._alone = system.nodes.axes > 2  # there are no condensed elements in space
 
     def __call__(
         self, b: torch.Tensor, x: torch.Tensor, size: float, rtol: float, judge: Judge
@@ -220,7 +221,7 @@ class FlexibleGradients:
             if end is not None or residual <= _STEP * largest:
                 return end, largest
             residuals.append(residual)
-            if _slow(residuals):
+            if not self._alone and _slow(residuals):
                 return SLOW, largest
 
     def _direction(

@@ -56,8 +56,8 @@ def require_contraction(
     SlowError
         If it does not.
     """
-    if any(count < 3 * _SIDE for count in nodes):
-        return  # the first iterations tell it as soon
+    if len(nodes) > 2 or any(count < 3 * _SIDE for count in nodes):
+        return  # there is no other way in space; or the first iterations tell it as soon
     middle = tuple(slice((count - _SIDE) // 2, (count + _SIDE) // 2) for count in nodes)
     mine = common(own, middle)
     here = all(part.start < part.stop for part in mine)

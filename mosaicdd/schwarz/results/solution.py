@@ -1,6 +1,7 @@
 """What a solve gives: fields, how good they are, and what can be done with them."""
 
 import dataclasses
+import html
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, 
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import sides_of
+from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
@@ -115,12 +117,25 @@ class Solution(Quantified, Presented):
     @property
     def x(self) -> np.ndarray:
         """Where the columns of the field lie, ``(nx + 1,)``, in units of domain length."""
-        return self._coordinates(1)
+        return self._coordinates(-1)
 
     @property
     def y(self) -> np.ndarray:
         """Where the rows of the field lie, ``(ny + 1,)``, in units of domain length."""
-        return self._coordinates(0)
+        return self._coordinates(-2)
+
+    @property
+    def z(self) -> np.ndarray:
+        """Where the planes of a field in space lie, ``(nz + 1,)``, in units of domain length.
+
+        Raises
+        ------
+        AttributeError
+            If the domain has no z axis.
+        """
+        if len(self.kept.window.start) != 3:
+            raise AttributeError("the domain is a rectangle, and has no z axis")
+        return self._coordinates(-3)
 
     def _coordinates(self, axis: int) -> np.ndarray:
         window = self.kept.window
@@ -128,7 +143,7 @@ class Solution(Quantified, Presented):
 
     @property
     def field(self) -> Any:
-        """The whole field ``(ny + 1, nx + 1)``, or the window that was asked for.
+        """The whole field ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or the window that was asked for.
 
         Raises
         ------
@@ -204,6 +219,7 @@ class Solution(Quantified, Presented):
         ValueError
             If they are not points, or one lies outside of the domain, or of the window.
         """
+        require_in_plane(self.kept.lattice.grid, "a value between the nodes (at)")
         cells = on_grid(as_points(points), self.kept.lattice.grid)
         network, shape = self.kept.network, self.problem.domain.shape
         if shape is not None:
@@ -218,6 +234,7 @@ class Solution(Quantified, Presented):
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the fields; all ranks together."""
+        require_in_plane(self.kept.lattice.grid, "a quantity (flow, balance, mean)")
         return asked_of(self.kept, self.problem, ask)
 
     @property
@@ -250,6 +267,7 @@ class Solution(Quantified, Presented):
             field that was left out.
         """
         kept = self.kept
+        require_in_plane(kept.lattice.grid, "a solution file (save)")
         if kept.path is not None:
             raise RuntimeError(f"the solution was written to {kept.path} and is kept there only")
         self._require_one_to_write(shards=shards)
@@ -306,6 +324,7 @@ class Solution(Quantified, Presented):
         return solution
 
     def _without_arrays(self, number: int) -> StoredSolution:
+        require_in_plane(self.kept.lattice.grid, "a picture, a comparison or a labelled array")
         own, grid, plain = self.results[number], self.kept.lattice.grid, self.problem.plain
         history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
         return StoredSolution(
@@ -323,6 +342,10 @@ class Solution(Quantified, Presented):
             lattice_step=self.kept.lattice.spacing,
         )
 
+    def _repr_html_(self) -> str:
+        in_space = len(self.kept.lattice.grid.shape) != 2
+        return f"<pre>{html.escape(repr(self))}</pre>" if in_space else super()._repr_html_()
+
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)
 
@@ -339,10 +362,10 @@ class Solution(Quantified, Presented):
         return fields
 
     def __repr__(self) -> str:
-        nx, ny = self.report["grid"]
+        cells = "x".join(map(str, self.report["grid"]))
         several = f"{self.problems} problems, " if self.problems > 1 else ""
         return (
-            f"<Solution of {self.report['pde']} on {nx}x{ny} cells by "
+            f"<Solution of {self.report['pde']} on {cells} cells by "
             f"{self.report['local_solver']}: {several}{self.status} after {self.iterations} "
             f"iterations, error estimate {self.error_estimate:.1e}>"
         )

@@ -1,0 +1,54 @@
+"""What is solved in space, of all that is solved in the plane."""
+
+from collections.abc import Iterable
+
+from mosaicdd.lattice.axes import times
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.equations import Equation, NonlinearEquation
+from mosaicdd.problems.sides.conditions import Periodic
+from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.unsupported import Unsupported
+
+_FIELDS = "a", "c", "f"
+
+
+def require_in_space(
+    equation: Equation | NonlinearEquation, fields: Iterable[str], sides: Sides
+) -> None:
+    """Check that a problem on a box has nothing that is known in the plane alone.
+
+    Raises
+    ------
+    Unsupported
+        If it has, with what is solved in space.
+    """
+    lacks = None
+    if isinstance(equation, NonlinearEquation):
+        lacks = f"the equation {equation.name}, which is not linear,"
+    elif equation.steady is not None:
+        lacks = f"the equation {equation.name}, which is in time,"
+    elif wrong := sorted(set(fields) - set(_FIELDS)):
+        lacks = f"the field {wrong[0]}"
+    elif not equation.at().symmetric:
+        lacks = f"the equation {equation.name}, which is not the same along all axes,"
+    elif any(isinstance(part.condition, Periodic) for part in sides.parts):
+        lacks = "a periodic side"
+    elif parts := [str(part) for part in sides.parts if not part.whole]:
+        lacks = f"the part {parts[0]} of a side"
+    if lacks is not None:
+        raise Unsupported(
+            f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
+            f"screened-poisson and diffusion with the fields {', '.join(_FIELDS)}, values, fluxes and exchanges on sides"
+        )
+
+
+def require_in_plane(grid: Grid, what: str) -> None:
+    """Check that something is asked for in the plane, where alone it is known.
+
+    Raises
+    ------
+    Unsupported
+        If it is not.
+    """
+    if len(grid.shape) != 2:
+        raise Unsupported(f"{what} is not there yet in space, on {times(grid.shape)} cells")

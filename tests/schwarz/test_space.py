@@ -1,0 +1,225 @@
+"""Problems on boxes, against an independent matrix of seven points, formulas, and on several ranks."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+import mosaicdd as m
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.schwarz.settings import SolveSettings
+
+SIDES = {"back": (0, 0), "front": (0, 1), "bottom": (1, 0), "top": (1, 1), "left": (2, 0), "right": (2, 1)}  # fmt: skip
+RTOL = 1e-11
+
+
+def edge_conductances(a, nodes):
+    """Return the conductances along each axis, by cells as the mean of the four around an edge, else in series."""
+    along = []
+    for axis in range(3):
+        first = [slice(None)] * 3
+        first[axis] = slice(0, -1)
+        if a.shape == nodes:
+            second = [slice(None)] * 3
+            second[axis] = slice(1, None)
+            area = np.ones(a[tuple(first)].shape)
+            for other in {0, 1, 2} - {axis}:
+                for end in (0, -1):
+                    place = [slice(None)] * 3
+                    place[other] = end
+                    area[tuple(place)] /= 2
+            along.append(area * 2 / (1 / a[tuple(first)] + 1 / a[tuple(second)]))
+            continue
+        total = np.zeros([n - (axis == other) for other, n in enumerate(nodes)])
+        others = sorted({0, 1, 2} - {axis})
+        for p in (0, 1):
+            for q in (0, 1):
+                place = [slice(None)] * 3
+                place[others[0]] = slice(p, nodes[others[0]] - 1 + p)
+                place[others[1]] = slice(q, nodes[others[1]] - 1 + q)
+                total[tuple(place)] += a / 4
+        along.append(total)
+    return along
+
+
+def reference(a, c, f, h, sides, nodes):
+    """Solve by a sparse factorisation; a side is a value, ``("flux", q)`` or ``("robin", alpha, g)``."""
+    numbers = np.arange(np.prod(nodes)).reshape(nodes)
+    share = np.ones(nodes)
+    for axis in range(3):
+        for end in (0, -1):
+            share[(slice(None),) * axis + (end,)] /= 2
+    b, diagonal = (share * f * h**2), (share * c * h**2)
+    rows, columns, values = [], [], []
+    for axis, k in enumerate(edge_conductances(a, nodes)):
+        low = numbers[(slice(None),) * axis + (slice(0, -1),)].ravel()
+        high = numbers[(slice(None),) * axis + (slice(1, None),)].ravel()
+        k = k.ravel()
+        rows += [low, high, low, high]
+        columns += [low, high, high, low]
+        values += [k, k, -k, -k]
+    known, given = np.zeros(nodes, bool), np.zeros((2, *nodes))
+    for name, (axis, end) in SIDES.items():
+        side, face = sides.get(name, 0.0), (slice(None),) * axis + (-end,)
+        if not isinstance(side, tuple):
+            known[face] = True
+            given[0][face] += side
+            given[1][face] += 1
+            continue
+        area = 2 * share[face] * h
+        if side[0] == "flux":
+            b[face] += area * side[1]
+        else:
+            diagonal[face] += area * side[1]
+            b[face] += area * side[2]
+    u = np.where(known, given[0] / np.maximum(given[1], 1), 0.0).ravel()
+    rows.append(numbers.ravel())
+    columns.append(numbers.ravel())
+    values.append(diagonal.ravel())
+    flat = map(np.concatenate, (values, rows, columns))
+    data, i, j = flat
+    matrix = scipy.sparse.coo_array((data, (i, j)), shape=(u.size,) * 2).tocsr()
+    free = np.flatnonzero(~known.ravel())
+    rest = (b.ravel() - matrix @ u)[free]
+    u[free] = scipy.sparse.linalg.spsolve(matrix[free][:, free].tocsc(), rest)
+    return u.reshape(nodes)
+
+
+def random_media(cells):
+    rng = np.random.default_rng(3)
+    nodes = tuple(n + 1 for n in cells)
+    return {
+        "number": np.full(nodes, 2.5),
+        "nodes": np.exp(rng.normal(size=nodes)),
+        "voxels": np.where(rng.random(cells) < 0.3, 1e6, 1.0),
+    }
+
+
+@pytest.mark.parametrize("kind", ["number", "nodes", "voxels"])
+@pytest.mark.parametrize("cells", [(7, 12, 9), (16, 16, 32), (3, 40, 5)])
+def test_values_on_all_sides_against_a_factorisation(kind, cells):
+    h, a = 0.1, random_media(cells)[kind]
+    nodes = tuple(n + 1 for n in cells)
+    f = np.random.default_rng(4).normal(size=nodes)
+    sides = {"left": 1.0, "right": -2.0, "back": 0.5}
+    problem = m.Problem(
+        m.Domain(cells, h),
+        "diffusion",
+        {"a": 2.5 if kind == "number" else a, "c": 3.0, "f": f},
+        {name: m.Dirichlet(value) for name, value in sides.items()},
+    )
+    solution = m.solve(problem, "exact", rtol=RTOL)
+    expected = reference(a, 3.0, f, h, sides, nodes)
+    assert solution.converged
+    assert solution.field.shape == nodes
+    # The estimate bounds the root mean square of the error.
+    error = np.sqrt(np.mean((solution.field - expected) ** 2))
+    assert error <= max(solution.error_estimate, 1e-13 * np.abs(expected).max())
+    assert error < 1e-7
+
+
+def test_fluxes_and_exchanges_on_sides_against_a_factorisation():
+    cells, h = (9, 7, 12), 0.2
+    nodes, a = tuple(n + 1 for n in cells), random_media(cells)["voxels"]
+    sides = {
+        "left": m.Dirichlet(1.0), "right": m.Neumann(0.5), "top": m.Robin(2.0, 3.0),
+        "back": m.Neumann(0.0), "front": m.Robin(0.1, -1.0), "bottom": m.Neumann(-1.0),
+    }  # fmt: skip
+    problem = m.Problem(m.Domain(cells, h), "diffusion", {"a": a, "f": 1.0}, sides)
+    solution = m.solve(problem, rtol=RTOL)
+    expected = reference(
+        a, 0.0, 1.0, h,
+        {"left": 1.0, "right": ("flux", 0.5), "top": ("robin", 2.0, 3.0), "back": ("flux", 0.0),
+         "front": ("robin", 0.1, -1.0), "bottom": ("flux", -1.0)},
+        nodes,
+    )  # fmt: skip
+    error = np.sqrt(np.mean((solution.field - expected) ** 2))
+    assert solution.converged
+    assert error <= max(solution.error_estimate, 1e-12 * np.abs(expected).max())
+
+
+def test_without_a_given_value_the_mean_is_zero():
+    problem = m.Problem(m.Domain((6, 8, 5), 0.1), "poisson", {"f": "y - 0.4"}, m.Neumann(0.0))
+    solution = m.solve(problem, rtol=1e-10)
+    y = solution.y
+    assert solution.converged
+    # -u'' = y - 0.4, without a flux at 0 and 0.8: u' = 0.4 y - y^2 / 2, in mid cells less h^2 / 8 by differences.
+    middle = (y[1:] + y[:-1]) / 2
+    slope = 0.4 * middle - middle**2 / 2 + 0.1**2 / 8
+    expected = 0.1 * np.append(0.0, np.cumsum(slope))
+    weights = np.pad(np.ones(7), 1, constant_values=0.5)
+    expected -= np.average(expected, weights=weights)
+    profile = np.broadcast_to(expected[:, None], solution.field.shape)
+    np.testing.assert_allclose(solution.field, profile, atol=1e-9)
+
+
+def test_the_error_of_a_formula_falls_by_four_as_cells_are_halved():
+    u = lambda x, y, z: np.sin(2 * x + 1) * np.exp(y) * np.cos(3 * z) + x * z
+    f = "-(-4 + 1 - 9 - 2) * sin(2*x + 1) * exp(y) * cos(3*z) + 2 * x * z"  # c = 2
+    errors = []
+    for n in (6, 12, 24):
+        problem = m.Problem(
+            m.Domain((n, 2 * n, n), 1 / n), "screened-poisson", {"c": 2.0, "f": f}, m.Dirichlet(u)
+        )
+        solution = m.solve(problem, rtol=1e-9)
+        z, y, x = np.meshgrid(solution.z, solution.y, solution.x, indexing="ij")
+        errors.append(np.abs(solution.field - u(x, y, z)).max())
+    assert solution.converged
+    assert 3.6 < errors[0] / errors[1] < 4.4  # the coarsest is some way from second order
+    assert 3.8 < errors[1] / errors[2] < 4.2
+
+
+def test_a_medium_may_be_a_function_or_an_expression_and_problems_several():
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(2, 10, 8, 6))
+    domain = m.Domain((9, 7, 5), 0.3)
+    for a in ("1 + x + 2*y*z", lambda x, y, z: 1 + x + 2 * y * z):
+        both = m.solve(m.Problem(domain, "diffusion", {"a": a, "f": f}), rtol=RTOL).field
+        z, y, x = (0.3 * n for n in np.indices((10, 8, 6)))
+        for field, source in zip(both, f, strict=True):
+            expected = reference(1 + x + 2 * y * z, 0.0, source, 0.3, {}, (10, 8, 6))
+            np.testing.assert_allclose(field, expected, atol=1e-9)
+
+
+@pytest.mark.ranks(2, 3, 4, 6)
+@pytest.mark.parametrize("natural", [False, True])
+def test_any_number_of_ranks_gives_the_same_field(natural, comm):
+    cells = (9, 13, 10) if natural else (12, 16, 12)
+    a = np.exp(np.random.default_rng(5).normal(size=cells))
+    sides = {"left": m.Dirichlet(1.0), "back": m.Neumann(1.0) if natural else m.Dirichlet("x*y")}
+    problem = m.Problem(m.Domain(cells, 0.1), "diffusion", {"a": a, "f": "x + z"}, sides)
+    alone = m.solve(problem, Exact(8), rtol=1e-13).field
+    together = m.solve(problem, Exact(8), rtol=1e-13, ranks=comm).gather()
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12 * np.abs(alone).max())
+
+
+BOX = m.Domain((8, 8, 8), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: m.Problem(BOX, "heat"), "heat, which is in time, is solved in the plane only"),
+        (lambda: m.Problem(BOX, "allen-cahn"), "allen-cahn, which is not linear, is solved in the plane"),
+        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "the field axx is solved"),
+        (lambda: m.Problem(BOX, "advection-diffusion", {"bx": 1.0}), "the field bx is solved"),
+        (lambda: m.Problem(BOX, "laplace", sides=dict.fromkeys(["back", "front"], m.Periodic())),
+         "a periodic side is solved in the plane only"),
+        (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a shape is of a rectangle"),
+        (lambda: m.Problem(BOX, "diffusion", {"a": np.ones((8, 8, 7))}), "8, 8, 7"),
+        (lambda: m.Problem(BOX, "laplace", sides={"left[0:0.1]": m.Dirichlet(1.0)}), r"the part left\[0:0.1\] of a side is solved in the plane"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), "laplace"), "local_solver: laplace is of squares"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), keep="interface"), "keep='interface' is not there"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), output="never.h5"), "output is not there yet in"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(certify=1e-3)), "certify=0.001"),
+        (lambda: m.solve(m.Problem(BOX, "laplace")).save("never.h5"), "a solution file"),
+        (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1, 0.1]]), "a value between the nodes"),
+        (lambda: m.solve(m.Problem(BOX, "laplace")).plot(), "a picture, a comparison"),
+        (lambda: m.solve(m.Problem(BOX, "laplace")).flow("left"), "a quantity"),
+        (lambda: m.march(m.Problem(BOX, "diffusion"), 0.0, steps=2, dt=0.1), "a march in time is not there"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_in_space_is_said_in_one_line(wrong, says):
+    with pytest.raises(ValueError, match=says) as told:
+        wrong()
+    assert "\n" not in str(told.value)
