@@ -49,7 +49,10 @@ print(before.status, pumped.status, f"{pumped.iterations} iterations")
 
 for name, solution in (("without wells", before), ("with wells", pumped)):
     falls = solution.field[:, 1] < 0
-    print(f"{name}: the river loses water along {100 * falls.mean():.0f} % of its length")
+    into = 1000 * 2e-3 * solution.flow("left")  # litres per second
+    print(
+        f"{name}: {into:.1f} l/s flow into the river, which loses along {100 * falls.mean():.0f} % of its length"
+    )
 
 # %%
 

@@ -29,27 +29,27 @@ solution = m.solve(m.Problem(domain, "laplace", sides=sides))
 print(solution.status, f"{solution.iterations} iterations")
 
 # %%
-# The energy is the sum of squared differences along the edges of the grid, half of it; the capacitance is twice the
-# energy for a voltage of 1.
+# The capacitance is twice the energy for a voltage of 1; and it is the charge of a plate, which is what flows out of the
+# domain into it, for that voltage.
 
-u = solution.field.copy()
-for low, value in ((plates[0], -0.5), (plates[1], 0.5)):
-    (x0, y0), (x1, y1) = low[0], low[2]
-    u[round(y0 / h) : round(y1 / h) + 1, round(x0 / h) : round(x1 / h) + 1] = value
-energy = 0.5 * (np.sum(np.diff(u, axis=0) ** 2) + np.sum(np.diff(u, axis=1) ** 2))
-print(
-    f"capacitance {2 * energy:.3f}, of the textbook {length / gap:.3f} (in units of epsilon times depth)"
-)
+capacitance, charge = 2 * solution.energy(), solution.flow("hole1")
+print(f"capacitance {capacitance:.3f}, of the textbook {length / gap:.3f} (times epsilon)")
+print(f"charges {charge:.3f} and {solution.flow('hole2'):.3f}")
 
 # %%
 
 figure, ax = plt.subplots(figsize=(6, 5), layout="constrained")
-dy, dx = np.gradient(u, h)
+dy, dx = solution.gradient()
 strength = np.hypot(dx, dy)
 image = ax.imshow(
     np.minimum(strength, 1.5), origin="lower", extent=(0, size, 0, size), cmap="magma"
 )
 ax.contour(
-    solution.x, solution.y, u, levels=np.linspace(-0.45, 0.45, 19), colors="white", linewidths=0.5
+    solution.x,
+    solution.y,
+    solution.field,
+    levels=np.linspace(-0.45, 0.45, 19),
+    colors="white",
+    linewidths=0.5,
 )
 figure.colorbar(image, ax=ax, label="field strength")
