@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.config import Configured, config_option, config_text, print_config_option
 from mosaicdd.cli.given_problem import given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
@@ -23,7 +24,7 @@ from mosaicdd.cli.options import (
     settings_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage
-from mosaicdd.parallel.launcher import threads_per_rank
+from mosaicdd.parallel.launcher import launcher_rank, threads_per_rank
 from mosaicdd.parallel.watch import listening
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.sides.conditions import Condition
@@ -38,7 +39,7 @@ _RANDOM = "gp:seed=0"  # the boundary where nothing is said of the problem but i
 _OTHERS = "Other options"
 
 
-class Grouped(click.Command):
+class Grouped(Configured):
     """A command that is made with ``groups``: names of parameters by their headings, in order."""
 
     def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
@@ -61,7 +62,7 @@ _GROUPS = {
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
     "Solution": (
         *("output", "overwrite", "keep", "window", "points", "shards", "checkpoint_minutes"),
-        *("resume", "trace", "as_json", "quiet"),
+        *("resume", "trace", "as_json", "quiet", "config", "print_config"),
     ),
     "Method": (
         *("local_solver", "rtol", "certify", "max_iterations", "out_of_range", "levels", "sweep"),
@@ -170,6 +171,11 @@ _GROUPS = {
     help="Write what every rank did when, for Perfetto (ui.perfetto.dev) or chrome://tracing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@config_option(
+    "Options from a TOML file (rtol = 1e-8, and [field] and [side] as tables), or those by which a "
+    "solution file was made, OTHER.h5; what stands on the command line holds."
+)
+@print_config_option()
 @quiet_option()
 @click.pass_context
 def solve(
@@ -190,6 +196,7 @@ def solve(
     points: str | None,
     trace: str | None,
     as_json: bool,
+    print_config: bool,
 ) -> int:
     """Solve a boundary value problem on a large domain.
 
@@ -199,6 +206,10 @@ def solve(
 
     Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
     """
+    if print_config:
+        if launcher_rank() == 0:
+            say(config_text(ctx), asked=True)
+        return 0
     ranks = world()
     import torch
 

@@ -4,18 +4,17 @@ import importlib.util
 import json
 import logging
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.config import config_option
 from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.options import collected, device_option, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
-from mosaicdd.settings import meant
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
@@ -23,29 +22,8 @@ if TYPE_CHECKING:
     from mosaicdd.training.loop import Training, TrainingResult
     from mosaicdd.training.memory import MemoryPlan
 
-_NETWORK = "settings"
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
-
-
-def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> dict:
-    """Take up ``option = value`` pairs of a TOML file as defaults; return the table of the network's settings."""
-    if path is None:
-        return {}
-    with bad_input("--config"):
-        values = _load(Path(path))
-        network = values.pop(_NETWORK, {})
-        if not isinstance(network, dict):
-            raise TypeError(f"{path}: {_NETWORK} must be a table, as in [{_NETWORK}]")
-        options = {key.replace("-", "_"): value for key, value in values.items()}
-        known = {p.name for p in ctx.command.params} - {"config", "data", "pairs", "help"}
-        if unknown := sorted(options.keys() - known):
-            raise ValueError(
-                f"{path}: train has no option {unknown[0]!r}{meant(unknown[0], known)}; known: {', '.join(sorted(known))} and "
-                f"the table [{_NETWORK}]"
-            )
-    ctx.default_map = {**(ctx.default_map or {}), **options}
-    return network
 
 
 def _network_settings(pairs: tuple[str, ...]) -> dict:
@@ -62,24 +40,12 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     return settings
 
 
-def _load(path: Path) -> dict:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not TOML ({error})") from error
-
-
 @click.command()
 @click.argument("data", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write.")
-@click.option(
-    "--config",
-    type=click.Path(),
-    is_eager=True,
-    callback=_read_config,
-    help="TOML file with options (batch-size = 512) and the network's [settings]; flags override.",
+@config_option(
+    "TOML file with options (batch-size = 512) and the network's [settings]; flags override.",
+    rest="settings",
 )
 @click.option(
     "--network",

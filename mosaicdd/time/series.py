@@ -1,5 +1,6 @@
 """What a march gives: fields at some times, how far off they are, and what can be done with them."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -75,7 +76,7 @@ class Marched:
             if writer is not None:
                 self._write_coefficients(writer)
                 self._write_domain(writer)
-                attributes = self.report | {"command_line": " ".join(sys.argv)}
+                attributes = self.report | {"command_line": shlex.join(sys.argv)}
                 writer.describe(attributes, [self.record.arrays()])
 
         with ranks.held_by_root(begin) as writer:

@@ -1,0 +1,173 @@
+"""``--config`` and ``--print-config``: options of a command from a file, and as one.
+
+A file is TOML, ``option = value``, where what is repeated as ``NAME=VALUE`` is a table; or it is one that the
+command has written, which knows its command line.
+"""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.settings import meant
+
+_ARGUMENTS = "mosaicdd.cli.config.arguments"
+_NOT_KEPT = {"config", "print_config", "help", "as_json", "quiet", "overwrite", "dry_run"}
+
+
+class Configured(click.Command):
+    """A command that remembers what it was called with."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, as every command does."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+def config_option(text: str, rest: str | None = None) -> Callable:
+    """Declare ``--config``.
+
+    Parameters
+    ----------
+    text
+        What there may be in the file, for ``--help``.
+    rest
+        Name of a table that holds no options, which the command is given.
+    """
+
+    def read(ctx: click.Context, param: click.Parameter, path: str | None) -> dict:
+        if path is None:
+            return {}
+        with bad_input("--config"):
+            values = _values(ctx, path)
+            table = values.pop(rest, {}) if rest is not None else {}
+            if not isinstance(table, dict):
+                raise TypeError(f"{path}: {rest} must be a table, as in [{rest}]")
+            options = _named(ctx, values, path, rest)
+        ctx.default_map = {**(ctx.default_map or {}), **options}
+        return table
+
+    return click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=rest is not None,
+        callback=read,
+        help=text,
+    )
+
+
+def print_config_option() -> Callable:
+    """Declare ``--print-config``."""
+    return click.option(
+        "--print-config",
+        is_flag=True,
+        help="Print what is given as a file for --config, and do nothing else.",
+    )
+
+
+def config_text(ctx: click.Context) -> str:
+    """Return what was given to a command, by a file or as options, as TOML."""
+    told = {**(ctx.default_map or {}), **_parsed(ctx, ctx.meta[_ARGUMENTS])}
+    plain, tables = [], []
+    for name, param in _options(ctx).items():
+        value = told.get(param.name or "")
+        if value is None or param.name in _NOT_KEPT:
+            continue
+        if isinstance(value, (list, tuple)) and param.multiple:
+            pairs = (str(pair).partition("=")[::2] for pair in value)
+            tables.append(f"\n[{name}]")
+            tables += [f"{_key(key)} = {_toml(text)}" for key, text in pairs]
+        else:
+            plain.append(f"{name} = {_toml(value)}")
+    return "\n".join([*plain, *tables])
+
+
+def _options(ctx: click.Context) -> dict[str, click.Option]:
+    """Return the options of a command by their names on the command line, without hyphens before them."""
+    options = (param for param in ctx.command.params if isinstance(param, click.Option))
+    return {max(option.opts, key=len).lstrip("-"): option for option in options}
+
+
+def _named(
+    ctx: click.Context, values: dict[str, Any], path: str, rest: str | None
+) -> dict[str, Any]:
+    """Return values by the names of parameters; `ValueError` if one is of no option."""
+    options = {
+        name: option for name, option in _options(ctx).items() if option.name not in _NOT_KEPT
+    }
+    named: dict[str, Any] = {}
+    for written, value in values.items():
+        name = written.replace("_", "-")
+        if name not in options:
+            also = f" and the table [{rest}]" if rest else ""
+            raise ValueError(
+                f"{path}: {ctx.command.name} has no option {written!r}{meant(name, options)}; known: "
+                f"{', '.join(sorted(options))}{also}"
+            )
+        option = options[name]
+        if isinstance(value, dict):
+            if not option.multiple:
+                raise TypeError(f"{path}: {name} has one value, got a table")
+            value = [f"{key}={text}" for key, text in value.items()]
+        named[option.name or name] = value
+    return named
+
+
+def _values(ctx: click.Context, path: str) -> dict[str, Any]:
+    """Return what a file says, by the names of options or tables."""
+    return _written(ctx, path) if path.endswith(".h5") else _loaded(Path(path))
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not TOML ({error})") from error
+
+
+def _written(ctx: click.Context, path: str) -> dict[str, Any]:
+    """Return the options by which a file was written, but for its name."""
+    from mosaicdd.storage.hdf5 import inspect_file
+
+    words = shlex.split(str(inspect_file(path).attributes.get("command_line", "")))
+    command = ctx.command.name or ""
+    if command not in words:
+        raise ValueError(f"{path} was not written by mosaicdd {command}")
+    parsed = _parsed(ctx, words[words.index(command) + 1 :])
+    names = {option.name: name for name, option in _options(ctx).items()}
+    left_out = {*_NOT_KEPT, "output", "resume"}
+    own = {names[key]: v for key, v in parsed.items() if key in names and key not in left_out}
+    before = _values(ctx, parsed["config"]) if parsed.get("config") else {}
+    before.pop("output", None)
+    return {**before, **own}
+
+
+def _parsed(ctx: click.Context, words: list[str]) -> dict[str, Any]:
+    """Return the words of a command line by the names of parameters, as they stand there."""
+    return dict(ctx.command.make_parser(ctx).parse_args(list(words))[0])
+
+
+def _key(name: str) -> str:
+    """Write a key, which needs quotes where it is more than a word, as the part of a side is."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    """Write a value; a text that reads as a number is one."""
+    if isinstance(value, str):
+        try:
+            float(value)
+            tomllib.loads(f"value = {value}")
+        except (ValueError, tomllib.TOMLDecodeError):
+            return json.dumps(value)
+        return value
+    return json.dumps(value)
