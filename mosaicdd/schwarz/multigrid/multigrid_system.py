@@ -21,7 +21,7 @@ from mosaicdd.schwarz.medium_engine import RightHandSide
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.trial import require_contraction
+from mosaicdd.schwarz.multigrid.trial import require_contraction, require_contraction_everywhere
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _AROUND = 9  # nodes: the copies of four colours, and one more
@@ -50,7 +50,7 @@ class MultigridSystem:
     ValueError
         On all ranks, if the coefficients are not sound, or no node has an unknown.
     SlowError
-        On all ranks, if multigrid contracts badly in the middle of the domain.
+        On all ranks, if multigrid contracts badly in the middle of the domain, or anywhere at a high contrast.
     """
 
     def __init__(
@@ -89,6 +89,8 @@ class MultigridSystem:
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
             self.gradients = FlexibleGradients(self.nodes)
+        with clock.part("trial"):
+            require_contraction_everywhere(self.gradients)
         self._edges = self._edges_of(region)
 
     def right_hand_side(self, data: RightHandSide, number: int) -> torch.Tensor:

@@ -46,6 +46,8 @@ class NodeSystem:
         The least number on the diagonal of an unknown.
     unknowns
         Of all ranks.
+    ones
+        One at the nodes of the box with an unknown, zero elsewhere, copies included.
     light
         Where in a flat vector rows are that count less in norms of residuals, and what they count; None if none is.
     place
@@ -101,7 +103,7 @@ class NodeSystem:
         self.light: tuple[torch.Tensor, torch.Tensor] | None = None
         if weights is not None and len(weights.nodes):
             self.light = self._of_rows(weights, conductances.reaction.shape)
-        counted = self.vector(there)
+        self.ones, counted = there, self.vector(there)
         if self.copies is not None:
             self.copies.clear(counted)
         self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])

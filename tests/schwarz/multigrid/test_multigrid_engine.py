@@ -147,15 +147,17 @@ def test_three_problems_at_once_are_as_one_by_one():
         np.testing.assert_allclose(field, alone.field, rtol=0, atol=1e-12 * np.ptp(alone.field))
 
 
-def refined(problem):
+def refined(problem, on_edges=0.0):
     """Return the discrete solution by a factorisation, refined in differences and extended precision."""
     grid = problem.domain.grid()
     system, h = MediumSystem(problem.operator, grid), np.longdouble(grid.spacing)
     up, right = (k.astype(np.longdouble) for k in system._conductances.along)
-    f = problem.fields["f"].astype(np.longdouble)
-    u = np.zeros(grid.nodes, np.longdouble)
+    f = problem.fields.get("f")
+    f = np.zeros(grid.nodes) if f is None else f
+    u = np.full(grid.nodes, on_edges, np.longdouble)
+    u[1:-1, 1:-1] = 0.0
     for _ in range(40):
-        left = h**2 * f
+        left = h**2 * f.astype(np.longdouble)
         for axis, k in enumerate((up, right)):
             flow = k * np.diff(u, axis=axis)
             left += np.diff(flow, axis=axis, prepend=0, append=0)
@@ -177,3 +179,16 @@ def test_no_contrast_costs_a_digit_and_the_estimate_says_how_far_it_is(kind, pow
     error = np.sqrt(np.mean((solution.field - refined(problem)) ** 2))
     assert 0.5 * error <= solution.error_estimate <= 10 * error
     assert error < 1e-7 * np.ptp(solution.field)
+
+
+@pytest.mark.ranks(1, 3)
+@pytest.mark.parametrize("contrast", [1e9, 1e12])
+def test_conductors_that_nothing_drives_are_right_beside_sides_that_drive_much(comm, contrast):
+    """No residual relative to what the sides drive shows the level of a conductor of two nodes."""
+    a = np.where(np.random.default_rng(1).random((129, 129)) < 0.5, contrast, 1.0)
+    problem = m.Problem(m.Domain((128, 128)), "diffusion", {"a": a}, m.Dirichlet("x"))
+    solution = m.solve(problem, ranks=comm)
+    assert solution.report["accelerate"] == "cg"
+    x = np.arange(129) * problem.domain.grid().spacing
+    error = np.sqrt(np.mean((solution.gather() - refined(problem, x)) ** 2))
+    assert 0.5 * error <= solution.error_estimate < 0.1 * np.ptp(x)
