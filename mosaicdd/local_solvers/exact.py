@@ -113,7 +113,7 @@ _ANISOTROPY = 100.0
 
 
 class Exact:
-    """The exact local solver of any equation, on subdomains of so many cells per side.
+    """The exact local solver of any equation, on subdomains of so many cells per side, half as many in space.
 
     Between periodic sides they may be smaller, where the last ones would be thin.
     """
@@ -162,7 +162,9 @@ class Exact:
         return NewtonSolver(operator, subdomain, source, flows)
 
     def _subdomain(self, problem: Problem, grid: Grid) -> Subdomain:
-        spacing = spacing_between(grid, self.cells // 2, problem.conditions.periodic)
+        # Of cubes half as many: what a lattice reaches beyond a grid counts three times.
+        cells = self.cells if len(grid.shape) == 2 else self.cells // 2
+        spacing = spacing_between(grid, cells // 2, problem.conditions.periodic)
         return Subdomain(2 * spacing, 2 * spacing * grid.spacing)
 
 

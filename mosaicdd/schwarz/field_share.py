@@ -4,6 +4,7 @@ A field stays on the ranks: in time, each makes its part of the next source from
 in Newton's method, of a residual from its part of the values; and only the nodes around come from others.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
@@ -138,18 +139,23 @@ class FieldShare:
         yield Strip(torch.from_numpy(owned).to(**tensors), whole, self.own)
 
     def between_lines(self, v: Interface) -> np.ndarray:
-        """Return smooth surfaces between the lattice lines, with their values on these (Coons, 1967)."""
-        s = self.block.lattice.spacing
-        rows, columns = (lines[0].double().cpu().numpy() for lines in v.lines)
-        t = np.arange(s) / s
-        along = _between(rows.T, t).T  # everywhere, from the lines constant in y
-        across = _between(columns.T, t)
-        corners = _between(_between(rows[:, ::s], t).T, t).T
-        values = (along + across - corners)[self._inside]
+        """Return what is smooth between the lattice lines, with their values on these (Coons, 1967; Gordon, 1971)."""
+        s, axes = self.block.lattice.spacing, len(v.lines)
+        t, total = np.arange(s) / s, np.zeros(())
+        for count in range(1, axes + 1):
+            for several in itertools.combinations(range(axes), count):
+                # Everywhere, from the values where lines constant in each of several axes meet.
+                meet = tuple(
+                    slice(None, None, s if a in several[1:] else None) for a in range(axes)
+                )
+                values = v.in_order(several[0])[0].double().cpu().numpy()[meet]
+                for axis in reversed(several):
+                    values = np.moveaxis(_between(np.moveaxis(values, axis, -1), t), -1, axis)
+                total = total - (-1) ** count * values
+        values = total[self._inside]
         nodes = self._region
         if self._stretch is not None:
-            rows, columns = self._stretch.there
-            nodes, values = self._stretch.nodes, values[rows][:, columns]
+            nodes, values = self._stretch.nodes, values[np.ix_(*self._stretch.there)]
         u = np.zeros([p.stop - p.start for p in self.wide])
         self.at(nodes, u)[...] = values
         return self.widened(self.owned(u))

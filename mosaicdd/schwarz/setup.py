@@ -107,7 +107,11 @@ class Setup:
                 kind = type(local_solver).__name__
                 raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
             self.grid = problem.domain.grid(self._unbound.spacing)
-        if len(self.grid.shape) != 2:
+        axes, dims = len(self.grid.shape), self.settings.dims
+        if dims is not None and len(dims) != axes:
+            with argument("dims"):
+                raise ValueError(f"{dims} are ranks along {len(dims)} axes, the domain has {axes}")
+        if axes != 2:
             self._require_in_space()
         with argument("sides"):
             problem.conditions.require_parts(self.grid)

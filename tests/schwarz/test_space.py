@@ -188,9 +188,70 @@ def test_any_number_of_ranks_gives_the_same_field(natural, comm):
     a = np.exp(np.random.default_rng(5).normal(size=cells))
     sides = {"left": m.Dirichlet(1.0), "back": m.Neumann(1.0) if natural else m.Dirichlet("x*y")}
     problem = m.Problem(m.Domain(cells, 0.1), "diffusion", {"a": a, "f": "x + z"}, sides)
-    alone = m.solve(problem, Exact(8), rtol=1e-13).field
-    together = m.solve(problem, Exact(8), rtol=1e-13, ranks=comm).gather()
+    alone = m.solve(problem, Exact(16), rtol=1e-13).field
+    together = m.solve(problem, Exact(16), rtol=1e-13, ranks=comm).gather()
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12 * np.abs(alone).max())
+
+
+@pytest.mark.ranks(2, 4, 6, 8)
+def test_levels_that_lie_over_ranks_take_as_many_iterations(comm, known_by_one):
+    """Of a bar whose second level each rank has a part of; sums go another way round, which 1e-14 forgets."""
+    a = random_media((24, 24, 136))["nodes"]
+    problem = m.Problem(m.Domain((24, 24, 136), 0.1), "diffusion", {"a": a, "f": "x - y*z"})
+    rough = m.solve(
+        problem, ranks=comm, settings=SolveSettings(dims=(1, 1, 2) if comm.size == 2 else None)
+    )
+    assert rough.iterations == known_by_one(m.solve, problem).iterations
+    fine = m.solve(problem, ranks=comm, rtol=3e-14).gather()
+    alone = known_by_one(m.solve, problem, rtol=3e-14).field
+    np.testing.assert_allclose(fine, alone, rtol=0, atol=1e-12 * np.abs(alone).max())
+
+
+def test_fluxes_and_exchanges_are_of_second_order_in_a_medium_that_varies():
+    """``u = sin(x + 2y) exp(-z)`` in ``a = 1 + x z / 2``, by four grids."""
+    u, a = "sin(x + 2*y)*exp(-z)", "(1 + x*z/2)"
+    ux, uy, uz = "cos(x + 2*y)*exp(-z)", "2*cos(x + 2*y)*exp(-z)", "-sin(x + 2*y)*exp(-z)"
+    sides = {
+        "left": m.Neumann(f"-{a}*({ux})"), "right": m.Robin(2.0, f"{a}*({ux}) + 2*{u}"),
+        "top": m.Neumann(f"{a}*({uy})"), "bottom": m.Dirichlet(u),
+        "back": m.Robin(1.0, f"-{a}*({uz}) + {u}"), "front": m.Neumann(f"{a}*({uz})"),
+    }  # fmt: skip
+    fields = {"a": a, "f": f"4*{a}*{u} - z/2*({ux}) - x/2*({uz}) + {u}", "c": 1.0}
+    errors = []
+    for n in (6, 12, 24, 48):
+        domain = m.Domain((n, 2 * n // 3, n), 1 / n)
+        solution = m.solve(m.Problem(domain, "diffusion", fields, sides))
+        z, y, x = np.meshgrid(solution.z, solution.y, solution.x, indexing="ij")
+        errors.append(abs(solution.field - np.sin(x + 2 * y) * np.exp(-z)).max())
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert (orders[1:] > 1.9).all(), errors
+
+
+def test_values_at_points_are_linear_between_nodes():
+    problem = m.Problem(m.Domain((4, 5, 6), 0.5), "laplace", sides=m.Dirichlet("x + 2*y - 3*z"))
+    values = m.solve(problem, rtol=RTOL).at([(1.3, 0.4, 1.7), (0.1, 2.2, 0.0)])
+    np.testing.assert_allclose(values, [1.3 + 0.8 - 5.1, 0.1 + 4.4], atol=1e-9)
+
+
+def test_a_solve_begins_from_another():
+    cells = (13, 19, 23)
+    fields = {"a": random_media(cells)["nodes"], "f": "x - y*z"}
+    problem = m.Problem(m.Domain(cells, 0.05), "diffusion", fields)
+    with m.Solver(problem, rtol=1e-8) as solver:
+        first = solver()
+        again = solver(problem, start=first)
+    assert again.iterations <= 1 < first.iterations
+
+
+def test_what_contracts_badly_goes_on_and_says_how_it_ended():
+    """Threads of 1e6, one cell thick, many of which hold no coarse node; there is no other way in space."""
+    a = np.ones((24, 24, 24))
+    a[::4, ::4, :] = a[2::4, :, 2::4] = 1e6
+    problem = m.Problem(m.Domain(a.shape, 1.0), "diffusion", {"a": a, "f": 1.0})
+    rough = m.solve(problem, settings=SolveSettings(max_iterations=12))
+    assert (rough.status, rough.iterations) == ("diverged_max_iterations", 12)
+    solution = m.solve(problem)
+    assert not solution.converged or solution.report["discrete_residual"] < 1e-6
 
 
 BOX = m.Domain((8, 8, 8), 0.1)
@@ -213,7 +274,8 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.solve(m.Problem(BOX, "laplace"), output="never.h5"), "output is not there yet in"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(certify=1e-3)), "certify=0.001"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).save("never.h5"), "a solution file"),
-        (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1, 0.1]]), "a value between the nodes"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(dims=(1, 1))), "the domain has 3"),
+        (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1]]), r"\(q, 3\), rows \(x, y, z\)"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).plot(), "a picture, a comparison"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).flow("left"), "a quantity"),
         (lambda: m.march(m.Problem(BOX, "diffusion"), 0.0, steps=2, dt=0.1), "a march in time is not there"),

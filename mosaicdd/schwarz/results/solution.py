@@ -199,7 +199,7 @@ class Solution(Quantified, Presented):
     def at(self, points: Any) -> Any:
         """Return the values at points anywhere in the domain.
 
-        By the network where one solved an equation without a source; else interpolated bilinearly from
+        By the network where one solved an equation without a source; else interpolated linearly along each axis from
         the nodes, which is as good as the discretisation: of second order in the spacing. Outside of a
         domain that is no rectangle they are NaN; in the cells that its outline cuts, where some nodes
         are outside, they are means of those inside.
@@ -207,7 +207,7 @@ class Solution(Quantified, Presented):
         Parameters
         ----------
         points
-            ``(q, 2)``, (x, y) in units of domain length.
+            ``(q, 2)``, (x, y), in space ``(q, 3)``, (x, y, z), in units of domain length.
 
         Returns
         -------
@@ -219,11 +219,11 @@ class Solution(Quantified, Presented):
         ValueError
             If they are not points, or one lies outside of the domain, or of the window.
         """
-        require_in_plane(self.kept.lattice.grid, "a value between the nodes (at)")
-        cells = on_grid(as_points(points), self.kept.lattice.grid)
+        grid = self.kept.lattice.grid
+        cells = on_grid(as_points(points, len(grid.shape)), grid)
         network, shape = self.kept.network, self.problem.domain.shape
         if shape is not None:
-            grid, window = self.kept.lattice.grid, self.kept.window
+            window = self.kept.window
             level = shape.level(grid, window.place)
             values = interpolate_within(self._field, level, cells - np.array(window.start))
         elif network is None:
