@@ -16,6 +16,9 @@ import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mosaicdd.gradients.adjoint import adjoint
+    from mosaicdd.gradients.differentiable import differentiable
+    from mosaicdd.gradients.taylor import taylor_test
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.equations.equation import Equation
@@ -64,11 +67,14 @@ _HOMES = {
     "SquareSettings": "training",
     "TrainingSettings": "training",
     "Unsupported": "unsupported",
+    "adjoint": "gradients.adjoint",
     "compare": "report.presented",
+    "differentiable": "gradients.differentiable",
     "generate": "training",
     "march": "time.march",
     "read": "report.presented",
     "solve": "schwarz.solver",
+    "taylor_test": "gradients.taylor",
     "train": "training",
 }
 _FORMER = {"open": "read"}  # names that were, for those who look for them
@@ -95,11 +101,14 @@ __all__ = [
     "TrainingSettings",
     "Unsupported",
     "__version__",
+    "adjoint",
     "compare",
+    "differentiable",
     "generate",
     "march",
     "read",
     "solve",
+    "taylor_test",
     "train",
 ]
 

@@ -1,0 +1,157 @@
+"""Gradients of functionals of a solution against central differences, in torch against its own checks, on ranks as on one."""
+
+import numpy as np
+import pytest
+import torch
+
+import mosaicdd as m
+
+NY, NX = 24, 40
+TIGHT = m.SolveSettings(rtol=1e-12)
+STEP = 1e-4  # of fields about 1: differences are off by its square, and by rounding of 1e-16 * J / STEP
+
+
+def at_nodes(seed, shape=(NY + 1, NX + 1), low=0.5):
+    return np.random.default_rng(seed).uniform(low, 2.0, shape)
+
+
+def mixed(alpha=2.0, left=1.0, right=0.5, part=1.0, bottom="x"):
+    return {
+        "left": m.Robin(alpha, left),
+        "right[0:2]": m.Dirichlet(part),
+        "right": m.Neumann(right),
+        "bottom": m.Dirichlet(bottom),
+        "top": m.Neumann(0.3),
+    }
+
+
+def board(fields=None, **sides):
+    return m.Problem(m.Domain((NY, NX), 0.25), "diffusion", fields or FIELDS, mixed(**sides))
+
+
+FIELDS = {"a": at_nodes(0), "c": at_nodes(1), "f": at_nodes(2)}
+PER_CELL = {"a": at_nodes(3, (NY, NX)), "c": 0.5, "f": 2.0}
+AXES = {"axx": at_nodes(4), "ayy": 3.0, "c": at_nodes(1)}
+W = np.random.default_rng(5).standard_normal((NY + 1, NX + 1))
+
+
+def functional(problem):
+    """Return a weighted sum of squares of the solution, and its derivative by each value."""
+    solution = m.solve(problem, settings=TIGHT)
+    return float((W * solution.field**2).sum()), solution
+
+
+@pytest.mark.parametrize("fields", [FIELDS, PER_CELL, AXES], ids=["nodes", "cells", "axes"])
+def test_by_fields_they_are_central_differences(fields):
+    _, solution = functional(board(fields))
+    gradient = m.adjoint(solution, 2 * W * solution.field)
+    for number, (name, values) in enumerate(fields.items()):
+        assert gradient[name].shape == np.shape(values)
+        along = at_nodes(10 + number, np.shape(values))
+        ahead, back = (
+            functional(board({**fields, name: values + s * STEP * along}))[0] for s in (1, -1)
+        )
+        assert (gradient[name] * along).sum() == pytest.approx(
+            (ahead - back) / (2 * STEP), rel=1e-6
+        )
+
+
+def test_by_sides_they_are_central_differences():
+    _, solution = functional(board())
+    gradient = m.adjoint(solution, 2 * W * solution.field)
+    y, x = np.arange(NY + 1) * 0.25, np.arange(NX + 1) * 0.25
+    named = {"left": 0 * y + 1.0, "right": 0 * y + 0.5, "part": 0 * y + 1.0, "bottom": x}
+    for name, values in named.items():
+        along = at_nodes(20, values.shape)
+        ahead, back = (functional(board(**{name: values + s * STEP * along}))[0] for s in (1, -1))
+        by = gradient["right[0:2]" if name == "part" else name]
+        assert (by * along).sum() == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+    ahead, back = (functional(board(alpha=2.0 + s * STEP))[0] for s in (1, -1))
+    assert gradient["left.alpha"] == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+
+
+def test_a_linear_map_and_its_adjoint_have_the_same_product():
+    # What is given by f, values and fluxes is linear: <w, u> is the sum of all of their products.
+    u = m.solve(board(), settings=TIGHT)
+    by = m.adjoint(u, W)
+    y, x = np.arange(NY + 1) * 0.25, np.arange(NX + 1) * 0.25
+    data = {"f": FIELDS["f"], "left": 1.0 + 0 * y, "right": 0.5 + 0 * y, "bottom": x}
+    data |= {"right[0:2]": 1.0 + 0 * y, "top": 0.3 + 0 * x}
+    parts = [(by[name] * values).sum() for name, values in data.items()]
+    total = sum(parts)
+    assert abs(total - (W * u.field).sum()) < 1e-10 * sum(map(abs, parts))
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one):
+    shape = (97, 129)  # squares enough for six ranks
+    fields = {"a": at_nodes(6, (96, 128)), "c": 0.5, "f": at_nodes(7, shape)}
+    problem = m.Problem(m.Domain((96, 128), 0.25), "diffusion", fields, mixed())
+    w = at_nodes(8, shape)
+    expected = by_one(lambda: m.adjoint(m.solve(problem, settings=TIGHT), w))
+    with m.Solver(problem, settings=TIGHT, ranks=comm) as solver:
+        solution = solver()
+        by = m.adjoint(solution, w[solution.place], solver=solver)
+    for name, values in expected.items():
+        mine = values[solution.place] if values.ndim == 2 else values
+        np.testing.assert_allclose(by[name], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+
+
+def small(**sides):
+    sides = {"left": m.Robin(2.0), "right": m.Neumann(0.5), **sides}
+    return m.Problem(m.Domain((8, 8), 0.25), "diffusion", {"c": 0.1}, sides)
+
+
+def drawn(*shape):
+    return torch.from_numpy(at_nodes(sum(shape), shape))
+
+
+def test_torch_finds_its_derivatives_right():
+    solve = m.differentiable(small(), ("a", "f", "left", "left.alpha"), settings=TIGHT)
+    named = {"a": drawn(9, 9), "f": drawn(9, 9), "left": drawn(9), "left.alpha": drawn()}
+    tensors = tuple(tensor.requires_grad_() for tensor in named.values())
+
+    def few(*values):
+        return solve(**dict(zip(named, values, strict=True)))[::4, ::4]
+
+    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
+    assert torch.autograd.gradgradcheck(few, tensors, atol=1e-5, rtol=1e-4, fast_mode=True)
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (8, 8)], ids=["nodes", "cells"])
+def test_remainders_fall_as_they_should(shape):
+    solve = m.differentiable(small(), "a", settings=TIGHT)
+    rates = m.taylor_test(
+        lambda a: solve(a=a).square().sum(), drawn(*shape), drawn(*shape), hessian=True
+    )
+    assert min(rates.first) > 1.9
+    assert min(rates.second) > 2.9
+
+
+def test_what_has_not_converged_raises_and_backwards_too():
+    hasty = m.SolveSettings(rtol=1e-13, max_iterations=1)
+    rough = torch.from_numpy(np.exp(3 * np.random.default_rng(0).standard_normal((65, 65))))
+    problem = m.Problem((64, 64), "diffusion", {"f": 1.0})
+    with pytest.raises(RuntimeError, match="solution has not converged"):
+        m.differentiable(problem, ("a",), settings=hasty)(a=rough)
+    # Backwards a random functional needs iterations, where values that are all zero need none.
+    nothing = m.Problem((64, 64), "diffusion", {"a": rough.numpy()})
+    solve = m.differentiable(nothing, ("f",), settings=hasty)
+    u = solve(f=torch.zeros((65, 65), dtype=torch.float64, requires_grad=True))
+    with pytest.raises(RuntimeError, match="has not converged"):
+        (u * drawn(65, 65)).sum().backward()
+
+
+def test_what_is_not_known_is_said():
+    with pytest.raises(ValueError, match="unknown derivative by 'b'"):
+        m.differentiable(small(), ("b",))
+    solve = m.differentiable(small(), ("a",))
+    with pytest.raises(ValueError, match=r"shape \(3, 3\).*\(8, 8\) or \(9, 9\)"):
+        solve(a=drawn(3, 3))
+    with pytest.raises(ValueError, match="not one of wrt"):
+        solve(f=drawn(9, 9))
+    with pytest.raises(m.Unsupported, match="has no source"):
+        m.differentiable(m.Problem((8, 8), "laplace"), ("left",))
+    solution = m.solve(small())
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        m.adjoint(solution, np.zeros(3))
