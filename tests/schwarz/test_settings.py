@@ -47,7 +47,7 @@ def test_an_unknown_value_is_refused_with_its_name(setting, value):
         ("certify", True, "certify must be a number, got True"),
         ("max_iterations", 2.5, "max_iterations must be a whole number, got 2.5"),
         ("halo_depth", "2", "halo_depth must be a whole number, got '2'"),
-        ("dims", 4, r"dims must be ranks \(rows, columns\), each 1 or more, got 4"),
+        ("dims", 4, r"dims must be ranks \(rows, columns\), in space .*, each 1 or more, got 4"),
         ("dims", (0, 2), r"each 1 or more, got \(0, 2\)"),
     ],
 )
