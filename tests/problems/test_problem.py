@@ -174,7 +174,11 @@ def test_a_source_that_is_not_finite_is_refused_with_its_place():
 
 @pytest.mark.parametrize(
     ("domain", "message"),
-    [((32,), "two axes"), ((0, 4), "at least 1 cell"), ((1, 2, 3), "two axes")],
+    [
+        ((32,), r"\(ny, nx\), or \(nz, ny, nx\)"),
+        ((0, 4), "at least 1 cell"),
+        ((1,) * 4, "nz, ny, nx"),
+    ],
 )
 def test_a_domain_that_is_none_is_refused(domain, message):
     with pytest.raises(ValueError, match=message):
@@ -239,7 +243,7 @@ def test_a_nested_list_on_a_side_makes_several_problems():
 
 @pytest.mark.parametrize("cells", [(64, 64.5), (True, 32), ("64", "64"), 64, "64x64"])
 def test_cells_that_are_no_whole_numbers_are_refused(cells):
-    with pytest.raises((ValueError, TypeError), match="along two axes"):
+    with pytest.raises((ValueError, TypeError), match=r"cells \(ny, nx\), or \(nz, ny, nx\), got"):
         Problem(cells, "laplace")
 
 
