@@ -181,19 +181,26 @@ def alone_and_together(known_by_one, comm):
 
 
 @pytest.fixture(scope="session")
-def across_batches():
-    """Return a function of a field: how far two solves in batches of other sizes may be apart, in float32.
+def rows_alike():
+    """Say whether rows of products round alike in batches of all sizes.
 
-    Where rows of products round alike in batches of all sizes, by nothing but sums over ranks. On some
-    processors (AMD's, by MKL) float64's last digit depends on the batch, and numbers that are then rounded
-    to float32 on float32's.
+    On some processors (AMD's, by MKL) float64's last digit depends on the batch, and so that of numbers that are then
+    rounded to float32.
     """
     rng = torch.Generator().manual_seed(0)
     rows, matrix = (torch.randn(64, 64, generator=rng, dtype=torch.float64) for _ in range(2))
     whole = rows @ matrix
-    alike = all(torch.equal(rows[:n] @ matrix, whole[:n]) for n in range(2, 64))
+    return all(torch.equal(rows[:n] @ matrix, whole[:n]) for n in range(2, 64))
+
+
+@pytest.fixture(scope="session")
+def across_batches(rows_alike):
+    """Return a function of a field: how far two solves in batches of other sizes may be apart, in float32.
+
+    Where rows of products round alike, by nothing but sums over ranks.
+    """
     eps = torch.finfo(torch.float32).eps
-    return lambda field: 1e-10 if alike else 2 * eps * float(abs(field).max())
+    return lambda field: 1e-10 if rows_alike else 2 * eps * float(abs(field).max())
 
 
 @pytest.fixture

@@ -57,6 +57,8 @@ def test_any_number_of_ranks_takes_the_same_modes(alone_and_together, name):
     a = MEDIA[name](nodes, np.random.default_rng(0))
     problem = Problem(Domain((128, 96)), "diffusion", {"a": a, "f": 1.0})
     alone, together = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-11))
-    assert together.iterations == alone.iterations
+    # Where rounding ends it, in the last digits, sums in another order may do so one iteration sooner.
+    by_rounding = "converged_rounding" in (together.status, alone.status)
+    assert abs(together.iterations - alone.iterations) <= by_rounding
     scale = abs(alone.field).max()
     np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=1e-10 * scale)

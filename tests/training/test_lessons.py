@@ -56,18 +56,23 @@ def gradients(trainer):
 @pytest.mark.parametrize("micro", [0, 3])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("few_modes")
-def test_the_gradient_of_a_step_is_that_of_one_process(make, ranks, case, micro):
+def test_the_gradient_of_a_step_is_that_of_one_process(make, ranks, case, micro, rows_alike):
     alone = make(case)
     together = make(case, ranks, ExecutionSettings(micro_batch=micro))
     (loss, expected), (other, result) = gradients(alone), gradients(together)
     # Sums of 13 samples in another order; without labels steps by the equation are in float32.
     eps = 1e-5 if case == "unlabelled" else 1e-12
+    if case == "operator" and not rows_alike:
+        # Images of samples are rounded to float32, and errors, some tenths of them, are divided by.
+        eps = 10 * torch.finfo(torch.float32).eps
     assert other == pytest.approx(loss, rel=eps)
     for ours, theirs in zip(result, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=eps * theirs.abs().max() + 1e-15)
     reports = [trainer.validate(everywhere=True) for trainer in (alone, together)]
     for name, value in reports[0].figures.items():
-        assert reports[1].figures[name] == pytest.approx(value, rel=1e-11)
+        assert reports[1].figures[name] == pytest.approx(
+            value, rel=10 * eps if case == "operator" else 1e-11
+        )
 
 
 @pytest.mark.ranks(2, 3, 6)
@@ -93,7 +98,7 @@ def test_a_step_makes_exactly_one_reduction(make, ranks, case):
 @ANY
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("few_modes")
-def test_a_checkpoint_continues_on_another_number_of_ranks(make, ranks, case):
+def test_a_checkpoint_continues_on_another_number_of_ranks(make, ranks, case, rows_alike):
     first, reference = make(case, ranks), make(case)
     first.keep_if_best(first.validate())
     steps(first, 0, 3)
@@ -102,7 +107,8 @@ def test_a_checkpoint_continues_on_another_number_of_ranks(make, ranks, case):
     steps(alone, 3, 5)
     steps(reference, 0, 5)
     # Rounding, amplified by steps that divide by small numbers; without labels that of float32.
-    eps = 1e-3 if case == "unlabelled" else 1e-7
+    in_float32 = case == "unlabelled" or (case == "operator" and not rows_alike)
+    eps = 1e-3 if in_float32 else 1e-7
     for ours, theirs in zip(
         alone.lesson.network.parameters(), reference.lesson.network.parameters(), strict=True
     ):
@@ -128,15 +134,19 @@ def test_steps_on_shards_give_the_weights_of_whole_ones(make, ranks, case, shard
 
 
 @pytest.mark.ranks(3)
-def test_operators_begin_with_the_principal_components_of_all_ranks_samples(make, ranks, by_one):
+def test_operators_begin_with_the_principal_components_of_all_ranks_samples(
+    make, ranks, by_one, rows_alike
+):
     together = make("operator", ranks).lesson.network
     alone = by_one(lambda: make("operator").lesson.network.state_dict())
     torch.testing.assert_close(together.uniform, alone["uniform"], rtol=0, atol=0)
-    torch.testing.assert_close(together.amplitudes, alone["amplitudes"], rtol=1e-9, atol=0)
+    # The components are of values that may be rounded otherwise to float32, see `rows_alike`.
+    rtol = 1e-9 if rows_alike else torch.finfo(torch.float32).eps
+    torch.testing.assert_close(together.amplitudes, alone["amplitudes"], rtol=rtol, atol=0)
     mine, other = (modes.detach().flatten(1) for modes in (together.modes, alone["modes"]))
     # The vectors of a few eigenvalues far from each other, of sums in another order, up to their signs.
     products = (mine * other).sum(dim=1).abs()
-    torch.testing.assert_close(products, other.square().sum(dim=1), rtol=1e-9, atol=0)
+    torch.testing.assert_close(products, other.square().sum(dim=1), rtol=rtol, atol=0)
 
 
 @ANY
