@@ -66,6 +66,8 @@ class _State:
     r, p, q
         The residual divided by `unit`, the last direction and the left side of it divided by the equations' scale;
         float32.
+    stretches
+        Of slots, see `Parities`.
     energy
         ``p q``; 0 where there is no direction to go on from.
     length
@@ -84,6 +86,7 @@ class _State:
     r: torch.Tensor
     p: torch.Tensor
     q: torch.Tensor
+    stretches: Sequence[slice]
     unit: float
     energy: float = 0.0
     length: float = 0.0
@@ -93,12 +96,12 @@ class _State:
     steps: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.room = self.x.new_empty(self.x.shape[-1])
+        self.room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
 
     def add_direction(self, of: int, stretch: slice) -> None:
         """Add the last direction's part to the values of a class in a stretch."""
         if self.length:
-            p = self.room[stretch].copy_(self.p[of, stretch])
+            p = self.room[: stretch.stop - stretch.start].copy_(self.p[of, stretch])
             self.x[of, stretch].add_(p, alpha=self.length)
 
     def begin_again(self) -> None:
@@ -110,8 +113,9 @@ class _State:
 
     def settle(self) -> None:
         """Add the last direction's part to all values."""
-        for of in range(len(self.x)):
-            self.add_direction(of, slice(None))
+        for stretch in self.stretches:
+            for of in range(len(self.x)):
+                self.add_direction(of, stretch)
         self.length = 0.0
 
 
@@ -144,8 +148,9 @@ class FlexibleGradients:
         """
         r = self._cycle.right_hand_side
         # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
-        state = _State(x, r, torch.zeros_like(r), torch.zeros_like(r), size, least=self._least)
-        product = Product(self._level, state.p, state.q)
+        p, q = torch.zeros_like(r), torch.zeros_like(r)
+        product = Product(self._level, p, q)
+        state = _State(x, r, p, q, product.stretches, size, least=self._least)
         status: str | None = None
         residual = self._renewed(state, b) / size
         if residual <= rtol:
@@ -162,7 +167,7 @@ class FlexibleGradients:
         self._least = state.least
         return Ended(status, state.unit, state.least)
 
-    def error(self, ended: Ended) -> tuple[torch.Tensor, float]:
+    def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
         """Bound the error that the last solve left, by one more correction ``z`` of its residual.
 
         With ``e`` the error and ``M`` the cycle, whose smallest eigenvalue with ``A`` is ``theta``, ``z = M r = M A e``,
@@ -170,15 +175,18 @@ class FlexibleGradients:
 
         Returns
         -------
-        Tensor, float
-            ``z / theta``, a vector; the energy norm's bound.
+        Tensor, float, float
+            ``z`` in float32, 1 at most, until the next solve, and what makes ``z / theta`` of it; the energy norm's
+            bound.
         """
         r, least = self._cycle.right_hand_side, ended.least
         z = self._correction()
         product = sum(float(torch.dot(a, b)) for a, b in zip(r, z, strict=True))
         energy = max(self._total(product)[0], 0.0) / least / self.system.scale
-        factor = ended.unit / self.system.scale / least
-        return z.double() * factor, ended.unit * math.sqrt(_SAFETY * energy)
+        largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
+        z /= largest
+        factor = ended.unit / self.system.scale / least * largest
+        return z, factor, ended.unit * math.sqrt(_SAFETY * energy)
 
     def _iterate(
         self, state: _State, product: Product, size: float, judge: Judge

@@ -27,7 +27,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
 
-_STRIP = 2**21  # values of the field that are handed out at once
+_STRIP = 2**18  # values of the field that are handed out at once
 
 
 class MultigridEngine(MediumEngine):
@@ -136,13 +136,15 @@ class MultigridEngine(MediumEngine):
             if end.status == SLOW:
                 raise SlowError
             iterated = time.perf_counter()
-            with self.clock.part("estimate"):
-                estimate = self._estimate(end)
             status = end.status
             if not data.measures[i] and self._ranks.any(bool(b.any())):
                 status = "converged_atol"  # of a right-hand side whose squares vanish
+            del b
+            with self.clock.part("estimate"):
+                estimate = self._estimate(end)
             ended.append((status, system.nodes.rms(x), judge.history, estimate))
             fields.append(system.field(x, data.v, i))
+            del x
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None
@@ -188,9 +190,9 @@ class MultigridEngine(MediumEngine):
 
     def _estimate(self, end: Ended) -> ErrorEstimate:
         """Estimate the error of a result from its residual."""
-        error, energy = self._system.gradients.error(end)
+        error, factor, energy = self._system.gradients.error(end)
         nodes, block = self._system.nodes, self.block
-        rms, values = nodes.rms(error), nodes.values(error)
+        rms, values = factor * nodes.rms(error), nodes.values(error)
         lattice, here, there = block.lattice, [], []
         box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
         for (low, high), first, start, stop in box:
@@ -199,7 +201,7 @@ class MultigridEngine(MediumEngine):
             here.append(np.flatnonzero(inside))
             there.append(centres[inside] - low)
         at_centres = np.zeros(block.subdomains)
-        at_centres[np.ix_(*here)] = np.abs(values[np.ix_(*there)])
+        at_centres[np.ix_(*here)] = np.abs(factor * values[np.ix_(*there)])
         place = tuple(map(slice, block.start, block.stop))
         return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, energy)
 

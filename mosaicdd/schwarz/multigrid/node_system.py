@@ -103,7 +103,7 @@ class NodeSystem:
         self.light: tuple[torch.Tensor, torch.Tensor] | None = None
         if weights is not None and len(weights.nodes):
             self.light = self._of_rows(weights, conductances.reaction.shape)
-        self.ones, counted = there, self.vector(there)
+        self.ones, counted = there.astype(np.int8), self.vector(there)
         if self.copies is not None:
             self.copies.clear(counted)
         self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])
@@ -154,7 +154,7 @@ class NodeSystem:
     def values(self, vector: torch.Tensor) -> np.ndarray:
         """Return a vector's values at the nodes of the box."""
         box = [high - low + 1 for low, high in zip(self.nodes.first, self.nodes.last, strict=True)]
-        return self.nodes.give(vector, torch.empty(box, dtype=torch.float64)).numpy()
+        return self.nodes.give(vector, torch.empty(box, dtype=vector.dtype)).numpy()
 
     def square(self, vector: torch.Tensor) -> float:
         """Return the square of a vector over the nodes that this rank owns."""
@@ -194,7 +194,9 @@ class NodeSystem:
             With refreshed copies.
         """
         if not x.any():
-            torch.mul(b, 1 / unit, out=r)
+            for s in self.nodes.stretches():
+                for left, values in zip(b, r, strict=True):
+                    torch.mul(left[s], 1 / unit, out=values[s])
             return
         stretches = self.nodes.stretches(_LONG)
         room = x.new_empty(2, max(s.stop - s.start for s in stretches))

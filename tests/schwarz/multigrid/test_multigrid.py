@@ -84,7 +84,7 @@ def solved_by(system, b, rtol=1e-8):
     solve, x = FlexibleGradients(system), system.vector()
     size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
     ended = solve(system.vector(b), x, size or 1.0, rtol, judge)
-    _, energy = solve.error(ended)
+    _, _, energy = solve.error(ended)
     return Found(ended.status, energy, judge.history.residual), x
 
 
