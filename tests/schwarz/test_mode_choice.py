@@ -52,13 +52,13 @@ def test_edges_without_a_mode_have_none():
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("name", ["channels", "checkerboard"])
-def test_any_number_of_ranks_takes_the_same_modes(alone_and_together, name):
+def test_any_number_of_ranks_takes_the_same_modes(alone_and_together, name, rows_alike):
     nodes = 129, 97
     a = MEDIA[name](nodes, np.random.default_rng(0))
     problem = Problem(Domain((128, 96)), "diffusion", {"a": a, "f": 1.0})
     alone, together = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-11))
-    # Where rounding ends it, in the last digits, sums in another order may do so one iteration sooner.
-    by_rounding = "converged_rounding" in (together.status, alone.status)
+    # Where rounding ends it and products round by the batch, it may do so one iteration sooner.
+    by_rounding = not rows_alike and "converged_rounding" in (together.status, alone.status)
     assert abs(together.iterations - alone.iterations) <= by_rounding
     scale = abs(alone.field).max()
     np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=1e-10 * scale)
