@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -127,6 +128,11 @@ def _fields(problem: Problem) -> dict[str, Field]:
     return fields
 
 
+def _floats(problem: Problem) -> bool:
+    """Say whether solutions are known up to a constant."""
+    return Discretisation(problem, medium_of(problem.operator), problem.domain.grid()).floating
+
+
 def require_differentiable(problem: Problem) -> None:
     """Raise `Unsupported` unless the gradients of a problem are known."""
     operator, why = problem.operator, ""
@@ -134,7 +140,9 @@ def require_differentiable(problem: Problem) -> None:
         why = f"{problem.equation.name} is an equation in time"
     elif isinstance(operator, Nonlinear):
         why = f"{problem.equation.name} is not linear"
-    elif problem.domain.shape is not None or len(problem.domain.grid().shape) != 2:
+    elif len(problem.domain.cells) != 2:
+        why = "the domain is a box"
+    elif problem.domain.shape is not None:
         why = "the domain is no rectangle"
     elif any(problem.conditions.periodic):
         why = "sides are periodic"
@@ -142,6 +150,8 @@ def require_differentiable(problem: Problem) -> None:
         why = f"there are {problem.problems} problems"
     elif not medium_of(operator).self_adjoint:
         why = f"{problem.equation.name} has a velocity"
+    elif not problem.plain and _floats(problem):
+        why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"
     if why:
