@@ -52,6 +52,7 @@ def test_what_is_masked_outside_of_a_domain_does_not_count():
         (torch.tensor(2.0, requires_grad=True), r"requires gradients.*give values\.detach\(\)"),
         (torch.eye(5, 7).to_sparse(), r"is a sparse tensor: give values\.to_dense\(\)"),
         (scipy.sparse.eye_array(5, 7), r"is a sparse matrix: give values\.toarray\(\)"),
+        ([[1.0, 2.0], [3.0]], "has rows of different lengths"),
         (lambda x, y: torch.ones(5, 7, requires_grad=True), r"requires gradients"),
     ],
 )
@@ -127,3 +128,10 @@ def test_a_field_that_was_labelled_is_taken_again(tmp_path):
     again = m.solve(m.Problem((64, 64), "poisson", {"f": u}))
     same = m.solve(m.Problem((64, 64), "poisson", {"f": u.values}))
     np.testing.assert_array_equal(again.field, same.field)
+
+
+def test_a_dataset_of_xarray_s_is_refused_with_the_names_in_it():
+    xarray = pytest.importorskip("xarray")
+    values = xarray.Dataset({"recharge": (("y", "x"), np.ones((5, 7)))})
+    with pytest.raises(TypeError, match=r"the field f is a dataset .* one of them, recharge"):
+        problem(values)

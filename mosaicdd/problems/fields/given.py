@@ -53,7 +53,7 @@ def is_number(values: Any) -> bool:
 def usable(values: Any, what: str) -> Any:
     """Return what is given as it can be sliced by rows and columns, or refuse it.
 
-    `TypeError` if it is a tensor that requires gradients, sparse, or a table; or its axes are not named y and x.
+    `TypeError` if it is a tensor that requires gradients, sparse, a table, a dataset, or rows of different lengths; or its axes are not named y and x.
     `ValueError` if its coordinates are not evenly spaced.
     """
     if type(values) in (np.ndarray, float, int, str):
@@ -66,6 +66,17 @@ def usable(values: Any, what: str) -> Any:
         raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")
     if hasattr(values, "tocsr"):
         raise TypeError(f"{what} is a sparse matrix: give values.toarray()")
+    if hasattr(values, "data_vars"):
+        raise TypeError(
+            f"{what} is a dataset of several arrays: give one of them, {', '.join(map(str, values.data_vars))}"
+        )
+    if isinstance(values, (list, tuple)):
+        try:
+            np.shape(values)
+        except ValueError:
+            raise TypeError(
+                f"{what} has rows of different lengths: give as many values in each"
+            ) from None
     if hasattr(values, "iloc"):
         raise TypeError(
             f"{what} is a table ({type(values).__name__}): give values.to_numpy(), whose rows go from the "
