@@ -5,7 +5,7 @@ import numpy as np
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
+from mosaicdd.cli.reference import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.show import quiet_option
 from mosaicdd.report.comparison import Comparison, compare_all
 from mosaicdd.storage.json_line import json_line
@@ -16,12 +16,7 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
 @click.argument("solution_file", metavar="OUT.h5")
 @reference_option("pyamg")
 @own_equation_option()
-@click.option(
-    "--problem",
-    type=click.IntRange(min=0),
-    help="Which of several problems of the file, or of the times of a series. [default: all problems; "
-    "the last time]",
-)
+@problem_option("all problems")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @quiet_option()
 @on_first_rank

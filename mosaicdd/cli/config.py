@@ -18,7 +18,8 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.settings import meant
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
-_NOT_KEPT = {"config", "print_config", "help", "as_json", "quiet", "overwrite", "dry_run"}
+_OF_FILES = {"config", "print_config"}  # what a file cannot say
+_NOT_KEPT = _OF_FILES | {"as_json", "quiet", "overwrite", "dry_run"}  # what is no part of a run
 
 
 class Configured(click.Command):
@@ -100,7 +101,7 @@ def _named(
 ) -> dict[str, Any]:
     """Return values by the names of parameters; `ValueError` if one is of no option."""
     options = {
-        name: option for name, option in _options(ctx).items() if option.name not in _NOT_KEPT
+        name: option for name, option in _options(ctx).items() if option.name not in _OF_FILES
     }
     named: dict[str, Any] = {}
     for written, value in values.items():

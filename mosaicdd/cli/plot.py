@@ -7,7 +7,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
-from mosaicdd.cli.reference import own_equation_option, reference_option, waiting
+from mosaicdd.cli.reference import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.comparison import reference_field
 from mosaicdd.storage.atomic import require_replaceable
@@ -25,12 +25,7 @@ from mosaicdd.storage.solution_file import read_solution
 )
 @reference_option("auto", ", or 'none'")
 @own_equation_option()
-@click.option(
-    "--problem",
-    type=click.IntRange(min=0),
-    help="Which of several problems of the file, or of the times of a series. [default: the first problem; "
-    "the last time]",
-)
+@problem_option("the first problem")
 @overwrite_option()
 @quiet_option()
 @on_first_rank

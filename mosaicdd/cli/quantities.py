@@ -4,7 +4,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import own_equation_option
+from mosaicdd.cli.reference import own_equation_option, problem_option
 from mosaicdd.problems.quantities.quantities import Extreme
 from mosaicdd.report.presented import OpenedSolution, read
 from mosaicdd.storage.json_line import json_line
@@ -21,12 +21,7 @@ from mosaicdd.unsupported import Unsupported
     help="Also what flows out through a part of a side, as left[0:0.5]; may be given several times.",
 )
 @own_equation_option()
-@click.option(
-    "--problem",
-    type=click.IntRange(min=0),
-    help="Which of several problems of the file, or of the times of a series. [default: the first problem; "
-    "the last time]",
-)
+@problem_option("the first problem")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def quantities(

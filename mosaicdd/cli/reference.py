@@ -33,6 +33,16 @@ def reference_option(default: str, more: str = "") -> Callable:
     )
 
 
+def problem_option(default: str) -> Callable:
+    """Declare ``--problem``; ``default``: which of several are taken without it."""
+    return click.option(
+        "--problem",
+        type=click.IntRange(min=0),
+        help=f"Which of several problems of the file, or of the times of a series. [default: {default}; "
+        "the last time]",
+    )
+
+
 def own_equation_option() -> Callable:
     """Declare ``--pde`` for files that know their equation by name only."""
     return click.option(
