@@ -121,10 +121,8 @@ class Measure:
                     edges = (part.against, part.along)[end][axis]
                     along = tuple(self.inner[other] for other in others(axis, len(shape)))
                     nodes = np.moveaxis(flat, axis, 0)[row][along].ravel()
-                    k = np.moveaxis(np.asarray(edges), axis, 0)[0][
-                        along
-                    ].flatten()  # keeps no others
-                    beside.append((axis, end, nodes, k))
+                    k = np.moveaxis(np.asarray(edges), axis, 0)[0][along]
+                    beside.append((axis, end, nodes, k.flatten()))  # a copy, to keep no others
         # Corners are beside two edges.
         self._ring = np.unique(
             np.concatenate([np.empty(0, int), *(nodes for _, _, nodes, _ in beside)])
