@@ -60,7 +60,9 @@ def daily(sizes):
 
 @pytest.hookimpl(trylast=True)  # after the reporter has been made
 def pytest_configure(config):
-    config.addinivalue_line("markers", "limit(seconds): the watchdog's, instead of 120")
+    config.addinivalue_line(
+        "markers", "limit(seconds): the watchdog's, instead of 120, where each rank has a core"
+    )
     config.addinivalue_line("markers", "nightly: run with --nightly only")
     config.pluginmanager.register(_Ranks(config, MPI.COMM_WORLD))
 
@@ -93,6 +95,7 @@ class _Ranks:
     def pytest_runtest_protocol(self, item):
         marker = item.get_closest_marker("limit")
         limit = marker.args[0] if marker else _WATCHDOG_SECONDS
+        limit *= max(1, self.world.size // len(os.sched_getaffinity(0)))  # ranks that share a core
         faulthandler.dump_traceback_later(limit, exit=True, file=self.stderr)
         self.failed = False
         try:
@@ -178,6 +181,14 @@ def alone_and_together(known_by_one, comm):
         return alone, function(*arguments, ranks=comm, **options)
 
     return both
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks():
+    """Let files be as they are after a sync, without one: a busy disk takes seconds for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -412,7 +423,9 @@ def lesson_data(tmp_path_factory):
             files[kind] = folder / f"{kind}.h5"
             if comm.rank == 0:
                 generate(files[kind], data[kind])
-            comm.Barrier()
+            written = comm.Ibarrier()
+            while not written.Test():
+                time.sleep(0.01)  # rank 0 may need this core
         return files[kind]
 
     return file
