@@ -21,7 +21,7 @@ ALLOWED = {
     "parallel": {"lattice"},
     "schwarz": {
         *("lattice", "local_solvers", "parallel", "problems"),
-        *("storage", "report.presented"),
+        *("storage", "report.presented", "report.progress"),
     },
     "storage": {"lattice", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
@@ -33,7 +33,7 @@ ALLOWED = {
     "gradients": {"lattice", "parallel", "problems", "schwarz"},
     "time": {
         *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
-        *("storage", "report.presented"),
+        *("storage", "report.presented", "report.progress"),
     },
 }
 # Outside library: the folders or modules it may be imported in.
@@ -43,7 +43,7 @@ HOMES = {
     "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"report"},
     "matplotlib": {"report"},
     "PIL": {"storage.domain_file", "report"},
     "xarray": {"report"},

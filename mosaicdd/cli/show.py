@@ -1,23 +1,13 @@
-"""What people see while a command works: a bar on a terminal, plain lines otherwise."""
+"""What a command says, and shows of its work; nothing with ``--quiet``."""
 
-import math
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+from mosaicdd.report.progress import Show, shown
 
-Show = Callable[..., None]
-"""``show(fraction, note="")``: the fraction of the work that is done, and a remark."""
-
-_LINES = 10  # plain lines of one stage without a terminal, at most
 _QUIET = f"{__name__}.quiet"
-_SECONDS = 2.0  # between two of them, at least
 
 
 def quiet_option() -> Callable:
@@ -53,72 +43,5 @@ def say(text: str, *, asked: bool = False) -> None:
 @contextmanager
 def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
     """Show the progress of one piece of work on stderr; nothing with ``--quiet``, or if ``quiet``."""
-    if quiet or _is_quiet():
-        yield lambda fraction, note="": None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-
-        with bar(title, Console(stderr=True)) as show:
-            yield show
-    else:
-        yield _Lines(title)
-
-
-@contextmanager
-def bar(title: str, console: "Console") -> Iterator[Show]:
-    """Draw a bar with the time that is left on a `rich.console.Console`, the remark below it."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class TwoLines(Progress):
-        """A narrow terminal has no room for the bar and the remark beside each other."""
-
-        def get_renderables(self) -> "Iterable[RenderableType]":
-            yield from super().get_renderables()
-            note = self.tasks[0].fields["note"] if self.tasks else ""
-            if note:
-                yield Text(f"  {note}", no_wrap=True, overflow="ellipsis")
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with TwoLines(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(title, total=1.0, note="")
-        yield lambda fraction, note="": progress.update(task, completed=fraction, note=note)
-
-
-class _Lines:
-    """Write a line whenever another tenth of the work is done, of long work only, by a clock like `time.monotonic`."""
-
-    def __init__(self, title: str, clock: Callable[[], float] = time.monotonic):
-        self.title = title
-        self.next = 0.0
-        self._clock = clock
-        self.last = clock()
-        self._start: tuple[float, float] | None = None  # the first fraction, and when it was
-
-    def __call__(self, fraction: float, note: str = "") -> None:
-        """Write the line if it is due."""
-        now = self._clock()
-        if self._start is None:
-            self._start = (fraction, now)
-        if fraction >= self.next and now - self.last >= _SECONDS:
-            self.next = fraction + 1 / _LINES
-            self.last = now
-            parts = [f"{self.title}: {fraction:.0%}", self._left(fraction, now, *self._start), note]
-            click.echo(", ".join(part for part in parts if part), err=True)
-
-    def _left(self, fraction: float, now: float, before: float, start: float) -> str:
-        """Say how long it takes to the end, if it goes on as it went."""
-        if not before < fraction < 1:
-            return ""
-        return f"{math.ceil((1 - fraction) * (now - start) / (fraction - before))} s left"
+    with shown(title, quiet=quiet or _is_quiet()) as show:
+        yield show

@@ -10,10 +10,8 @@ from collections.abc import Callable
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
-
-Progress = Callable[[float, str], None]
-"""``progress(fraction, note)``: how much of the work is done, and a remark."""
 
 # Of all problems of a batch: beyond, one gains nothing (`scripts/bench_batch.py`).
 _SUBDOMAINS = 8192

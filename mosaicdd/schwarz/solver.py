@@ -16,11 +16,11 @@ from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
+from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
-from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -191,7 +191,7 @@ class Solver:
         *,
         start: Solution | FieldStart | None = None,
         atol: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Solution:
         """Solve; called by all ranks together.
 
@@ -207,14 +207,16 @@ class Solver:
         atol
             The update that is small enough this time, instead of that of the settings.
         progress
-            ``progress(fraction, note)``, called after every iteration.
+            ``progress(fraction, note)``, called after every iteration; True draws a bar on stderr, or lines where
+            this is no terminal.
 
         Raises
         ------
         RuntimeError
             If this solver has been closed, or is at work in another thread.
         TypeError
-            If the problem is none, or has a source beside points; or the start is no `Solution`.
+            If the problem is none, or has a source beside points; or the start is no `Solution`, or the progress
+            no function.
         ValueError
             If the problem is of another kind, its data are not sound or have changed since they were
             planned for, or the start does not fit it; the same on all ranks.
@@ -229,7 +231,9 @@ class Solver:
         before = self._work
         try:
             self._work = self._taken(problem)
-            solution = self._solve(start, atol, progress, begun)
+            title = f"solving {self._work.problem.equation.name}"
+            with followed(progress, title, quiet=not self._world.is_root) as show:
+                solution = self._solve(start, atol, show, begun)
         except BaseException:  # whatever has begun: the next call takes its problem anew
             self._work, self._settled = before, False
             raise
@@ -319,7 +323,7 @@ def solve(
     clock: Stopwatch | None = None,
     start: Solution | FieldStart | None = None,
     atol: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Solution:
     """Solve a problem once; the arguments are those of `Solver` and of its call."""
     with Solver(

@@ -16,6 +16,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import REFERENCES
+from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.checkpoints import Earlier
@@ -23,7 +24,6 @@ from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import Result, merged_results, result_of
-from mosaicdd.schwarz.rounds import Progress
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.settings import argument
 

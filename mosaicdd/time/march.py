@@ -12,7 +12,7 @@ from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.rounds import Progress
+from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import naming_checkpoint
@@ -116,7 +116,7 @@ class March:
         """Where checkpoints go, if any are written."""
         return None if self._checkpoint is None else self._checkpoint.path
 
-    def __call__(self, progress: Progress | None = None) -> Series:
+    def __call__(self, progress: Progress | bool | None = None) -> Series:
         """March to the last time, or as far as it goes.
 
         `OSError` on all ranks, if a file cannot be written; what was there before stays.
@@ -124,11 +124,16 @@ class March:
         Parameters
         ----------
         progress
-            ``progress(fraction, note)``, called after every step.
+            ``progress(fraction, note)``, called after every step; True draws a bar on stderr, or lines where this is no
+            terminal.
         """
+        title = f"marching {self._problem.equation.name}"
         try:
-            with naming_checkpoint(self.checkpoint):
-                return self._marched(progress)
+            with (
+                followed(progress, title, quiet=not self._ranks.is_root) as show,
+                naming_checkpoint(self.checkpoint),
+            ):
+                return self._marched(show)
         finally:
             self._end_frames()
 
@@ -204,7 +209,7 @@ def march(
     settings: SolveSettings | None = None,
     rtol: float | None = None,
     output: str | PathLike | Output | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Series:
     """Solve ``du/dt + A u = f`` in implicit steps, from time 0 on.
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mosaicdd.schwarz.rounds import Progress
+from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.time.frames import Frames
 from mosaicdd.time.levels import Levels

@@ -60,7 +60,7 @@ def usable(values: Any, what: str) -> Any:
         return values
     if getattr(values, "requires_grad", False):
         raise TypeError(
-            f"{what} requires gradients, and a solve does not propagate them: give values.detach()"
+            f"{what} requires gradients, and a solve does not propagate them: give values.detach(), or see differentiable"
         )
     if getattr(values, "is_sparse", False) or "sparse" in str(getattr(values, "layout", "")):
         raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")

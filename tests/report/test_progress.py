@@ -3,11 +3,14 @@
 import io
 import re
 import time
+from contextlib import contextmanager
 
+import numpy as np
+import pytest
 from rich.console import Console
 
-from mosaicdd.cli import show as show_module
-from mosaicdd.cli.show import bar
+import mosaicdd as m
+from mosaicdd.report.progress import PlainLines, bar
 
 NOTE = "step 21000, data 1.1e-07, PDE 2.2e-05, validation 3.3e-09, windows 4.4e-11, 12345 samples/s"
 
@@ -28,9 +31,9 @@ def test_80_columns_have_bar_per_cent_time_left_and_the_remark():
     assert max(map(len, lines)) <= 80
 
 
-def test_plain_lines_say_how_much_is_done_and_the_time_that_is_left(capsys, monkeypatch):
+def test_plain_lines_say_how_much_is_done_and_the_time_that_is_left(capsys):
     seconds = iter([0.0, 1.0, 5.0, 5.5, 20.0, 41.0])
-    show = show_module._Lines("solving samples", lambda: next(seconds))
+    show = PlainLines("solving samples", lambda: next(seconds))
     for fraction in (0.0, 0.1, 0.15, 0.5, 1.0):
         show(fraction)
     assert capsys.readouterr().err.splitlines() == [
@@ -42,7 +45,35 @@ def test_plain_lines_say_how_much_is_done_and_the_time_that_is_left(capsys, monk
 
 def test_a_resumed_work_counts_from_where_it_began(capsys):
     seconds = iter([0.0, 0.0, 10.0])
-    show = show_module._Lines("training", lambda: next(seconds))
+    show = PlainLines("training", lambda: next(seconds))
     show(0.8)
     show(0.9, "step 9")
     assert capsys.readouterr().err == "training: 90%, 10 s left, step 9\n"
+
+
+def test_a_solve_and_a_march_show_it_where_they_are_asked(monkeypatch):
+    asked = []
+
+    @contextmanager
+    def shown(title, *, quiet):
+        asked.append((title, quiet))
+        yield lambda fraction, note="": asked.append(fraction)
+
+    monkeypatch.setattr("mosaicdd.report.progress.shown", shown)
+    a = np.ones((65, 65))
+    a[20:40, 20:40] = 9
+    medium = m.Problem((64, 64), "diffusion", {"a": a, "f": 1.0})
+    assert m.solve(medium, progress=True).status == "converged_rtol"
+    assert asked[0] == ("solving diffusion", False)
+    assert 0 < max(asked[1:]) <= 1
+    asked.clear()
+    m.march(m.Problem((32, 32), "heat"), 1.0, dt=0.1, steps=2, progress=True)
+    assert asked == [("marching heat", False), 0.5, 1.0]
+    asked.clear()
+    m.solve(medium, progress=False)
+    assert not asked
+
+
+def test_a_progress_that_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match=r"^progress must be a function of .*, or True, got str$"):
+        m.solve(m.Problem((64, 64), "laplace"), progress="yes")
