@@ -177,7 +177,9 @@ def test_no_contrast_costs_a_digit_and_the_estimate_says_how_far_it_is(kind, pow
     solution = m.solve(problem)
     assert solution.converged
     error = np.sqrt(np.mean((solution.field - refined(problem)) ** 2))
-    assert 0.5 * error <= solution.error_estimate <= 10 * error
+    # A residual that is nothing but rounding says less; a tenth of what was asked for is near enough.
+    least = 1e-9 * np.ptp(solution.field) if solution.status == "converged_rounding" else 0.0
+    assert 0.5 * error <= solution.error_estimate <= max(10 * error, least)
     assert error < 1e-7 * np.ptp(solution.field)
 
 
