@@ -83,14 +83,13 @@ class MediumSolver(SolverOfMedia):
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, for several problems, for diffusion that differs along the axes, and where the domain closes
-        around; and a velocity is theirs alone.
+        These pay where its iterations have contracted badly, for several problems, and for diffusion that differs along the
+        axes; and a velocity is theirs alone.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method
-        operator, around = self.operator, any(self.source.problem.conditions.periodic)
-        few = problems < _SEVERAL and self.contracts
-        multigrid = few and operator.self_adjoint and operator.alike and not around
+        operator, few = self.operator, problems < _SEVERAL and self.contracts
+        multigrid = few and operator.self_adjoint and operator.alike
         return self.method if multigrid else "condensed"
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:

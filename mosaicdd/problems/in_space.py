@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations import Equation, NonlinearEquation
-from mosaicdd.problems.sides.conditions import Periodic
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
@@ -31,14 +30,12 @@ def require_in_space(
         lacks = f"the field {wrong[0]}"
     elif not equation.at().symmetric:
         lacks = f"the equation {equation.name}, which is not the same along all axes,"
-    elif any(isinstance(part.condition, Periodic) for part in sides.parts):
-        lacks = "a periodic side"
     elif parts := [str(part) for part in sides.parts if not part.whole]:
         lacks = f"the part {parts[0]} of a side"
     if lacks is not None:
         raise Unsupported(
             f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
-            f"screened-poisson and diffusion with the fields {', '.join(_FIELDS)}, values, fluxes and exchanges on sides"
+            f"screened-poisson and diffusion with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, last, others, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -167,9 +167,10 @@ class Embedded:
             line = self._block.copied(axis)
             if line is None or place[axis].stop != cells:
                 continue
-            copy = v.lines[axis][:, line, nodes[1 - axis]]
-            at = inner[axis].stop
-            strip.values.select(1 + axis, at)[:, inner[1 - axis]] = copy
+            copy, along, at = v.lines[axis][:, line], others(axis, len(inner)), inner[axis].stop
+            for number, other in enumerate(along, start=1):
+                copy = copy[last((nodes[other], *(slice(None),) * (len(along) - number)))]
+            strip.values.select(1 + axis, at)[:, *(inner[other] for other in along)] = copy
             inner[axis] = slice(inner[axis].start, at + 1)
             place[axis] = slice(place[axis].start, cells + 1)
             those = np.arange(self._part[axis].stop - self._part[axis].start)[nodes[axis]]

@@ -67,6 +67,7 @@ def manufactured(n, axes, *, varying):
     return Problem(Domain((n, 2 * n), 1 / n), "diffusion", fields, sides), u
 
 
+@pytest.mark.usefixtures("by_elements")
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("axes", AXES)
 def test_odd_numbers_of_lattice_cells_are_solved_as_soon_in_any_medium(axes, kind):
@@ -172,9 +173,12 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, cells):
     alone, together = alone_and_together(solve, problem, settings=TIGHT)
     assert abs(together.iterations - alone.iterations) <= 1
     assert abs(together.gather() - alone.field).max() < 1e-10 * abs(alone.field).max()
-    # Estimates at a tolerance whose errors are above those of rounding, which differ between ranks.
+    # Each estimate is of its own error: iterates in float32 differ by that much at early ends.
     alone_early, early = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-6))
-    assert early.error_estimate == pytest.approx(alone_early.error_estimate, rel=1e-3, abs=0)
+    early.gather()
+    for solution in (alone_early, early):
+        rms = np.sqrt(((solution.field - alone.field) ** 2).mean())
+        assert 1 <= solution.error_estimate / rms <= 5
     assert "x" not in axes or np.array_equal(together.field[:, 0], together.field[:, -1])
     assert "y" not in axes or np.array_equal(together.field[0], together.field[-1])
 
@@ -246,6 +250,7 @@ def test_iterations_are_those_of_the_square():
     assert max(counts.values()) <= 1.5 * counts[""], counts
 
 
+@pytest.mark.usefixtures("by_elements")
 @pytest.mark.parametrize("varying", [False, True])
 @pytest.mark.parametrize("axes", AXES)
 def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes, varying):

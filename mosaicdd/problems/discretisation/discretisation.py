@@ -110,6 +110,12 @@ class Discretisation:
             # Any node may have any value; the mean is put right at the end.
             self.known = np.array([pin])
 
+    def coming_round(self, periods: Periods) -> "Discretisation":
+        """Return that of another lattice, whose periodic axes come round after so many nodes."""
+        other = copy.copy(self)
+        other.periods = periods
+        return other
+
     def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
         """Return that of squares of nodes, side by side; of a domain without periodic axes.
 

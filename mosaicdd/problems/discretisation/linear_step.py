@@ -1,5 +1,7 @@
 """A linear problem for a change of values, as Newton's steps are, in the form of a discretisation."""
 
+import copy
+
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
@@ -47,6 +49,12 @@ class LinearStep:
     def alike(self) -> bool:
         """Whether multigrid solves it: not where the domain closes around."""
         return not any(self._rounds)
+
+    def coming_round(self, periods: Periods) -> "LinearStep":
+        """Return that of another lattice, whose periodic axes come round after so many nodes."""
+        other = copy.copy(self)
+        other._periods = periods
+        return other
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> None:
         """Return None: the right-hand side may be anything anywhere."""

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.blocks import Blocks, Copies
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
+from mosaicdd.schwarz.multigrid.own_copies import OwnCopies
 from mosaicdd.schwarz.multigrid.passage import Passage
 from mosaicdd.schwarz.multigrid.smoothing import Smoothing
 
@@ -32,18 +33,19 @@ class Cycle:
     """
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
-        lying = blocks if blocks.shared else None
         self._copies = blocks.exchange(level.inverse)
         self._stages: list[tuple[Smoothing, Passage]] = []
-        while lying is not None or level.nodes.count > _INVERTED:
+        self._between: list[Copies | OwnCopies | None] = []  # the sweeps of a level
+        while blocks.shared or blocks.whole.count > _INVERTED:
             by = interpolation(level)
-            passage = Passage(level.nodes, lying)
+            passage = Passage(blocks)
             below = coarser(level, by, passage)
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
             self._stages.append((Smoothing(level, by), passage))
-            level, lying = below, passage.below
-        self._solve, self._places = _inverse(level)
+            self._between.append(blocks.exchange(level.inverse) if blocks.twice else None)
+            level, blocks = below, passage.below
+        self._solve, self._places = _inverse(level, blocks)
         vectors = [(stage.right_hand_side, stage.values) for stage, _ in self._stages]
         lowest = torch.zeros_like(level.inverse)
         self._vectors = [*vectors, (lowest, torch.zeros_like(lowest))]
@@ -60,15 +62,19 @@ class Cycle:
         b = lowest.view(-1)[self._places].double()
         values.view(-1)[self._places] = self._solve(b).float()
         stages = zip(reversed(self._stages), self._vectors[:0:-1], strict=True)
-        for (smoothing, passage), (_, values) in stages:
+        for ((smoothing, passage), (_, values)), copies in zip(
+            stages, reversed(self._between), strict=True
+        ):
             passage.up(values, smoothing.coarse)
+            if copies is not None:
+                copies.refresh(smoothing.values)
             smoothing.up()
 
 
 def _inverse(
-    level: LevelOperator,
+    level: LevelOperator, blocks: Blocks
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
     """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are."""
-    matrix, places = level.matrix()
+    matrix, places = level.matrix(blocks.exchange(level.inverse))
     inverse = torch.linalg.inv(torch.from_numpy(matrix.toarray())).to(level.inverse.device)
     return lambda b: inverse @ b, places.to(inverse.device)

@@ -11,6 +11,7 @@ import torch
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
+from mosaicdd.schwarz.multigrid.odd_rounds import put_between
 from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step, forward, slots_beside
 from mosaicdd.schwarz.multigrid.passage import Passage
 
@@ -31,6 +32,12 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
         return passage.down(values, passage.nodes.new(device=values.device))
 
     couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
+    rounds = zip(passage.between, passage.below.rounds, strict=True)
+    for axis, (after, count) in enumerate(rounds):
+        if after is not None and count is not None:
+            put_between(couplings, passage.nodes, axis, after, count)
+            for coupling in couplings.values():
+                passage.refresh(coupling)
     return LevelOperator(passage.nodes, couplings, below(excess))
 
 

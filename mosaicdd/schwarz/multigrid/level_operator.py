@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import scipy.sparse
 import torch
 
+from mosaicdd.schwarz.multigrid.blocks import Copies
+from mosaicdd.schwarz.multigrid.own_copies import OwnCopies
 from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
 
 
@@ -63,19 +65,32 @@ class LevelOperator:
         there, distance = self.nodes.neighbour(of, step)
         return shifted(values[self.nodes.number[there]], stretch, distance)
 
-    def matrix(self) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
-        """Return the operator of all unknowns as a sparse matrix in float64, and where in ``(C M)`` its rows are."""
-        nodes = self.nodes
-        places = torch.nonzero(self.inverse.ravel().cpu()).ravel()
-        row = torch.full((self.inverse.numel(),), -1)
+    def matrix(
+        self, copies: Copies | OwnCopies | None = None
+    ) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
+        """Return the operator of all unknowns as a sparse matrix in float64, and where in ``(C M)`` its rows are.
+
+        Parameters
+        ----------
+        copies
+            Which nodes are, on a rank that has all; by default none.
+        """
+        nodes, inverse = self.nodes, self.inverse.cpu().clone()
+        if copies is not None:
+            copies.clear(inverse)
+        places = torch.nonzero(inverse.ravel()).ravel()
+        row = torch.full((inverse.numel(),), -1)
         row[places] = torch.arange(len(places))
-        row = row.view(self.inverse.shape)
+        row = row.view(inverse.shape)
+        own_row = row.clone()
+        if copies is not None:
+            copies.refresh(row)
         reach = nodes.distance([1] * nodes.axes)
         every = slice(reach, nodes.size - reach)
         diagonal = self.excess.view(-1).cpu()[places].double()
         entries = []
         for of in nodes.classes:
-            own = row[nodes.number[of], every]
+            own = own_row[nodes.number[of], every]
             for step in self.steps:
                 other = self.beside(row, of, step, every)
                 both = (own >= 0) & (other >= 0)

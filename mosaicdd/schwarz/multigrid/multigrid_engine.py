@@ -31,7 +31,7 @@ _STRIP = 2**18  # values of the field that are handed out at once
 
 
 class MultigridEngine(MediumEngine):
-    """Solves in one medium, symmetric and between sides that are no pair, on all nodes.
+    """Solves in one medium, symmetric, on all nodes.
 
     Where the iteration contracts badly, as in mixtures of two phases of high contrast, it gives way to condensed
     elements.
@@ -177,12 +177,14 @@ class MultigridEngine(MediumEngine):
 
     def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with."""
-        own = self.block.owned_nodes()[1]
+        own = self._system.own
+        unknowns = within(own, self.block.owned_nodes()[1])
         if self._fields is not None:
-            values = self._fields[number].double().cpu().numpy()
+            values = self._fields[number].double().cpu().numpy()[unknowns]
             return self._system.start(np.where(np.isnan(values), 0.0, values))
         if options.start is not None:
-            return self._system.start(self._share.owned(self._share.between_lines(data.v)))
+            values = self._share.owned(self._share.between_lines(data.v))[unknowns]
+            return self._system.start(values)
         constant = data.constants[number]
         if not constant:
             return self._system.nodes.vector()
@@ -213,7 +215,7 @@ class MultigridEngine(MediumEngine):
 
     def _in_strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
         """Yield this rank's part of fields from below, with a node more all around."""
-        own, around = self.block.owned_nodes()[1], self._system.around
+        own, around = self._system.own, self._system.around
         inner = within(own, around)
         rows = max(1, _STRIP // (len(fields) * fields[0][0].size))
         for part in even(own[0].stop - own[0].start, rows):

@@ -12,6 +12,7 @@ from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.discretisation.row_weights import RowWeights
+from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
@@ -42,8 +43,9 @@ class MultigridSystem:
         The system of the nodes with an unknown.
     gradients
         What solves it.
-    around
-        Nodes of the whole domain: those that this rank owns and one more all around, within the region.
+    own, around
+        Nodes of the whole domain: those that this rank owns, without copies along periodic axes, and one more all
+        around, within the region.
 
     Raises
     ------
@@ -64,16 +66,17 @@ class MultigridSystem:
         device: torch.device,
     ):
         self._block = block
-        self._own = own = block.owned_nodes()[1]
+        self.own = own = block.owned_unknowns()[1]
         self.around = tuple(
             slice(max(o.start - 1, part.start), min(o.stop + 1, part.stop))
             for o, part in zip(own, block.nodes, strict=True)
         )
         self.equations: Equations | None = None
-        wide = self._wide(block)
+        wide = self._wide()
         with clock.part("sample"):
-            between, active = ranks.agree(lambda: self._sampled(medium, discretisation, wide))
-        region = between.part(*within(block.nodes, wide))
+            between, active, region = ranks.agree(
+                lambda: self._sampled(medium, discretisation, wide)
+            )
         self.measure = Measure(
             block, region, None if self.equations is None else self.equations.active
         )
@@ -82,7 +85,7 @@ class MultigridSystem:
             require_contraction(
                 ranks, between, active, own, wide, block.lattice.grid.nodes, colours
             )
-        blocks = Blocks(ranks, self._shares(ranks), colours)
+        blocks = Blocks(ranks, self._shares(ranks), colours, block.lattice.periodic)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights, device)
@@ -97,7 +100,7 @@ class MultigridSystem:
         """Return that of one of the problems, a vector."""
         box, source = self._box, data.source
         b = np.zeros([part.stop - part.start for part in box])
-        both = common(box, self._block.nodes)
+        both = self._known
         here, there = within(both, box), within(both, self._block.nodes)
         if source is not None:
             b[here] = source.values[number].cpu().numpy()[there]
@@ -113,9 +116,9 @@ class MultigridSystem:
 
     def start(self, own: np.ndarray) -> torch.Tensor:
         """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet."""
-        both = common(self._own, self._box)
+        both = common(self.own, self._box)
         x, here = np.zeros([part.stop - part.start for part in self._box]), within(both, self._box)
-        x[here] = own[within(both, self._own)]
+        x[here] = own[within(both, self.own)]
         if self.equations is not None:
             x[here] *= self.equations.active[within(both, self._block.nodes)]
         return self.nodes.vector(x)
@@ -125,12 +128,16 @@ class MultigridSystem:
 
         Parameters
         ----------
+        x
+            With refreshed copies.
         v
             With the latter.
         """
         values = np.zeros([part.stop - part.start for part in self.around])
         both = common(self._box, self.around)
-        values[within(both, self.around)] = self.nodes.values(x)[within(both, self._box)]
+        every = self.nodes.values(x)
+        self._go_on(every)
+        values[within(both, self.around)] = every[within(both, self._box)]
         inside = within(self.around, self._block.nodes)
         for axis, end, _ in self._edges:
             along = tuple(inside[other] for other in others(axis, values.ndim))
@@ -142,47 +149,101 @@ class MultigridSystem:
     def _box(self) -> Slices:
         return tuple(slice(first, last + 1) for first, last in self.nodes.nodes.box)
 
-    @staticmethod
-    def _wide(block: Block) -> Slices:
-        """Return the region, and what a box has of nodes beyond it, within the lattice."""
-        lattice, parts = block.lattice, zip(block.nodes, block.owned_nodes()[1], strict=True)
-        ends = zip(parts, lattice.first_node, lattice.last_node, strict=True)
+    @property
+    def _known(self) -> Slices:
+        """The nodes of which the region tells right-hand sides."""
+        both, periodic = common(self._box, self._block.nodes), self._block.lattice.periodic
         return tuple(
-            slice(
-                max(min(part.start, own.start - _AROUND), first),
-                min(max(part.stop, own.stop + _AROUND), last + 1),
-            )
-            for (part, own), first, last in ends
+            own if wraps else part
+            for part, own, wraps in zip(both, self.own, periodic, strict=True)
         )
+
+    @property
+    def _rounds(self) -> Periods:
+        """After how many nodes each axis comes round here, an even number; None where it does not.
+
+        If the grid's is odd, a node on the way from the last one to the first is one of them, see `stretched`.
+        """
+        return tuple(cells and cells + cells % 2 for cells in self._block.lattice.rounds)
+
+    def _wide(self) -> Slices:
+        """Return the region, and what a box has of nodes beyond it, within the lattice.
+
+        Along an axis that comes round here after another number of nodes than the lattice does, the latter alone.
+        """
+        block, lattice, wide = self._block, self._block.lattice, []
+        rounds = zip(self._rounds, lattice.periods, strict=True)
+        ends = zip(
+            block.nodes, self.own, rounds, lattice.first_node, lattice.last_node, strict=True
+        )
+        for part, own, (count, period), first, last in ends:
+            low, high = own.start - _AROUND, own.stop + _AROUND
+            if count is None:
+                low, high = max(min(part.start, low), first), min(max(part.stop, high), last + 1)
+            elif count == period:
+                low, high = min(part.start, low), max(part.stop, high)
+            else:
+                high += 1
+            wide.append(slice(low, high))
+        return tuple(wide)
+
+    def _go_on(self, values: np.ndarray) -> None:
+        """Let values in the box just beyond the ends of periodic axes be those at the lattice's nodes there."""
+        lattice, first = self._block.lattice, [part.start for part in self._box]
+        every = zip(lattice.rounds, self._rounds, lattice.periods, strict=True)
+        for axis, (cells, count, period) in enumerate(every):
+            if cells is None or count is None or period is None or cells == count == period:
+                continue
+            along = np.moveaxis(values, axis, 0)
+            # On the way from the last node to the first, and linear there.
+            for last, beyond, way in (
+                (cells - 1 - count, -1, period - cells),
+                (cells - 1, cells, 1),
+            ):
+                if last >= first[axis] and last - first[axis] + count - cells + 1 < len(along):
+                    low, high = (
+                        along[last - first[axis]],
+                        along[last + 1 + count - cells - first[axis]],
+                    )
+                    along[beyond - first[axis]] = low + (high - low) * (way / (period - cells + 1))
 
     def _sampled(
         self,
         medium: Medium | Linearised | LinearStep,
         discretisation: Discretisation | LinearStep | None,
         wide: Slices,
-    ) -> tuple[Conductances, np.ndarray | None]:
-        """Return conductances and active nodes of a part around the region, and keep what there is to keep."""
+    ) -> tuple[Conductances, np.ndarray | None, Conductances]:
+        """Return conductances and active nodes of a part around the region, and conductances of this.
+
+        What there is to keep is kept.
+        """
         grid, part = self._block.lattice.grid, self._block.nodes
-        here = within(part, wide)
         self.conductances: Conductances | Resampled
-        if discretisation is not None:
+        if discretisation is None:
+            between = medium.conductances(grid, wide)
+            self.conductances = region = between.part(*within(part, wide))
+            if isinstance(medium, Medium):
+                self.conductances = Resampled(medium, grid, part)
+            return between, None, region
+        if self._rounds == self._block.lattice.periods:
             everywhere = region_equations(discretisation, wide)
-            self.equations = everywhere.part(*here)
-            self.conductances = self.equations.conductances
-            return everywhere.conductances, everywhere.active
-        between = medium.conductances(grid, wide)
-        self.conductances = between.part(*here)
-        if isinstance(medium, Medium):
-            self.conductances = Resampled(medium, grid, part)
-        return between, None
+            self.equations = everywhere.part(*within(part, wide))
+        else:
+            everywhere = region_equations(discretisation.coming_round(self._rounds), wide)
+            self.equations = region_equations(discretisation, part)
+        self.conductances = self.equations.conductances
+        return everywhere.conductances, everywhere.active, self.equations.conductances
 
     def _shares(self, ranks: Ranks) -> list[list[tuple[int, int]]]:
         """Return, per axis, the first and last nodes with an unknown of the ranks in its order."""
         lattice, shares = self._block.lattice, []
         edge = int(self.equations is None)  # whose values are given
-        for axis, cells in enumerate(lattice.grid.shape):
-            owned = [b.owned_nodes()[1][axis] for b in blocks_along(ranks, lattice, axis)]
-            shares.append([(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned])
+        for axis, (cells, count) in enumerate(zip(lattice.grid.shape, self._rounds, strict=True)):
+            owned = [b.owned_unknowns()[1][axis] for b in blocks_along(ranks, lattice, axis)]
+            ends = [(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned]
+            if count is not None:
+                ends[-1] = ends[-1][0], count - 1
+            shares.append(ends)
         return shares
 
     def _edges_of(self, between: Conductances) -> list[tuple[int, int, np.ndarray]]:

@@ -119,13 +119,13 @@ def test_a_neighbour_in_any_direction_is_the_node_there(shape):
             assert value == array[tuple(i + s for i, s in zip(index, step, strict=True))]
 
 
-def interpolation_matrix(level, by, below):
+def interpolation_matrix(level, by, passage, below):
     """Return the interpolation as a dense matrix, rows and columns as those of `LevelOperator.matrix`."""
     fine, coarse = level.matrix()[1], below.matrix()[1]
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
     at_slots = torch.full((level.nodes.size,), -1.0)
-    Passage(level.nodes, None).up(columns, at_slots)
+    passage.up(columns, at_slots)
     matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
     for row, place in enumerate(fine.tolist()):
         number, slot = divmod(place, level.nodes.size)
@@ -145,25 +145,28 @@ def interpolation_matrix(level, by, below):
 @pytest.mark.parametrize("unknown", [inside, everywhere])
 @pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
 def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
-    level = equations_of(medium(shape, reaction=0.1), unknown(shape)).level()
+    equations = equations_of(medium(shape, reaction=0.1), unknown(shape))
+    level, blocks = equations.level(), equations.blocks
     for _ in range(2):
-        by = interpolation(level)
-        below = coarser(level, by, Passage(level.nodes, None))
-        p, a = interpolation_matrix(level, by, below), torch.from_numpy(level.matrix()[0].toarray())
+        by, passage = interpolation(level), Passage(blocks)
+        below = coarser(level, by, passage)
+        p = interpolation_matrix(level, by, passage, below)
+        a = torch.from_numpy(level.matrix()[0].toarray())
         galerkin = p.T @ a @ p
         # Some 27 sums of products of float32 numbers, each of at most the largest.
         error = (
             torch.from_numpy(below.matrix()[0].toarray()) - galerkin
         ).abs().max() / galerkin.abs().max()
         assert error < 100 * torch.finfo(torch.float32).eps
-        level = below
+        level, blocks = below, passage.below
 
 
 @pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
 def test_weights_add_up_to_one_where_no_value_is_given(shape):
-    level = equations_of(medium(shape, contrast=1e12), everywhere(shape)).level()
+    equations = equations_of(medium(shape, contrast=1e12), everywhere(shape))
+    level, passage = equations.level(), Passage(equations.blocks)
     by = interpolation(level)
-    p = interpolation_matrix(level, by, coarser(level, by, Passage(level.nodes, None)))
+    p = interpolation_matrix(level, by, passage, coarser(level, by, passage))
     assert torch.allclose(p.sum(1), torch.ones(len(p), dtype=torch.float64), atol=1e-6)
     assert not any(bool(missing.any()) for missing in by.missing.values())
 
