@@ -120,9 +120,16 @@ class _State:
 
 
 class FlexibleGradients:
-    """Solves equations of one medium; what depends on that alone is planned once."""
+    """Solves equations of one medium; what depends on that alone is planned once.
 
-    def __init__(self, system: NodeSystem):
+    Parameters
+    ----------
+    alone
+        Whether there is no other way to go where iterations contract badly; by default in space, where there are no
+        condensed elements.
+    """
+
+    def __init__(self, system: NodeSystem, *, alone: bool | None = None):
         self.system = system
         self._ranks = system.blocks.ranks
         self._level = system.level()
@@ -130,10 +137,10 @@ class FlexibleGradients:
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
         self._least = 1.0
-        self._alone = system.nodes.axes > 2  # there are no condensed elements in space
+        self._alone = system.nodes.axes > 2 if alone is None else alone
 
     def __call__(
-        self, b: torch.Tensor, x: torch.Tensor, size: float, rtol: float, judge: Judge
+        self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge
     ) -> Ended:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result.
 
@@ -141,10 +148,8 @@ class FlexibleGradients:
         ----------
         size
             What residuals are relative to.
-        rtol
-            The true relative residual that ``converged_rtol`` means.
         judge
-            Judges the iterations.
+            Judges the iterations; its aim is of the true relative residual.
         """
         r = self._cycle.right_hand_side
         # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
@@ -153,14 +158,15 @@ class FlexibleGradients:
         state = _State(x, r, p, q, product.stretches, size, least=self._least)
         status: str | None = None
         residual = self._renewed(state, b) / size
-        if residual <= rtol:
+        if residual <= judge.aim and judge.confirms(x):
             status = judge.enter(x, 0.0, residual, (0.0, 0.0))
         while status is None:
             status, largest = self._iterate(state, product, size, judge)
             residual = self._renewed(state, b) / size
             judge.history.residual[-1] = residual
             if status in (None, "converged_rtol"):
-                status = "converged_rtol" if residual <= rtol else None
+                ended = residual <= judge.aim and judge.confirms(x)
+                status = "converged_rtol" if ended else None
                 if status is None and not residual <= _GAIN * largest:
                     status = "stagnated"
         state.begin_again()

@@ -10,7 +10,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress, judged
 
-_PATIENCE = 50  # iterations without a smaller residual before one counts as stagnated
+_PATIENCE = 50
 
 
 class Judge:
@@ -30,11 +30,15 @@ class Judge:
         Keeps a checkpoint of a vector, with a history.
     size
         Returns the root mean square of a vector, as this rank knows it.
+    patience
+        Iterations without a smaller residual before one counts as stagnated.
 
     Attributes
     ----------
     history
         ``residual`` is the relative one.
+    aim
+        The relative residual that is small enough.
     """
 
     def __init__(
@@ -45,9 +49,11 @@ class Judge:
         watch: Watch | None,
         save: Callable[[torch.Tensor, History], None],
         size: Callable[[torch.Tensor], float],
+        patience: int = _PATIENCE,
     ):
         self.history = (history or History()).followed_by(History())
-        self._rule, self._progress = rule, progress
+        self.aim = rule.rtol
+        self._rule, self._progress, self._patience = rule, progress, patience
         self._watch, self._save, self._size = watch or Watch(), save, size
         self._before = self.history.seconds[-1] if self.history.seconds else 0.0
         self._begun = time.perf_counter()
@@ -74,7 +80,7 @@ class Judge:
         """
         history = self.history
         self.note(update, residual)
-        status = judged(history, self._rule, self._rule.rtol, _PATIENCE)
+        status = judged(history, self._rule, self.aim, self._patience)
         if self._progress is not None:
             self._progress(len(history.update), update, self._size(x), math.nan)
         interrupted, due = (call > 0 for call in calls)
@@ -83,6 +89,13 @@ class Judge:
             self._save(x, history)
             self._watch.saved()
         return status or ("interrupted" if interrupted else None)
+
+    def confirms(self, x: torch.Tensor) -> bool:
+        """Say whether values whose true residual is as small as `aim` are the end; all ranks together.
+
+        If not, the iteration goes on as if nothing had happened, to an aim that is smaller now.
+        """
+        return True
 
     def note(self, update: float, residual: float) -> None:
         """Enter an iteration that has ended otherwise."""

@@ -132,7 +132,7 @@ class MultigridEngine(MediumEngine):
             x = self._begun(data, i, options)
             b, size = system.right_hand_side(data, i), float(data.measures[i]) or 1.0
             with self.clock.part("multigrid"):
-                end = system.gradients(b, x, size, rule.rtol, judge)
+                end = system.gradients(b, x, size, judge)
             if end.status == SLOW:
                 raise SlowError
             iterated = time.perf_counter()

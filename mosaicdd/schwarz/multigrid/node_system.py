@@ -30,7 +30,7 @@ class NodeSystem:
     conductances
         Between the nodes of a part of the grid, without a velocity, also across cells: those of this rank, copies included, and
         those beside them. The conductance from one to a node that has no unknown is an excess of its diagonal, as
-        the reaction is.
+        the reaction is. What is along axes in float32 is kept so; with a `scale` of 1 no copy of it is made.
     start
         The global indices of the part's first nodes.
     active
@@ -84,10 +84,10 @@ class NodeSystem:
         for step, first, k in _edges(conductances):
             second = moved(first, step)
             both = common(common(unknown, first), moved(unknown, opposite(step)))
-            ends = zip(both, start, strict=True)
+            ends, values = zip(both, start, strict=True), k[within(both, first)]
             self.couplings[step] = self.nodes.take(
-                torch.from_numpy(k[within(both, first)]),
-                self.vector(),
+                torch.from_numpy(values),
+                self.nodes.new(torch.from_numpy(values).dtype, device),
                 [part.start + s for part, s in ends],
             )
             # What is left leads to nodes with given values.
@@ -182,7 +182,10 @@ class NodeSystem:
             excess.view(-1)[self._places] = (self._amounts / self.scale).float()
         else:
             torch.mul(self._excess, 1 / self.scale, out=excess)
-        couplings = {step: (k / self.scale).float() for step, k in self.couplings.items()}
+        couplings = {
+            step: k if self.scale == 1 and k.dtype == torch.float32 else (k / self.scale).float()
+            for step, k in self.couplings.items()
+        }
         return LevelOperator(self.nodes, couplings, excess)
 
     def residual(self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor, unit: float) -> None:

@@ -122,10 +122,10 @@ def require_contraction_everywhere(gradients: FlexibleGradients) -> None:
 
 def _tried(gradients: FlexibleGradients, b: np.ndarray, size: float) -> list[float]:
     """Return relative residuals of first iterations for a right-hand side in the box."""
-    system, aim = gradients.system, _CONTRACTION**_TRIALS
-    rule = StoppingRule(aim, 0.0, _TRIALS)
+    system = gradients.system
+    rule = StoppingRule(_CONTRACTION**_TRIALS, 0.0, _TRIALS)
     judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
-    gradients(system.vector(b), system.vector(), size, aim, judge)
+    gradients(system.vector(b), system.vector(), size, judge)
     return judge.history.residual
 
 

@@ -83,7 +83,7 @@ def solved_by(system, b, rtol=1e-8):
     judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
     solve, x = FlexibleGradients(system), system.vector()
     size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
-    ended = solve(system.vector(b), x, size or 1.0, rtol, judge)
+    ended = solve(system.vector(b), x, size or 1.0, judge)
     _, _, energy = solve.error(ended)
     return Found(ended.status, energy, judge.history.residual), x
 
