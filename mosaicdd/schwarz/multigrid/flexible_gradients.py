@@ -139,9 +139,7 @@ class FlexibleGradients:
         self._least = 1.0
         self._alone = system.nodes.axes > 2 if alone is None else alone
 
-    def __call__(
-        self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge
-    ) -> Ended:
+    def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> Ended:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result.
 
         Parameters
