@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.report.presented import compare, read
+    from mosaicdd.schwarz.effective.effective import effective
+    from mosaicdd.schwarz.effective.effective_conductivity import Effective
     from mosaicdd.schwarz.results.solution import Solution
     from mosaicdd.schwarz.settings import Output, SolveSettings
     from mosaicdd.schwarz.solver import Solver, solve
@@ -48,6 +50,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Dirichlet": "problems.sides.conditions",
     "Domain": "problems.domain",
+    "Effective": "schwarz.effective.effective_conductivity",
     "EllipticOperator": "problems.operators.elliptic",
     "Equation": "problems.equations.equation",
     "ExecutionSettings": "training",
@@ -70,6 +73,7 @@ _HOMES = {
     "adjoint": "gradients.adjoint",
     "compare": "report.presented",
     "differentiable": "gradients.differentiable",
+    "effective": "schwarz.effective.effective",
     "generate": "training",
     "march": "time.march",
     "read": "report.presented",
@@ -81,6 +85,7 @@ _FORMER = {"open": "read"}  # names that were, for those who look for them
 __all__ = [
     "Dirichlet",
     "Domain",
+    "Effective",
     "EllipticOperator",
     "Equation",
     "ExecutionSettings",
@@ -104,6 +109,7 @@ __all__ = [
     "adjoint",
     "compare",
     "differentiable",
+    "effective",
     "generate",
     "march",
     "read",

@@ -192,6 +192,17 @@ class FlexibleGradients:
         factor = ended.unit / self.system.scale / least * largest
         return z, factor, ended.unit * math.sqrt(_SAFETY * energy)
 
+    def work(self, x: torch.Tensor, ended: Ended) -> float:
+        """Return the product of values with the residual that the last solve left, before the next; all ranks together."""
+        r = self._cycle.right_hand_side
+        stretches = self.system.nodes.stretches()
+        product = sum(
+            float(torch.dot(values[s].float(), left[s]))
+            for values, left in zip(x, r, strict=True)
+            for s in stretches
+        )
+        return ended.unit * self._total(product)[0]
+
     def _iterate(
         self, state: _State, product: Product, size: float, judge: Judge
     ) -> tuple[str | None, float]:

@@ -1,0 +1,1 @@
+"""What a medium of voxels conducts as a whole."""

@@ -1,0 +1,261 @@
+"""The effective conductivity of a medium of voxels: an image, to what it conducts as a whole.
+
+```python
+import numpy as np
+import mosaicdd as m
+
+image = np.load("pores.npy")  # (nz, ny, nx): True where it conducts
+print(m.effective(image, spacing=1e-6))
+```
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, times, within
+from mosaicdd.parallel.machine import give_back_memory, prepare_memory, require_memory
+from mosaicdd.parallel.partition import share
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.report.progress import Progress, followed
+from mosaicdd.schwarz.effective.effective_conductivity import (
+    NO_PATH,
+    AxisConductivity,
+    Effective,
+)
+from mosaicdd.schwarz.effective.paths import Paths, with_copies
+from mosaicdd.schwarz.effective.summary import Summary
+from mosaicdd.schwarz.effective.through_flow import FlowJudge, ThroughFlow
+from mosaicdd.schwarz.effective.voxels import Voxels
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.settings import require_type
+
+_BYTES = 95  # of a voxel, at the most, in space
+_LEAST = (
+    5  # voxels of a rank along an axis that is shared: as many as it has copies of others', and one
+)
+_AGAIN = 3  # times that the iteration goes on, where the flows agree and the error is not bounded
+
+
+def effective(
+    medium: Any,
+    spacing: float | Sequence[float] | Mapping[str, float] = 1.0,
+    *,
+    axis: str | None = None,
+    rtol: float = 1e-5,
+    max_iterations: int = 1000,
+    field: bool = False,
+    ranks: Any = None,
+    progress: Progress | bool | None = None,
+) -> Effective:
+    """Return the effective conductivity of a medium along its axes.
+
+    For each axis the values 1 and 0 are given on the two faces across it, half a voxel from the first middles; the other faces are
+    closed. Unknowns are in the voxels' middles, and fluxes between them are those of two half voxels in series.
+
+    Parameters
+    ----------
+    medium
+        Conductivities per voxel, ``(nz, ny, nx)``, or ``(ny, nx)`` in the plane; 0 where nothing conducts, so a mask
+        of what conducts is one. Where they differ along the axes, one array for each, by name: ``{"x": kx, "y": ky, "z":
+        kz}``. On several ranks all have all of it; a memory-mapped file will do.
+    spacing
+        The side of a voxel; or one per axis, in the order of arrays or by name.
+    axis
+        ``"x"``, ``"y"`` or ``"z"``; by default all of them, one after another.
+    rtol
+        How far what flows in and what flows out may be apart, and how large the bound of the conductivity's error
+        may be, relative to the conductivity.
+    max_iterations
+        For each axis.
+    field
+        Whether to keep the values at the voxels' middles.
+    ranks
+        A communicator of mpi4py, or `Ranks`; by default this process alone.
+    progress
+        ``progress(fraction, note)``, called after every iteration; True draws a bar on stderr.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if the medium is none, or the ranks or their memory do not suffice.
+    """
+    require_type("field", field, bool)
+    if not 0 < rtol < 1:
+        raise ValueError(f"rtol must be above 0 and below 1, got {rtol}")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    prepare_memory()
+    world = Ranks.of(ranks)
+    try:
+        voxels = world.agree(lambda: Voxels.of(medium, spacing))
+        if axis is not None and (
+            not isinstance(axis, str) or axis not in voxels.names or len(axis) != 1
+        ):
+            raise ValueError(f"axis must be one of {', '.join(voxels.names)}, got {axis!r}")
+        title = "effective conductivity"
+        with followed(progress, title, quiet=not world.is_root) as show:
+            settings = _Settings(rtol, max_iterations, field, show)
+            return _Solve(world, voxels, settings).along(axis or voxels.names)
+    finally:
+        if world is not ranks:
+            world.close()
+
+
+@dataclass(frozen=True)
+class _Settings:
+    rtol: float
+    max_iterations: int
+    field: bool
+    show: Progress | None
+
+
+class _Solve:
+    """Solves along axes of one medium."""
+
+    def __init__(self, world: Ranks, voxels: Voxels, settings: _Settings):
+        self._voxels, self._settings = voxels, settings
+        self._ranks = ranks = world.agree(lambda: _fitted(world, voxels.shape))
+        count = math.prod(voxels.shape)
+        require_memory(ranks, _BYTES * count // ranks.size, "fewer voxels")
+        start, stop = ranks.partition(voxels.shape)
+        self._own: Slices = tuple(map(slice, start, stop))
+        self._summary = Summary.of(ranks, voxels, self._own)
+        full = self._summary.conducting == count
+        self._paths = None if full else Paths(ranks, voxels, self._own)
+
+    def along(self, names: str) -> Effective:
+        """Return what is known along some axes."""
+        axes = {}
+        for number, name in enumerate(names):
+            begun = time.perf_counter()
+            progress = self._progress(number, len(names), name)
+            axes[name] = self._along(self._voxels.names.index(name), progress, begun)
+            give_back_memory()
+        return Effective(
+            axes,
+            self._voxels.shape,
+            self._voxels.spacing,
+            self._summary.volume_fraction,
+            self._summary.hashin_shtrikman,
+        )
+
+    def _along(
+        self, axis: int, progress: Callable[[int, float], None] | None, begun: float
+    ) -> AxisConductivity:
+        voxels, summary, ranks = self._voxels, self._summary, self._ranks
+        wiener = summary.harmonic[axis], summary.arithmetic[axis]
+        there = None if self._paths is None else self._paths.along(axis)
+        floating = 0.0
+        if there is not None:
+            (connected,) = ranks.sum(np.array([float(np.count_nonzero(there))]))
+            floating = 1 - connected / summary.conducting if summary.conducting else 0.0
+            if not connected:
+                return _without_path(wiener, floating, time.perf_counter() - begun)
+        system, flow = self._equations(axis, there)
+        gradients = FlexibleGradients(system, alone=True)
+        b, size = flow.right_hand_side(system)
+        x = system.vector()
+        settings = self._settings
+        judge = FlowJudge(flow, settings.rtol, settings.max_iterations, system, progress)
+        status = ""
+        for _ in range(_AGAIN):
+            ended = gradients(b, x, size, judge)
+            _, _, energy = gradients.error(ended)
+            into, out = flow(x)
+            conducted = into - gradients.work(x, ended)
+            status = ended.status
+            if status != "converged_rtol" or energy**2 <= settings.rtol * conducted:
+                break
+            status = "stagnated"
+            judge.go_on()
+        residual = judge.history.residual[-1]
+        length, sizes = voxels.sizes[axis], math.prod(voxels.sizes)
+        unit = flow.unit * length**2 / sizes
+        conductivity = conducted * unit
+        return AxisConductivity(
+            conductivity,
+            energy**2 * unit,
+            into * unit,
+            out * unit,
+            summary.arithmetic[axis] / conductivity if summary.one_conducts else None,
+            wiener,
+            floating,
+            status,
+            len(judge.history.residual),
+            residual,
+            time.perf_counter() - begun,
+            self._field(system, x, there) if settings.field else None,
+        )
+
+    def _equations(self, axis: int, there: np.ndarray | None) -> tuple[NodeSystem, ThroughFlow]:
+        """Return the equations of the voxels that are not left out, and the flow through the faces across an axis."""
+        voxels, ranks = self._voxels, self._ranks
+        ranges = [
+            [(share.start, share.stop - 1) for share in _shares(count, dim)]
+            for count, dim in zip(voxels.shape, ranks.dims, strict=True)
+        ]
+        blocks = Blocks(ranks, ranges, 2)
+        box = tuple(slice(first, last + 1) for first, last in blocks.nodes.box)
+        part = tuple(
+            slice(max(b.start - 1, 0), min(b.stop + 1, count))
+            for b, count in zip(box, voxels.shape, strict=True)
+        )
+        everywhere = None
+        if there is not None:
+            everywhere = voxels.conducts(
+                part
+            )  # right beyond the copies, too, where these are connected
+            everywhere[within(box, part)] = with_copies(blocks, there)
+        between, unit = voxels.network(ranks, part, everywhere, axis)
+        start = [p.start for p in part]
+        system = NodeSystem(blocks, between, start, everywhere)
+        return system, ThroughFlow(system, voxels, axis, self._own, there, unit)
+
+    def _field(self, system: NodeSystem, x: Any, there: np.ndarray | None) -> np.ndarray:
+        """Return values at this rank's voxels."""
+        box = tuple(slice(first, last + 1) for first, last in system.nodes.box)
+        values = system.values(x)[within(self._own, box)]
+        return values if there is None else np.where(there, values, np.nan)
+
+    def _progress(self, number: int, count: int, name: str) -> Callable[[int, float], None] | None:
+        """Return what shows iterations, on a logarithmic scale, as if residuals fell to the tolerance."""
+        show, aim = self._settings.show, math.log(self._settings.rtol)
+        if show is None:
+            return None
+
+        def shown(iteration: int, residual: float) -> None:
+            done = min(max(math.log(residual) / aim, 0.0), 1.0) if residual > 0 else 1.0
+            show((number + done) / count, f"{name}: iteration {iteration}, residual {residual:.1e}")
+
+        return shown
+
+
+def _without_path(wiener: tuple[float, float], floating: float, seconds: float) -> AxisConductivity:
+    tortuosity = math.inf if floating else None
+    return AxisConductivity(
+        0.0, 0.0, 0.0, 0.0, tortuosity, wiener, floating, NO_PATH, 0, 0.0, seconds
+    )
+
+
+def _fitted(world: Ranks, shape: tuple[int, ...]) -> Ranks:
+    """Return the ranks on a process grid where each has voxels enough along each axis."""
+    counts = tuple(max(count // _LEAST, 1) for count in shape)
+    try:
+        return world.fitted(counts)
+    except ValueError:
+        raise ValueError(
+            f"{world.size} ranks do not fit {times(shape)} voxels, as each needs {_LEAST} along an axis that is shared; "
+            f"use at most {math.prod(counts)}"
+        ) from None
+
+
+def _shares(count: int, ranks: int) -> list[range]:
+    """Return the voxels of each rank of an axis."""
+    return [range(*share(count, ranks, number)) for number in range(ranks)]

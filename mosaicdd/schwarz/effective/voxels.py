@@ -1,0 +1,188 @@
+"""A medium of voxels: its conductivities, and what flows between the voxels' middles for a difference of one.
+
+Fluxes are of two points: half a voxel and half of its neighbour in series, the harmonic mean of their conductivities. They are
+float32 numbers, exact in masks and right to 6e-8 else, and divided by the largest of all.
+"""
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, at, ends, in_order, in_rows, letters, times, within
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields.given import real_array, usable
+from mosaicdd.problems.operators.conductances import Conductances
+
+_AT_ONCE = 2**22  # voxels whose numbers are in float64 at a time
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """Conductivities per voxel, on every rank for all of them.
+
+    Parameters
+    ----------
+    along
+        Of each axis, the conductivities along it: the same array in an isotropic medium.
+    spacing
+        Sides of a voxel, per axis, in units of length.
+    """
+
+    along: tuple[np.ndarray, ...]
+    spacing: tuple[float, ...]
+
+    @classmethod
+    def of(cls, medium: Any, spacing: float | Sequence[float] | Mapping[str, float]) -> "Voxels":
+        """Return a medium as it was given; values are checked by `summary`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If it has not two or three axes, or no voxel, or its conductivities along axes not the same shape; or a spacing
+            is not positive.
+        """
+        by_axis = medium if isinstance(medium, Mapping) else None
+        first = medium if by_axis is None else next(iter(by_axis.values()), None)
+        axes = np.ndim(usable(first, "the medium"))
+        if axes not in (2, 3):
+            raise ValueError(
+                f"a medium has a conductivity per voxel, (ny, nx) or (nz, ny, nx), got {axes} axes"
+            )
+        given = (medium,) * axes if by_axis is None else in_order(by_axis, axes)
+        arrays: dict[int, np.ndarray] = {}
+        for values in given:
+            arrays.setdefault(id(values), np.asanyarray(usable(values, "the medium")))
+        along = tuple(arrays[id(values)] for values in given)
+        shapes = {values.shape for values in along}
+        if len(shapes) > 1:
+            sizes = ", ".join(times(shape) for shape in sorted(shapes))
+            raise ValueError(f"conductivities along axes must be of the same voxels, got {sizes}")
+        if 0 in along[0].shape:
+            raise ValueError(f"a medium has a voxel at least, got {times(along[0].shape)}")
+        return cls(along, _sides(spacing, axes))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Voxels per axis."""
+        return self.along[0].shape
+
+    @property
+    def axes(self) -> int:
+        """The number of axes."""
+        return len(self.along)
+
+    @property
+    def names(self) -> str:
+        """The letters of the axes."""
+        return letters(self.axes)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Conductance of a whole voxel of conductivity 1 along each axis."""
+        return tuple(math.prod(self.spacing) / side**2 for side in self.spacing)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Lengths of the medium along the axes."""
+        return tuple(n * side for n, side in zip(self.shape, self.spacing, strict=True))
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The different ones."""
+        return list({id(values): values for values in self.along}.values())
+
+    def values(self, axis: int, part: Slices) -> np.ndarray:
+        """Return conductivities along an axis in a part, in float64."""
+        return real_array(np.asarray(self.along[axis][part]), "the medium")
+
+    def conducts(self, part: Slices) -> np.ndarray:
+        """Return which voxels of a part conduct."""
+        there = np.empty([p.stop - p.start for p in part], bool)
+        for rows in in_rows(part, _AT_ONCE):
+            np.greater(self.along[0][rows], 0, out=there[within(rows, part)])
+        return there
+
+    def chunks(self, part: Slices) -> Iterator[tuple[np.ndarray, ...]]:
+        """Yield the conductivities along all axes in a part, some planes at a time."""
+        for rows in in_rows(part, _AT_ONCE):
+            by_array = {id(k): real_array(np.asarray(k[rows]), "the medium") for k in self.arrays}
+            yield tuple(by_array[id(k)] for k in self.along)
+
+    def half(self, axis: int, part: Slices) -> np.ndarray:
+        """Return the conductances of half voxels along an axis in a part."""
+        return 2 * self.weights[axis] * self.values(axis, part)
+
+    def network(
+        self, ranks: Ranks, part: Slices, there: np.ndarray | None, axis: int
+    ) -> tuple[Conductances, float]:
+        """Return the conductances between voxels in a part, with values given on the two faces across an axis.
+
+        Parameters
+        ----------
+        there
+            Which voxels of the part are not left out; by default none is.
+
+        Returns
+        -------
+        Conductances, float
+            Divided by the largest of all ranks; this one.
+        """
+        along = [self._between(each, part, there) for each in range(self.axes)]
+        held = np.zeros([p.stop - p.start for p in part], np.float32)
+        for face in self.faces(axis, part):
+            ends_here = self.half(axis, face)
+            if there is not None:
+                ends_here *= there[within(face, part)]
+            held[within(face, part)] += ends_here
+        largest = ranks.largest(max(float(values.max(initial=0.0)) for values in (*along, held)))
+        for values in (*along, held):
+            values /= np.float32(largest)
+        return Conductances(tuple(along), held), float(np.float32(largest))
+
+    def faces(self, axis: int, part: Slices) -> list[Slices]:
+        """Return the layers of voxels at the two faces across an axis, as far as a part has them."""
+        count = self.shape[axis]
+        layers = [slice(0, 1), slice(count - 1, count)]
+        return [
+            (*part[:axis], layer, *part[axis + 1 :])
+            if part[axis].start <= layer.start and layer.stop <= part[axis].stop
+            else (*part[:axis], slice(part[axis].start, part[axis].start), *part[axis + 1 :])
+            for layer in layers
+        ]
+
+    def _between(self, axis: int, part: Slices, there: np.ndarray | None) -> np.ndarray:
+        """Return the conductances along an axis between the voxels of a part, in float32."""
+        shape = [p.stop - p.start - (axis == other) for other, p in enumerate(part)]
+        all_of_it = np.empty(shape, np.float32)
+        low, high = ends(axis, self.axes)
+        firsts = tuple(slice(p.start, p.start + n) for p, n in zip(part, shape, strict=True))
+        for firsts_here in in_rows(firsts, _AT_ONCE):
+            reach = at(axis, self.axes, 1, 0)
+            both = tuple(
+                slice(p.start, p.stop + r) for p, r in zip(firsts_here, reach, strict=True)
+            )
+            with np.errstate(divide="ignore"):
+                resistance = 0.5 / self.values(axis, both)
+                total = self.weights[axis] / (resistance[low] + resistance[high])
+            if there is not None:
+                total *= there[within(both, part)][low]
+            all_of_it[within(firsts_here, firsts)] = total
+        return all_of_it
+
+
+def _sides(spacing: Any, axes: int) -> tuple[float, ...]:
+    """Return the sides of a voxel, per axis."""
+    if isinstance(spacing, Mapping):
+        spacing = in_order(spacing, axes)
+    sides = (spacing,) * axes if isinstance(spacing, numbers.Real) else tuple(spacing)
+    if len(sides) != axes:
+        raise ValueError(
+            f"a voxel has {axes} sides, ({', '.join(letters(axes))}), got {len(sides)} of spacing"
+        )
+    if not all(isinstance(side, numbers.Real) and 0 < float(side) < math.inf for side in sides):
+        raise ValueError(f"spacing must be a positive number, or one per axis, got {spacing}")
+    return tuple(map(float, sides))
