@@ -52,11 +52,11 @@ class Voxels:
             raise ValueError(
                 f"a medium has a conductivity per voxel, (ny, nx) or (nz, ny, nx), got {axes} axes"
             )
-        given = (medium,) * axes if by_axis is None else in_order(by_axis, axes)
+        per_axis = (medium,) * axes if by_axis is None else in_order(by_axis, axes)
         arrays: dict[int, np.ndarray] = {}
-        for values in given:
+        for values in per_axis:
             arrays.setdefault(id(values), np.asanyarray(usable(values, "the medium")))
-        along = tuple(arrays[id(values)] for values in given)
+        along = tuple(arrays[id(values)] for values in per_axis)
         shapes = {values.shape for values in along}
         if len(shapes) > 1:
             sizes = ", ".join(times(shape) for shape in sorted(shapes))
