@@ -95,6 +95,11 @@ def effective(
     world = Ranks.of(ranks)
     try:
         voxels = world.agree(lambda: Voxels.of(medium, spacing))
+        shapes = sorted(set(world.allgather(voxels.shape)))
+        if len(shapes) > 1:
+            raise ValueError(
+                f"all ranks give the whole medium, got {' and '.join(map(times, shapes))} voxels"
+            )
         if axis is not None and (
             not isinstance(axis, str) or axis not in voxels.names or len(axis) != 1
         ):
@@ -157,8 +162,12 @@ class _Solve:
             (connected,) = ranks.sum(np.array([float(np.count_nonzero(there))]))
             floating = 1 - connected / summary.conducting if summary.conducting else 0.0
             if not connected:
-                return _without_path(wiener, floating, time.perf_counter() - begun)
-        system, flow = self._equations(axis, there)
+                tortuosity = math.inf if summary.one_conducts else None
+                seconds = time.perf_counter() - begun
+                return AxisConductivity(
+                    0.0, 0.0, 0.0, 0.0, tortuosity, wiener, floating, NO_PATH, 0, 0.0, seconds
+                )
+        system, flow, largest = self._equations(axis, there)
         gradients = FlexibleGradients(system, alone=True)
         b, size = flow.right_hand_side(system)
         x = system.vector()
@@ -174,10 +183,10 @@ class _Solve:
             if status != "converged_rtol" or energy**2 <= settings.rtol * conducted:
                 break
             status = "stagnated"
-            judge.go_on()
+            judge.go_on(settings.rtol * conducted / energy**2)
         residual = judge.history.residual[-1]
         length, sizes = voxels.sizes[axis], math.prod(voxels.sizes)
-        unit = flow.unit * length**2 / sizes
+        unit = largest * length**2 / sizes
         conductivity = conducted * unit
         return AxisConductivity(
             conductivity,
@@ -194,8 +203,13 @@ class _Solve:
             self._field(system, x, there) if settings.field else None,
         )
 
-    def _equations(self, axis: int, there: np.ndarray | None) -> tuple[NodeSystem, ThroughFlow]:
-        """Return the equations of the voxels that are not left out, and the flow through the faces across an axis."""
+    def _equations(
+        self, axis: int, there: np.ndarray | None
+    ) -> tuple[NodeSystem, ThroughFlow, float]:
+        """Return the equations of the voxels that are not left out, and the flow through the faces across an axis.
+
+        The last is the conductance by which they are divided.
+        """
         voxels, ranks = self._voxels, self._ranks
         ranges = [
             [(share.start, share.stop - 1) for share in _shares(count, dim)]
@@ -213,10 +227,11 @@ class _Solve:
                 part
             )  # right beyond the copies, too, where these are connected
             everywhere[within(box, part)] = with_copies(blocks, there)
-        between, unit = voxels.network(ranks, part, everywhere, axis)
+        between, largest = voxels.network(ranks, part, everywhere, axis, self._summary.largest)
         start = [p.start for p in part]
         system = NodeSystem(blocks, between, start, everywhere)
-        return system, ThroughFlow(system, voxels, axis, self._own, there, unit)
+        faces = voxels.faces(axis, self._own)
+        return system, ThroughFlow(system, faces, between.reaction, part), largest
 
     def _field(self, system: NodeSystem, x: Any, there: np.ndarray | None) -> np.ndarray:
         """Return values at this rank's voxels."""
@@ -235,13 +250,6 @@ class _Solve:
             show((number + done) / count, f"{name}: iteration {iteration}, residual {residual:.1e}")
 
         return shown
-
-
-def _without_path(wiener: tuple[float, float], floating: float, seconds: float) -> AxisConductivity:
-    tortuosity = math.inf if floating else None
-    return AxisConductivity(
-        0.0, 0.0, 0.0, 0.0, tortuosity, wiener, floating, NO_PATH, 0, 0.0, seconds
-    )
 
 
 def _fitted(world: Ranks, shape: tuple[int, ...]) -> Ranks:

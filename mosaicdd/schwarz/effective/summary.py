@@ -23,6 +23,8 @@ class Summary:
         Voxels that conduct.
     arithmetic, harmonic
         Means of the conductivities along each axis; the latter is 0 where some voxel does not conduct.
+    largest
+        Of the conductances of whole voxels.
     phases
         The conductivities, where all axes have the same two or the same one, ascending; else none.
     """
@@ -31,6 +33,7 @@ class Summary:
     conducting: int
     arithmetic: tuple[float, ...]
     harmonic: tuple[float, ...]
+    largest: float
     phases: tuple[float, ...]
     axes: int
 
@@ -64,6 +67,7 @@ class Summary:
             int(conducting),
             tuple((total / count).tolist()),
             tuple((count / inverse if full else 0 * inverse).tolist()),
+            largest,
             tuple(sorted(phases or ())) if few else (),
             voxels.axes,
         )

@@ -1,18 +1,20 @@
 """What flows through the two faces of a network, and a judge that ends an iteration where both flows agree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, within
-from mosaicdd.schwarz.effective.voxels import Voxels
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.settings import StoppingRule
 
 _AIM = 1e-3  # the relative residual at which flows are looked at first
-_FURTHER = 0.2  # of the last residual, where they do not agree yet
+_FURTHER = (
+    0.05,
+    0.5,
+)  # of the last residual, where they do not agree yet; they come closer as that falls
 
 
 class ThroughFlow:
@@ -20,34 +22,21 @@ class ThroughFlow:
 
     Parameters
     ----------
-    own
-        The voxels of this rank.
-    there
-        Which of them have an unknown; by default all.
-    unit
-        By which the conductances of the equations are divided.
+    faces
+        The voxels of this rank at the low face and at the high one.
+    held, part
+        Conductances from voxels to the faces, in the equations; of a part of the medium.
     """
 
-    def __init__(
-        self,
-        system: NodeSystem,
-        voxels: Voxels,
-        axis: int,
-        own: Slices,
-        there: np.ndarray | None,
-        unit: float,
-    ):
-        self._ranks, self.unit = system.blocks.ranks, unit
+    def __init__(self, system: NodeSystem, faces: Sequence[Slices], held: np.ndarray, part: Slices):
+        self._ranks = system.blocks.ranks
         self._faces: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for face in voxels.faces(axis, own):
-            k = voxels.half(axis, face)
-            if there is not None:
-                k *= there[within(face, own)]
+        both = faces[0] == faces[1]  # a single layer, which leads to each by half of what it has
+        for face in faces:
+            k = held[within(face, part)].astype(float) / (1 + both)
             nodes = np.nonzero(k)
-            whole = [n + part.start for n, part in zip(nodes, face, strict=True)]
-            places = system.nodes.places(whole)
-            amounts = (k[nodes].astype(np.float32) / np.float32(unit)).astype(float)
-            self._faces.append((torch.from_numpy(places), torch.from_numpy(amounts)))
+            places = system.nodes.places([n + p.start for n, p in zip(nodes, face, strict=True)])
+            self._faces.append((torch.from_numpy(places), torch.from_numpy(k[nodes])))
 
     def right_hand_side(self, system: NodeSystem) -> tuple[torch.Tensor, float]:
         """Return it, a vector, and its norm over all ranks."""
@@ -91,11 +80,13 @@ class FlowJudge(Judge):
     def confirms(self, x: torch.Tensor) -> bool:
         """Say whether the flows agree; if not, aim at a smaller residual."""
         into, out = self._flow(x)
-        if abs(into - out) <= self._rtol * max(into, out):
+        apart, enough = abs(into - out), self._rtol * max(into, out)
+        if apart <= enough:
             return True
-        self.go_on()
+        self.go_on(enough / apart)
         return False
 
-    def go_on(self) -> None:
-        """Aim at a smaller residual."""
-        self.aim = _FURTHER * min(self.aim, self.history.residual[-1])
+    def go_on(self, factor: float) -> None:
+        """Aim at a smaller residual, so many times the last one as far as that is sensible."""
+        least, most = _FURTHER
+        self.aim = min(max(factor, least), most) * self.history.residual[-1]

@@ -1,7 +1,7 @@
 """A medium of voxels: its conductivities, and what flows between the voxels' middles for a difference of one.
 
 Fluxes are of two points: half a voxel and half of its neighbour in series, the harmonic mean of their conductivities. They are
-float32 numbers, exact in masks and right to 6e-8 else, and divided by the largest of all.
+divided by the largest of all and kept in float32, exact in masks and right to 6e-8 else.
 """
 
 import math
@@ -117,7 +117,7 @@ class Voxels:
         return 2 * self.weights[axis] * self.values(axis, part)
 
     def network(
-        self, ranks: Ranks, part: Slices, there: np.ndarray | None, axis: int
+        self, ranks: Ranks, part: Slices, there: np.ndarray | None, axis: int, about: float
     ) -> tuple[Conductances, float]:
         """Return the conductances between voxels in a part, with values given on the two faces across an axis.
 
@@ -125,23 +125,25 @@ class Voxels:
         ----------
         there
             Which voxels of the part are not left out; by default none is.
+        about
+            What the largest conductance is like, so that float32 holds what is divided by it.
 
         Returns
         -------
         Conductances, float
             Divided by the largest of all ranks; this one.
         """
-        along = [self._between(each, part, there) for each in range(self.axes)]
+        along = [self._between(each, part, there, about) for each in range(self.axes)]
         held = np.zeros([p.stop - p.start for p in part], np.float32)
         for face in self.faces(axis, part):
-            ends_here = self.half(axis, face)
+            ends_here = self.half(axis, face) / about
             if there is not None:
                 ends_here *= there[within(face, part)]
             held[within(face, part)] += ends_here
         largest = ranks.largest(max(float(values.max(initial=0.0)) for values in (*along, held)))
         for values in (*along, held):
             values /= np.float32(largest)
-        return Conductances(tuple(along), held), float(np.float32(largest))
+        return Conductances(tuple(along), held), about * float(np.float32(largest))
 
     def faces(self, axis: int, part: Slices) -> list[Slices]:
         """Return the layers of voxels at the two faces across an axis, as far as a part has them."""
@@ -154,8 +156,10 @@ class Voxels:
             for layer in layers
         ]
 
-    def _between(self, axis: int, part: Slices, there: np.ndarray | None) -> np.ndarray:
-        """Return the conductances along an axis between the voxels of a part, in float32."""
+    def _between(
+        self, axis: int, part: Slices, there: np.ndarray | None, about: float
+    ) -> np.ndarray:
+        """Return the conductances along an axis between the voxels of a part, divided by a number, in float32."""
         shape = [p.stop - p.start - (axis == other) for other, p in enumerate(part)]
         all_of_it = np.empty(shape, np.float32)
         low, high = ends(axis, self.axes)
@@ -167,7 +171,7 @@ class Voxels:
             )
             with np.errstate(divide="ignore"):
                 resistance = 0.5 / self.values(axis, both)
-                total = self.weights[axis] / (resistance[low] + resistance[high])
+                total = self.weights[axis] / about / (resistance[low] + resistance[high])
             if there is not None:
                 total *= there[within(both, part)][low]
             all_of_it[within(firsts_here, firsts)] = total

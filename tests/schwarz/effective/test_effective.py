@@ -5,9 +5,11 @@ import pytest
 import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.linalg
+import torch
 
 import mosaicdd as m
 from mosaicdd.schwarz.effective.bounds import hashin_shtrikman
+from mosaicdd.schwarz.effective.through_flow import FlowJudge
 
 SINGLE = 3e-7  # conductances are float32 numbers, right to 6e-8; of conductivities they are means
 
@@ -185,6 +187,59 @@ def test_high_contrasts_are_right_or_not_converged(contrast):
     assert not ended.converged
     assert ended.iterations == 3
     assert ended.balance > 1e-5
+
+
+def test_what_agrees_by_chance_only_is_not_taken_for_the_end(monkeypatch):
+    medium = np.where(blobs((40, 40), 0.5, width=0.7), 1e4, 1.0)
+    monkeypatch.setattr(FlowJudge, "confirms", lambda judge, x: True)
+    along = m.effective(medium, axis="x", rtol=1e-6)["x"]
+    conductivity, _ = expected([medium] * 2, (1.0, 1.0), 1)
+    assert along.residual < 1e-4  # it ends at 1e-3 else
+    assert along.conductivity - conductivity <= along.error + SINGLE * conductivity
+    assert along.converged == (along.error <= 1e-6 * along.conductivity)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_units_do_not_matter(scale):
+    medium = np.where(blobs((20, 20), 0.6), 2.0, 1.0)
+    usual = m.effective(medium, axis="y", rtol=1e-8)["y"]
+    other = m.effective(scale * medium, scale, axis="y", rtol=1e-8)["y"]
+    assert other.conductivity == pytest.approx(scale * usual.conductivity, rel=SINGLE)
+    assert other.inflow == pytest.approx(scale * usual.inflow, rel=SINGLE)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda mask: mask[:, ::-1][:, ::-1],
+        lambda mask: np.asfortranarray(mask.astype(np.uint8)),
+        lambda mask: torch.from_numpy(mask),
+        lambda mask: mask.astype(int).tolist(),
+        lambda mask: mask.astype(np.float16),
+    ],
+    ids=["view", "uint8", "torch", "list", "float16"],
+)
+def test_a_mask_is_taken_as_people_have_it(given):
+    mask = blobs((20, 30), 0.8)
+    usual = m.effective(mask, axis="y")["y"]
+    assert m.effective(given(mask), axis="y")["y"].conductivity == pytest.approx(usual.conductivity)
+
+
+@pytest.mark.ranks(1, 2, 3)
+def test_a_file_is_read_by_all_ranks(comm, common_path):
+    mask, path = blobs((20, 30), 0.8), common_path / "mask.npy"
+    if comm.rank == 0:
+        np.save(path, mask)
+    comm.barrier()
+    result = m.effective(np.load(path, mmap_mode="r"), ranks=comm)
+    assert result.volume_fraction == mask.mean()
+    assert result["x"].conductivity == pytest.approx(m.effective(mask)["x"].conductivity, rel=1e-5)
+
+
+@pytest.mark.ranks(2)
+def test_ranks_with_different_media_are_told(comm):
+    with pytest.raises(ValueError, match="20x20 and 20x21 voxels"):
+        m.effective(np.ones((20 + comm.rank, 20)), ranks=comm)
 
 
 def test_single_voxels_and_thin_media():

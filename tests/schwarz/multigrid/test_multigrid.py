@@ -324,3 +324,19 @@ def dims_of(size, axes):
 def shares(count, parts):
     ends = np.linspace(0, count, parts + 1).astype(int).tolist()
     return list(itertools.pairwise(ends))
+
+
+def test_numbers_in_float32_whose_largest_is_1_are_not_copied():
+    conductances = medium((9, 8, 10), reaction=1e-3)
+    largest = max(k.max() for k in conductances.along)
+    single = conductances.each(lambda k: (k / largest).astype(np.float32))
+    box = inside((9, 8, 10))
+    system = equations_of(single, box)
+    assert system.scale == 1
+    level = system.level()
+    assert all(level.couplings[step] is k for step, k in system.couplings.items())
+    b = np.random.default_rng(0).random([8 - 1, 8 - 2, 10 - 2])
+    found, x = solved_by(system, b, rtol=1e-11)  # below what float32 resolves
+    assert found.status == "converged_rtol"
+    u = scipy.sparse.linalg.spsolve(matrix_of(single, box), b.ravel())
+    np.testing.assert_allclose(system.values(x).ravel(), u, rtol=1e-9)
