@@ -83,13 +83,13 @@ class MediumSolver(SolverOfMedia):
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, for several problems, and for diffusion that differs along the
-        axes; and a velocity is theirs alone.
+        These pay where its iterations have contracted badly, for several problems, and where nodes are coupled across cells;
+        and a velocity is theirs alone.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method
         operator, few = self.operator, problems < _SEVERAL and self.contracts
-        multigrid = few and operator.self_adjoint and operator.alike
+        multigrid = few and operator.self_adjoint and not operator.couples_corners
         return self.method if multigrid else "condensed"
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:

@@ -89,14 +89,14 @@ MEDIUM = {"a": "exp(sin(3*x)*y)"}
 SURFACE = Problem(Domain(CELLS), "minimal-surface", {}, Dirichlet("0.2*sin(3*x)"))
 LAPLACE = Problem(Domain(CELLS), "laplace", {}, SIDES)
 DIFFUSION = Problem(Domain(CELLS), "diffusion", MEDIUM, SIDES)
-STRETCHED = Problem(Domain(CELLS), "diffusion", {"axx": "1+x", "ayy": "2"}, SIDES)
+FLOWING = Problem(Domain(CELLS), "advection-diffusion", {"bx": "1+x"}, SIDES)
 ENGINES = {
     "constants exactly": (LAPLACE, "exact", {}, corrupt_constants),
     "constants on one level": (LAPLACE, "exact", {"levels": 1, "rtol": 1e-4}, corrupt_constants),
     "constants by a network": (LAPLACE, "laplace", {}, corrupt_constants),
     "a certificate": (LAPLACE, "laplace", {"certify": 1e-9}, corrupt_constants),
     "a medium": (DIFFUSION, "exact", {}, corrupt_medium),
-    "a medium by elements": (STRETCHED, "exact", {}, corrupt_elements),
+    "a medium by elements": (FLOWING, "exact", {}, corrupt_elements),
     "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
     "operators": (DIFFUSION, "diffusion-operator", {}, corrupt_bands),
     "Newton's method": (SURFACE, "exact", {}, corrupt_newton),

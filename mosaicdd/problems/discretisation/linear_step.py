@@ -28,6 +28,7 @@ class LinearStep:
     """
 
     floating = False
+    couples_corners = False
     outline = None
     reflective = False
 
@@ -44,11 +45,6 @@ class LinearStep:
         straight = (None,) * len(part)
         self._rounds, self._periods = rounds or straight, periods or straight
         self.self_adjoint = self_adjoint
-
-    @property
-    def alike(self) -> bool:
-        """Whether multigrid solves it: not where the domain closes around."""
-        return not any(self._rounds)
 
     def coming_round(self, periods: Periods) -> "LinearStep":
         """Return that of another lattice, whose periodic axes come round after so many nodes."""

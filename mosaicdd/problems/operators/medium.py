@@ -67,6 +67,7 @@ class Medium:
     """Of all coefficients that may be fields."""
 
     reflective = False
+    couples_corners = False
 
     def __init__(self, fields: Mapping[str, Field]):
         self.fields = dict(fields)
@@ -107,11 +108,6 @@ class Medium:
             return None
         strips = self._c.strips(grid)
         return np.concatenate([np.argwhere(c > 0) + [p.start for p in part] for part, c in strips])
-
-    @property
-    def alike(self) -> bool:
-        """Whether the diffusion is the same along all axes."""
-        return "a" in self.fields
 
     @property
     def self_adjoint(self) -> bool:

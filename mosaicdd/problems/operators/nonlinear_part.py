@@ -123,9 +123,9 @@ class Linearised:
         self._operator, self._u = operator, u
 
     @property
-    def alike(self) -> bool:
-        """Whether nodes are coupled to their neighbours only, as where flows depend on no gradient."""
-        return not self._operator.couples_corners(self._u)
+    def couples_corners(self) -> bool:
+        """Whether nodes are coupled across cells, as where flows depend on gradients."""
+        return self._operator.couples_corners(self._u)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part, which ``u`` must surround."""

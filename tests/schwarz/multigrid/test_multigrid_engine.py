@@ -43,6 +43,9 @@ PROBLEMS = {
     "sides": lambda: random_problem("inclusions", SIDES),
     "a shape": lambda: random_problem("noise", m.Dirichlet("x*y"), domain=DISK),
     "a mask": lambda: random_problem("smooth", SIDES, domain=MASK),
+    "a tensor": lambda: m.Problem(
+        m.Domain(CELLS, 1 / 149), "diffusion", {"axx": "1 + x", "ayy": "8*exp(y)", "f": "x"}, SIDES
+    ),
     "insulated": lambda: m.Problem(
         m.Domain(CELLS, 1 / 149), "diffusion", {"a": "1 + x", "f": "x - 0.5"}, m.Neumann(0.0)
     ),
@@ -90,6 +93,21 @@ def test_where_it_contracts_badly_elements_solve_and_go_on_to(comm, known_by_one
     assert first.converged
     assert first.iterations == again.iterations <= 12
     assert distance(first.gather(), solve_directly(problem)) < 1e-7
+
+
+@pytest.mark.parametrize(("ratio", "by"), [(2.0, "multigrid"), (1 / 8, "multigrid"), (100.0, "cg")])
+def test_what_conducts_a_little_better_along_an_axis_is_solved_and_its_error_told(
+    ratio, by, monkeypatch
+):
+    monkeypatch.setattr(trial, "_SIDE", 65)
+    rng = np.random.default_rng(0)
+    a = MEDIA["smooth"]((201, 201), rng)
+    fields = {"axx": a, "ayy": ratio * a, "f": rng.standard_normal((201, 201))}
+    problem = m.Problem(m.Domain((200, 200)), "diffusion", fields)
+    solution = m.solve(problem)
+    assert (solution.converged, solution.report["accelerate"]) == (True, by)
+    error = np.sqrt(np.mean((solution.field - solve_directly(problem)) ** 2))
+    assert error <= solution.error_estimate <= 10 * error
 
 
 @pytest.mark.ranks(1, 2, 3, 4)
