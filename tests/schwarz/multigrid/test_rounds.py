@@ -78,7 +78,7 @@ def solved(a, periodic, ranks, b, rtol=1e-10):
     )
     gradients, x = FlexibleGradients(system), system.vector()
     gradients._alone = True  # or it would give way to elements
-    ended = gradients(system.vector(values), x, float(np.linalg.norm(b)), rtol, judge)
+    ended = gradients(system.vector(values), x, float(np.linalg.norm(b)), judge)
     assert ended.status == "converged_rtol"
     return judge.history.residual, system.values(x)[here], own
 
