@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def given_problem(
     cells: tuple[int, int],
-    spacing: float | None,
+    spacing: float | tuple[float, ...] | None,
     spec: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
@@ -25,7 +25,6 @@ def given_problem(
 
     A part of the outline of which neither ``boundary`` nor a side says anything is a `ValueError`.
     """
-    from mosaicdd.lattice.grid import Grid
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import SIDES
@@ -62,7 +61,7 @@ def given_problem(
         sides = Sides(conditions, data)
     with argument("spacing"):
         if spacing is not None:
-            Grid(cells, spacing)
+            Domain(cells, spacing)
     with argument("domain"):
         domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
     problem = Problem(domain, pde, fields, sides)

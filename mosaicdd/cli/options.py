@@ -36,6 +36,27 @@ class SizePair(click.ParamType):
 SIZE_PAIR = SizePair()
 
 
+class SpacingOption(click.ParamType):
+    """The side of a cell, or its sides as ``DXxDY``; gives a number, or these in the order of axes in the package."""
+
+    name = "H|DXxDY"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | tuple[float, ...]:
+        """Read the text; what is read already stays as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            sides = tuple(map(float, value.lower().split("x")))
+        except ValueError:
+            self.fail(f"{value!r} is not of the form {self.name}, as in 0.5 or 25x10", param, ctx)
+        return sides[0] if len(sides) == 1 else sides[::-1]
+
+
+SPACING = SpacingOption()
+
+
 class Extent(click.ParamType):
     """A rectangle as ``X0:X1,Y0:Y1`` in domain coordinates; gives ``((y0, y1), (x0, x1))``."""
 

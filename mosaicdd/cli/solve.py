@@ -17,6 +17,7 @@ from mosaicdd.cli.options import (
     FIELD,
     SIDE,
     SIZE_PAIR,
+    SPACING,
     choice_option,
     collected,
     once_each,
@@ -125,8 +126,9 @@ _GROUPS = {
 )
 @click.option(
     "--spacing",
-    type=float,
-    help="Side of a grid cell, in domain units. [default: the local solver's, else 1/64]",
+    type=SPACING,
+    help="Side of a grid cell, in domain units, or its sides, 25x10 along x and y. [default: the local solver's, "
+    "else 1/64]",
 )
 @click.option(
     "--local-solver",
@@ -187,7 +189,7 @@ def solve(
     given_fields: tuple[tuple[str, str], ...],
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
-    spacing: float | None,
+    spacing: float | tuple[float, ...] | None,
     local_solver: str | None,
     initial: str | None,
     dims: tuple[int, int] | None,

@@ -144,6 +144,8 @@ def require_differentiable(problem: Problem) -> None:
         why = "the domain is a box"
     elif problem.domain.shape is not None:
         why = "the domain is no rectangle"
+    elif problem.domain.grid().aspect:
+        why = f"cells are no squares, but {problem.domain.grid().cell}"
     elif any(problem.conditions.periodic):
         why = "sides are periodic"
     elif problem.problems > 1:
@@ -156,5 +158,5 @@ def require_differentiable(problem: Problem) -> None:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"
     if why:
         raise Unsupported(
-            f"{why}: gradients are of single linear self-adjoint problems on rectangles without periodic sides"
+            f"{why}: gradients are of single linear self-adjoint problems on rectangles of square cells without periodic sides"
         )

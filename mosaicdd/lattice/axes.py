@@ -40,7 +40,7 @@ def in_order(by_name: Mapping[str, Any], axes: int, default: Sequence[Any] = ())
     return tuple((known | dict(by_name))[name] for name in letters(axes))
 
 
-def times(sizes: Sequence[int]) -> str:
+def times(sizes: Sequence[object]) -> str:
     """Return sizes as people write them, that along x first: ``3x2`` of two rows and three columns."""
     return "x".join(map(str, sizes[::-1]))
 

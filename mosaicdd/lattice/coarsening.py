@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
@@ -50,7 +49,7 @@ class Coarsening:
                 f"one has {len(lattice.cells)}"
             )
         cells = tuple(count * points for count in lattice.cells)
-        grid = Grid(cells, lattice.grid.spacing * self.step)
+        grid = lattice.grid.coarser(cells, self.step)
         self.lattice = Lattice(grid, Subdomain(2 * points, lattice.subdomain.size))
         nodes = tuple(count - 1 for count in lattice.cells)
         self.shapes: list[tuple[int, ...]] = [nodes]

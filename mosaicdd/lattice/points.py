@@ -36,7 +36,7 @@ def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
 
     `ValueError` if one is not finite or lies outside of the domain.
     """
-    cells = points[:, ::-1] / grid.spacing
+    cells = points[:, ::-1] / grid.steps
     nodes = np.rint(cells)
     cells = np.where(np.abs(cells - nodes) < _ROUNDING, nodes, cells)
     outside = ~((cells >= 0) & (cells <= grid.shape)).all(axis=1)  # NaN, too

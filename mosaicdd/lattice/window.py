@@ -48,15 +48,16 @@ class Window:
             form = ", ".join(f"({name}0, {name}1)" for name in names)
             raise TypeError(f"the ends must be numbers ({form}), got {extent!r}")
         start, stop = [], []
-        for name, (low, high), cells in zip(names, ends.tolist(), grid.shape, strict=True):
-            size = cells * grid.spacing
+        axes = zip(names, ends.tolist(), grid.shape, grid.steps, strict=True)
+        for name, (low, high), cells, step in axes:
+            size = cells * step
             if not low < high:
                 raise ValueError(
                     f"{name} from {low:g} to {high:g} holds nothing; the first number must be less"
                 )
             # Infinite ends, too, lie beyond.
-            first = math.floor(max(low / grid.spacing, -1.0) + _ROUNDING)
-            last = math.ceil(min(high / grid.spacing, cells + 1.0) - _ROUNDING)
+            first = math.floor(max(low / step, -1.0) + _ROUNDING)
+            last = math.ceil(min(high / step, cells + 1.0) - _ROUNDING)
             if first < 0 or last > cells:
                 raise ValueError(
                     f"{name} from {low:g} to {high:g} reaches beyond the domain, 0 to {size:g}"
@@ -77,8 +78,8 @@ class Window:
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, in domain coordinates."""
-        ends = zip(self.start, self.stop, strict=True)
-        return tuple((a * grid.spacing, (b - 1) * grid.spacing) for a, b in ends)
+        ends = zip(self.start, self.stop, grid.steps, strict=True)
+        return tuple((a * step, (b - 1) * step) for a, b, step in ends)
 
     def clip(self, place: Slices) -> Slices:
         """Return the part of a place in the whole field that lies in the window, maybe nothing."""

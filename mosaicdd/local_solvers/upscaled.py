@@ -111,6 +111,8 @@ class UpscaledSolver(BoundSolver):
 
 def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
     """Return the cells of a coarse subdomain, the first of some sizes that fits."""
+    if grid.aspect:
+        raise Unsupported(f"{name} is for square cells, these are {grid.cell}: take 'exact'")
     for cells in sizes:
         s = RATIO * cells // 2
         if all(n % s == 0 and n >= 4 * s for n in grid.shape):

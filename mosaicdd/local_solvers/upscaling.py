@@ -106,7 +106,7 @@ class CoarseMedium:
     @property
     def coarse_grid(self) -> Grid:
         """Its own grid."""
-        return Grid(tuple(n // RATIO for n in self.grid.shape), self.grid.spacing * RATIO)
+        return self.grid.coarser(tuple(n // RATIO for n in self.grid.shape), RATIO)
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of the coarse grid, as `Medium`."""

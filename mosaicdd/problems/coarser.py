@@ -36,7 +36,8 @@ def coarser(
     fields = {name: every(values, number, apart, axes) for name, values in problem.fields.items()}
     if any(values is None for values in fields.values()):
         return None
-    domain = Domain(tuple(cells // apart for cells in grid.shape), grid.spacing * apart)
+    steps = tuple(step * apart for step in grid.steps)
+    domain = Domain(tuple(cells // apart for cells in grid.shape), steps)
     return Problem(domain, problem.equation, fields, boundary.every(apart))
 
 
@@ -82,7 +83,7 @@ def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def smooth_problem(problem: Problem, grid: Grid, c: float) -> Problem:
     """Return the linear problem with a reaction ``c``."""
-    domain = Domain(grid.shape, grid.spacing, problem.domain.shape)
+    domain = Domain(grid.shape, grid.steps, problem.domain.shape)
     return Problem(domain, "diffusion", {"c": c}, problem.conditions)
 
 

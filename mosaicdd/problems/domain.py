@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import in_order, times
+from mosaicdd.lattice.axes import in_order, letters, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -27,7 +27,8 @@ class Domain:
     cells
         ``(ny, nx)``, or by name, ``{"x": nx, "y": ny}``; in space ``(nz, ny, nx)``.
     spacing
-        Side of a cell, in units of domain length; by default that of the local solver.
+        Side of a cell, in units of domain length; by default that of the local solver. Of cells that are no squares
+        (in space no cubes) the sides ``(dy, dx)``, or by name, ``{"x": dx, "y": dy}``; in space ``(dz, dy, dx)``.
     shape
         Which part of the rectangle it is; by default all of it. See `from_mask`, `from_distance`,
         `from_polygons`.
@@ -37,13 +38,13 @@ class Domain:
     ValueError
         If there is no cell along an axis, or the spacing is not positive.
     TypeError
-        If the cells are no pair, nor three.
+        If the cells are no pair, nor three, or the spacing is not one number, nor one for each axis.
     Unsupported
-        If a box has a shape.
+        If a box has a shape, or cells of a shape are no squares.
     """
 
     cells: tuple[int, ...]
-    spacing: float | None = None
+    spacing: float | tuple[float, ...] | None = None
     shape: Shape | None = None
 
     def __post_init__(self) -> None:
@@ -55,11 +56,14 @@ class Domain:
         if len(cells) not in (2, 3) or not all(map(_is_whole, cells)):
             raise ValueError(f"a domain has whole cells (ny, nx), or (nz, ny, nx), got {cells}")
         object.__setattr__(self, "cells", tuple(map(int, cells)))
-        if self.spacing is not None and not isinstance(self.spacing, numbers.Real):
-            raise TypeError(
-                f"spacing must be one number, for cells are square, got {self.spacing!r}"
-            )
+        if self.spacing is not None:
+            object.__setattr__(self, "spacing", _spacing(self.spacing, len(self.cells)))
         grid = self.grid()  # checks the numbers
+        if self.shape is not None and grid.aspect:
+            raise Unsupported(
+                f"a shape is of square cells, these are {grid.cell}: give spacing={grid.steps[0]:g}, and cells "
+                "for it"
+            )
         if self.shape is not None and len(self.cells) != 2:
             raise Unsupported(
                 f"a shape is of a rectangle, and {times(self.cells)} cells are a box: in space the domain is all of it"
@@ -69,14 +73,14 @@ class Domain:
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
-        spacing = "" if self.spacing is None else f" of {self.spacing:g}"
+        spacing = "" if self.spacing is None else f" of {self.grid().cell}"
         return f"{times(self.cells)} cells{spacing}" + (
             "" if self.shape is None else f" ({self.shape})"
         )
 
     @classmethod
     def from_mask(
-        cls, mask: Any, spacing: float | None = None, *, per_cell: bool = False
+        cls, mask: Any, spacing: float | tuple[float, ...] | None = None, *, per_cell: bool = False
     ) -> "Domain":
         """Return where a mask is true.
 
@@ -105,7 +109,7 @@ class Domain:
 
     @classmethod
     def from_distance(
-        cls, distance: Any, cells: tuple[int, ...], spacing: float | None = None
+        cls, distance: Any, cells: tuple[int, ...], spacing: float | tuple[float, ...] | None = None
     ) -> "Domain":
         """Return where a signed distance, or anything like it, is negative; of second order.
 
@@ -124,7 +128,7 @@ class Domain:
         holes: Sequence[Any] = (),
         *,
         cells: tuple[int, ...],
-        spacing: float | None = None,
+        spacing: float | tuple[float, ...] | None = None,
     ) -> "Domain":
         """Return what is inside a polygon and outside of others, its holes; of second order.
 
@@ -147,7 +151,24 @@ class Domain:
     def grid(self, spacing: float | None = None) -> Grid:
         """Return the grid, with the spacing given where the domain has none of its own."""
         own = spacing if self.spacing is None else self.spacing
+        if isinstance(own, tuple):
+            return Grid.of_cells(self.cells, own)
         return Grid(self.cells, DEFAULT_SPACING if own is None else own)
+
+
+def _spacing(given: object, axes: int) -> float | tuple[float, ...]:
+    """Return the side of a cell, or its sides, in the order of the axes, where they differ; else raise `TypeError`."""
+    if isinstance(given, Mapping):
+        given = in_order(given, axes)
+    if isinstance(given, numbers.Real):
+        return float(given)
+    sides = tuple(given) if isinstance(given, Sequence | np.ndarray) else ()
+    if len(sides) != axes or not all(isinstance(side, numbers.Real) for side in sides):
+        names = ", ".join(f"d{name}" for name in letters(axes))
+        raise TypeError(
+            f"spacing must be one number, or one for each axis, ({names}), got {given!r}"
+        )
+    return float(sides[0]) if len(set(sides)) == 1 else tuple(map(float, sides))
 
 
 def _is_whole(count: object) -> bool:

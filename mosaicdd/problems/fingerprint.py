@@ -42,7 +42,7 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
     elif isinstance(operator, Nonlinear):
         kind = operator.behaviour
     return {
-        "domain": (domain.cells, domain.grid(grid.spacing).spacing, domain.shape is None),
+        "domain": (domain.cells, domain.grid(grid.spacing).steps, domain.shape is None),
         "equation, or other coefficients": kind,
         "kind of sides": problem.conditions.kinds,
     }
@@ -96,7 +96,7 @@ def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
         numbers = real_array(read(values), what)
     elif not is_outline(part.name):
         nodes = rectangle_outline(grid)[part.name].nodes
-        numbers = evaluate(values, tuple((nodes * grid.spacing).T), what)
+        numbers = evaluate(values, tuple((nodes * grid.steps).T), what)
     elif len(grid.shape) != 2:
         return None  # a box has no outline but its sides
     else:

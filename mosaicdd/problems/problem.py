@@ -121,14 +121,19 @@ class Problem:
     @cached_property
     def operator(self) -> EllipticOperator | Medium | Nonlinear:
         """The equation's operator for the problem's parameters; a medium if one is a field."""
+        aspect = self.domain.grid().aspect
         if isinstance(self.equation, NonlinearEquation):
+            if aspect:
+                raise Unsupported(
+                    f"{self.equation.name} is solved on square cells, these are {self.domain.grid().cell}"
+                )
             nonlinear = self.equation.operator(self._given)
             nonlinear.require_shape(self.domain.grid())
             return nonlinear
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
-            medium = Medium(self._coefficients)
+            medium = Medium(self._coefficients, aspect)
             medium.require_shape(self.domain.grid())
             return medium
         parameters = {}
@@ -141,7 +146,14 @@ class Problem:
                     f"the field {name} of {self.equation.name} must be one number for the whole domain"
                 )
             parameters[name] = values if number is None else number
-        return self.equation.at(**parameters)
+        operator = self.equation.at(**parameters)
+        if not aspect:
+            return operator
+        return (
+            operator.stretched(aspect)
+            if len(aspect) == 2
+            else Medium(medium_of(operator).fields, aspect)
+        )
 
     def _field(self, name: str, values: Any) -> Field:
         """Return values as a field over the domain."""

@@ -257,8 +257,8 @@ def _of_solution(
     if other.grid != solution.grid:
         (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
         raise ValueError(
-            f"{name} has {other_x}x{other_y} cells with a spacing of {other.grid.spacing:g}, the "
-            f"solution {nx}x{ny} with {solution.grid.spacing:g}; they must be equal"
+            f"{name} has {other_x}x{other_y} cells with a spacing of {other.grid.cell}, the "
+            f"solution {nx}x{ny} with {solution.grid.cell}; they must be equal"
         )
     if other.window.clip(solution.window.place) != solution.window.place:
         raise ValueError(

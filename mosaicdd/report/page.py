@@ -183,7 +183,7 @@ def _table(solutions: Sequence[OpenedSolution]) -> str:
             "equation": _said("pde"),
             "parameters": lambda s: _listed(s.attributes.get("parameters")),
             "cells": lambda s: _size(s.grid.shape),
-            "side of a cell": lambda s: f"{s.grid.spacing:g}",
+            "side of a cell": lambda s: s.grid.cell,
             "domain": _said("domain"),
             "window": _said("window"),
             "sides": _sides,

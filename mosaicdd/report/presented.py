@@ -159,7 +159,7 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
 
     @property
     def _spacing(self) -> float:
-        return self.grid.spacing
+        return min(self.grid.steps)
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the field."""

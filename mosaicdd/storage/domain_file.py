@@ -20,7 +20,9 @@ POLYGONS = "domain/polygons"
 ACTIVE = "active"
 
 
-def read_domain(spec: str, cells: tuple[int, ...], spacing: float | None) -> Domain:
+def read_domain(
+    spec: str, cells: tuple[int, ...], spacing: float | tuple[float, ...] | None
+) -> Domain:
     """Return the domain that a text describes.
 
     Parameters

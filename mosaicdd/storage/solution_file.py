@@ -173,7 +173,7 @@ class StoredSolution:
     @cached_property
     def problem(self) -> Problem:
         """The boundary value problem that was solved; one of the user's own equations must be in use."""
-        domain = Domain(self.grid.shape, self.grid.spacing, self.shape)
+        domain = Domain(self.grid.shape, self.grid.steps, self.shape)
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
@@ -195,15 +195,14 @@ class StoredSolution:
     def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
         ends = []
-        for first, count, cells in zip(self.lattice_start, nodes, self.grid.shape, strict=True):
+        axes = zip(self.lattice_start, nodes, self.grid.shape, self.grid.steps, strict=True)
+        for first, count, cells, side in axes:
             step = self.lattice_step or cells / (count - 1)
-            ends.append(
-                (first * self.grid.spacing, (first + step * (count - 1)) * self.grid.spacing)
-            )
+            ends.append((first * side, (first + step * (count - 1)) * side))
         return tuple(ends)
 
     def _coordinates(self, axis: int) -> np.ndarray:
-        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.spacing
+        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.steps[axis]
 
     def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:

@@ -85,11 +85,18 @@ def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
     if "sides" in file:
         cells = tuple(int(count) for count in file["sides"].attrs["cells"])
-        return Grid(cells, float(file.attrs["spacing"]))
+        return Grid.of_cells(cells, sides_of_cells(file, len(cells)))
     edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     missing = any(edge is None for edge in edges)
     lengths = nodes if missing else [edge.shape[-1] for edge in edges]
-    return Grid(tuple(length - 1 for length in lengths), float(file.attrs["spacing"]))
+    return Grid.of_cells(
+        tuple(length - 1 for length in lengths), sides_of_cells(file, len(lengths))
+    )
+
+
+def sides_of_cells(file: h5py.File, axes: int) -> list[float]:
+    """Return the sides of a cell per axis: the attribute is one number, where they are the same."""
+    return np.broadcast_to(np.asarray(file.attrs["spacing"], float), axes).tolist()
 
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:

@@ -170,7 +170,7 @@ def writing_solutions(
     """
     window = window or Window.whole(grid)
     with replacing_shards(path, shards or []), new_file(path, "solution") as file:
-        file.attrs["spacing"] = grid.spacing
+        file.attrs["spacing"] = grid.steps if grid.aspect else grid.spacing
         if sides is None:
             write_boundaries(file, boundaries)
         else:
@@ -189,20 +189,20 @@ def writing_solutions(
             else:
                 link_shards(file, "solution", writer._shape(window.shape), dtype, shards)
             file["solution"].attrs["first_node"] = window.start
-            origin = [n * grid.spacing for n in window.start]
-            _present_to_vtk(file, grid.spacing, origin, times)
+            origin = [n * step for n, step in zip(window.start, grid.steps, strict=True)]
+            _present_to_vtk(file, grid.steps, origin, times)
         yield writer
 
 
 def _present_to_vtk(
     file: h5py.File,
-    spacing: float,
+    apart: Sequence[float],
     origin: Sequence[float],
     times: Sequence[float] | None = None,
 ) -> None:
-    """Describe ``/solution`` as what ParaView reads, from ``origin`` (y, x) on; values are not copied.
+    """Describe ``/solution`` as what ParaView reads, from ``origin`` (y, x) on, nodes ``apart`` along each axis; values are not copied.
 
-    Planes are several problems, also a spacing apart, or of a series the times.
+    Planes are several problems, as far apart as nodes along x, or of a series the times.
     """
     planes, y, x = (1, *file["solution"].shape)[-3:]
     if times is not None:
@@ -212,7 +212,7 @@ def _present_to_vtk(
     image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
     image.attrs["WholeExtent"] = np.array([0, x - 1, 0, y - 1, 0, planes - 1], dtype="i8")
     image.attrs["Origin"] = np.array([origin[1], origin[0], 0.0])
-    image.attrs["Spacing"] = np.array([spacing, spacing, spacing if planes > 1 else 1.0])
+    image.attrs["Spacing"] = np.array([apart[1], apart[0], apart[1] if planes > 1 else 1.0])
     image.attrs["Direction"] = np.eye(3).ravel()
     image.create_group("PointData")["solution"] = file["solution"]
     if times is not None:

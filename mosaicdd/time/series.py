@@ -165,12 +165,12 @@ class Series:
     @property
     def x(self) -> np.ndarray:
         """Where the columns of the fields lie, ``(nx + 1,)``, in units of domain length."""
-        return np.arange(self._grid.nodes[1]) * self._grid.spacing
+        return np.arange(self._grid.nodes[1]) * self._grid.steps[1]
 
     @property
     def y(self) -> np.ndarray:
         """Where the rows of the fields lie, ``(ny + 1,)``, in units of domain length."""
-        return np.arange(self._grid.nodes[0]) * self._grid.spacing
+        return np.arange(self._grid.nodes[0]) * self._grid.steps[0]
 
     @property
     def field(self) -> np.ndarray:

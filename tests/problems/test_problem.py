@@ -278,7 +278,15 @@ def test_what_a_function_must_be_is_said_with_the_name_of_what_it_is_for(values,
         problem.boundaries(GRID)
 
 
-@pytest.mark.parametrize("spacing", [(25.0, 10.0), "1", [1.0]])
-def test_the_spacing_is_one_number(spacing):
-    with pytest.raises(TypeError, match="spacing must be one number, for cells are square, got"):
+@pytest.mark.parametrize("spacing", [(25.0, 10.0, 1.0), "1", [1.0], {"x": "a", "y": 1.0}])
+def test_the_spacing_is_one_number_or_one_for_each_axis(spacing):
+    with pytest.raises(
+        TypeError, match=r"spacing must be one number, or one for each axis, \(dy, dx\), got"
+    ):
+        Domain((64, 64), spacing)
+
+
+@pytest.mark.parametrize("spacing", [(1.0, 0.0), (-1.0, 1.0), (float("nan"), 1.0)])
+def test_the_sides_of_a_cell_are_positive(spacing):
+    with pytest.raises(ValueError, match="the grid spacing must be positive and finite, got"):
         Domain((64, 64), spacing)

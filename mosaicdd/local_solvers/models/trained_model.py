@@ -117,9 +117,10 @@ class NetworkModel(TrainedModel):
         require_plain(self.name, problem)
         outside = self.outside(needed, subdomain) if self.card.ranges else ""
         if not self.card.ranges and needed != self._operator:
+            cells = f" on cells of {grid.cell}" if grid.aspect else ""
             raise Unsupported(
                 f"{self.name} is a model for {_said(self.card.pde, self.card.parameters)}, it does not "
-                f"solve {_said(problem.equation.name, problem.parameters)}; take 'exact', or a model "
+                f"solve {_said(problem.equation.name, problem.parameters)}{cells}; take 'exact', or a model "
                 "that does"
             )
         source = None if problem.source is None else Source(problem, grid, subdomain)

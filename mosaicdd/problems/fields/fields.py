@@ -137,12 +137,12 @@ class Field:
 
     def require_spacing(self, grid: Grid) -> None:
         """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
-        for name in letters(self.axes):
+        for name, own in zip(letters(self.axes), grid.steps, strict=True):
             step = step_along(self.values, name, f"the field {self.name}")
-            if step is not None and not math.isclose(step, grid.spacing, rel_tol=1e-3):
+            if step is not None and not math.isclose(step, own, rel_tol=1e-3):
                 raise ValueError(
                     f"the field {self.name} has coordinates {step:g} apart along {name}, the grid has a "
-                    f"spacing of {grid.spacing:g}: give Domain(cells, spacing={step:g})"
+                    f"spacing of {own:g}: give Domain(cells, spacing={step:g})"
                 )
 
     def per_cell(self, grid: Grid) -> bool:
@@ -207,8 +207,7 @@ class Field:
         elif self._random is not None:
             values = self._random.sample(grid, part)
         else:
-            places = (np.arange(p.start, p.stop) * grid.spacing for p in part)
-            values = evaluate(self.values, crossed(*places), what)
+            values = evaluate(self.values, crossed(*grid.places(part)), what)
         return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])
 
 

@@ -50,10 +50,10 @@ class Lognormal:
 
     def require_grid(self, grid: Grid) -> None:
         """Raise `ValueError` unless neighbours on a grid are correlated, or all independent."""
-        if 0.0 < self.length < grid.spacing / 2:
+        if 0.0 < self.length < max(grid.steps) / 2:
             raise ValueError(
                 f"lognormal:length={self.length:g} is below half of the grid's spacing, "
-                f"{grid.spacing:g}; take length=0 for values that are independent at all nodes"
+                f"{max(grid.steps):g}; take length=0 for values that are independent at all nodes"
             )
 
     def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
@@ -63,7 +63,7 @@ class Lognormal:
         sigma = np.log(self.contrast) / _DEVIATIONS
         if self.length == 0.0:
             return np.exp(sigma * self._noise(part))
-        weights, places = zip(*(self._weights(p, grid.spacing) for p in part), strict=True)
+        weights, places = zip(*map(self._weights, part, grid.steps), strict=True)
         values = self._noise(places)
         for axis in reversed(range(len(part))):
             moved = np.moveaxis(values, axis, 0)

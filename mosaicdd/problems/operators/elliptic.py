@@ -7,6 +7,7 @@ knows nothing more of the equation than this.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,16 @@ class EllipticOperator:
     def scale_free(self) -> bool:
         """Whether ``A u = 0`` says the same at any spacing: second derivatives only."""
         return self.self_adjoint and self.c == 0.0
+
+    def stretched(self, aspect: Sequence[float]) -> "EllipticOperator":
+        """Return the operator that says the same in cells as if these were squares of the same area.
+
+        ``aspect``: the sides of a cell, (y, x), in units of the side of that square.
+        """
+        y, x = aspect
+        return EllipticOperator(
+            self.ayy / y**2, self.axx / x**2, self.axy / (x * y), self.by / y, self.bx / x, self.c
+        )
 
     def stencil(self, spacing: float) -> np.ndarray:
         """Return the weights ``(3, 3)`` of the discrete operator times ``spacing**2``, axes (y, x).

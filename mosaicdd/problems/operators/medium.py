@@ -61,6 +61,9 @@ class Medium:
 
     ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
     ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is not given is zero.
+
+    ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
+    spacing what conducts along an axis is then divided by the square of its side.
     """
 
     NAMES = (*DIFFUSION, "bx", "by", "c")
@@ -69,8 +72,8 @@ class Medium:
     reflective = False
     couples_corners = False
 
-    def __init__(self, fields: Mapping[str, Field]):
-        self.fields = dict(fields)
+    def __init__(self, fields: Mapping[str, Field], aspect: tuple[float, ...] = ()):
+        self.fields, self.aspect = dict(fields), aspect
         self._zero = Field("", 0.0)
         self._c = fields.get("c", self._zero)
 
@@ -145,7 +148,7 @@ class Medium:
         ways = []
         for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
             low, high = ends(axis, len(part))
-            velocity = grid.spacing * b.sample(grid, part)[0]
+            velocity = grid.spacing * b.sample(grid, part)[0] / self._side(len(ways))
             ways.append(fitted(k, (velocity[high] + velocity[low]) / 2))
         along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
@@ -170,6 +173,8 @@ class Medium:
                 continue
             low, high = ends(axis, len(part))
             between.append(cover.of_edges(axis) / (resistance[high] + resistance[low]))
+        for axis, side in enumerate(self.aspect):
+            between[axis] = between[axis] / side**2
         reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
@@ -177,7 +182,7 @@ class Medium:
         ways = []
         for axis, (k, b) in enumerate(zip(between, self._velocity(len(part)), strict=True)):
             near = sample_near(b, grid, part, cover.inside, fill=0.0, counts=cover.counts)
-            values = grid.spacing * near[0]
+            values = grid.spacing * near[0] / self._side(axis)
             low, high = ends(axis, len(part))
             velocity = cover.of_edges(axis) * (values[low] + values[high]) / 2
             both = fitted(np.where(k > 0, k, 1.0), velocity)
@@ -190,10 +195,17 @@ class Medium:
         # Once of a coefficient, which mostly is the same along all axes.
         every = self._along(len(part))
         kept = {a: shares(a, grid, part) for a in dict.fromkeys(every)}
-        return tuple(
+        along = [
             sum_around(kept[a], axis) if a.per_cell(grid) else in_series(kept[a], axis)
             for axis, a in enumerate(every)
-        )
+        ]
+        for axis, side in enumerate(self.aspect):
+            along[axis] /= side**2
+        return tuple(along)
+
+    def _side(self, axis: int) -> float:
+        """Return the side of a cell along an axis in units of the spacing."""
+        return self.aspect[axis] if self.aspect else 1.0
 
 
 def medium_of(operator: object, because: str = "") -> Medium:

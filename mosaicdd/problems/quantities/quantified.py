@@ -26,7 +26,7 @@ class Quantified:
 
     @property
     def _spacing(self) -> float:
-        """Of the grid."""
+        """The least side of a cell."""
         raise NotImplementedError
 
     def _handed(self, array: np.ndarray) -> Any:
@@ -42,8 +42,8 @@ class Quantified:
         """Return what flows across each grid edge, per length (in space: area) of a whole face.
 
         That of the discretisation itself: what enters the control volume of a node less what leaves it, times the
-        spacing, is what the volume consumes less what is made there, to the residual. So sums times the spacing are
-        flows. Along sides and outlines, where a volume has a part of a face only, it is that part's flow.
+        faces' lengths, the spacing, is what the volume consumes less what is made there, to the residual. So sums times
+        the spacing are flows. Along sides and outlines, where a volume has a part of a face only, it is that part's flow.
 
         Returns
         -------

@@ -64,7 +64,7 @@ class Quantities:
             place = list(within(field.own, wide))
             at = place[axis]
             place[axis] = slice(at.start, min(at.stop, flow.shape[axis + 1]))
-            fluxes.append(flow[:, *place] / self._grid.spacing)
+            fluxes.append(flow[:, *place] / (self._grid.spacing * self._grid.face(axis)))
         return tuple(fluxes)
 
     def gradient(self) -> tuple[np.ndarray, ...]:
@@ -75,7 +75,7 @@ class Quantities:
             for p, w in zip(field.own, field.wide, strict=True)
         )
         place = within(field.own, wide)
-        return tuple(d[:, *place] for d in slopes(field.at(wide), self._grid.spacing))
+        return tuple(d[:, *place] for d in slopes(field.at(wide), self._grid.steps))
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
         """Return what flows out through a side or an outline, ``(n,)``."""
@@ -147,7 +147,7 @@ class Quantities:
             if not known:
                 raise ValueError(f"problem {number} has no value anywhere")
             value, node = min(known, key=lambda entry: (-entry[0], entry[1]))
-            place = tuple(self._grid.spacing * i for i in reversed(node))
+            place = tuple(i * step for i, step in zip(node, self._grid.steps, strict=True))[::-1]
             best.append(Extreme(sign * value, place))
         return best
 

@@ -102,7 +102,7 @@ class SideFlows:
         return sum(flows, np.zeros(len(self.out[name][0])))
 
     def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
-        grid, h, count = self._grid, self._grid.spacing, len(field.values)
+        grid, count = self._grid, len(field.values)
         flat = {
             name: np.ravel_multi_index(tuple(self._pieces[name].nodes.T), grid.nodes)
             for name in self._conditions
@@ -116,6 +116,7 @@ class SideFlows:
         mine: dict[str, np.ndarray] = {}
         for name, conditions in self._conditions.items():
             piece, at = self._pieces[name], where[name]
+            face = grid.spacing * (1.0 if piece.side is None else grid.face(piece.side[0]))
             u, rest, across, mine[name] = _on_side(volumes, field, piece)
             left[:, at[mine[name]]] = rest[:, mine[name]]
             along[name] = across
@@ -129,7 +130,7 @@ class SideFlows:
                     acting = np.flatnonzero(mine[name] & (condition.lengths > 0))
                     values = evaluated(condition.part, piece, grid)[:, acting]
                     inflow = values - condition.part.alpha * u[:, acting]
-                    flows[:, acting] = -h * condition.lengths[acting] * inflow
+                    flows[:, acting] = -face * condition.lengths[acting] * inflow
                 out[name].append(flows)
             own_lengths[at] += lengths
             held[at] += lengths > 0

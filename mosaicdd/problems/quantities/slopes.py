@@ -1,15 +1,21 @@
 """The derivatives of a field at its nodes, of second order inside, near an outline of first."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
-def slopes(u: np.ndarray, spacing: float) -> list[np.ndarray]:
+def slopes(u: np.ndarray, steps: Sequence[float]) -> list[np.ndarray]:
     """Return the derivative of fields ``(n, rows, columns)`` along each axis, of their shape.
+
+    ``steps``: how far apart nodes are along each axis.
 
     Central differences where both neighbours have values; at the ends of the domain one-sided ones of three nodes,
     of two where there is no third; NaN where there is no neighbour at all, or no value.
     """
-    return [_along(np.moveaxis(u, axis, -1), axis, spacing) for axis in range(1, u.ndim)]
+    return [
+        _along(np.moveaxis(u, axis, -1), axis, step) for axis, step in enumerate(steps, start=1)
+    ]
 
 
 def _along(u: np.ndarray, axis: int, spacing: float) -> np.ndarray:

@@ -63,7 +63,7 @@ class RegionVolumes:
         for axis, ends in enumerate(self._box or ()):
             at = np.arange(part[axis].start, part[axis].stop)
             shape = [-1 if other == axis else 1 for other in range(axes)]
-            volumes = volumes * _share(at, ends, grid.spacing, grid.size[axis]).reshape(shape)
+            volumes = volumes * _share(at, ends, grid.steps[axis], grid.size[axis]).reshape(shape)
         return volumes
 
     def _of_cells(self, part: Part) -> np.ndarray:

@@ -229,7 +229,9 @@ class Boundary:
         ``length``: length scale in units of domain length; by default 1/16 of the perimeter.
         """
         ny, nx = grid.shape
-        curve_length = 2 * (ny + nx) * grid.spacing
+        curve_length = (
+            2 * (ny + nx) * grid.spacing
+        )  # of cells that are no squares in units of their mean side
         values = sample_closed_curve(
             np.random.default_rng(seed),
             2 * (ny + nx),

@@ -39,8 +39,10 @@ class OutlineValues:
     values: np.ndarray  # ``(n or 1, K)``
     # Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too
     natural: np.ndarray
-    fluxes: np.ndarray  # what flows in, ``(n or 1, M)``: values times lengths, in cells
-    exchange: np.ndarray  # ``(M,)``: Robin's ``alpha`` times lengths, in cells
+    fluxes: (
+        np.ndarray
+    )  # what flows in, ``(n or 1, M)``: values times lengths, in units of the spacing
+    exchange: np.ndarray  # ``(M,)``: Robin's ``alpha`` times lengths, in units of the spacing
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
             )
         at_nodes = at_nodes.reshape(-1, nodes)
     else:
-        at_nodes = evaluated_at(part, tuple((piece.nodes * grid.spacing).T))
+        at_nodes = evaluated_at(part, tuple((piece.nodes * grid.steps).T))
     if piece.inside is not None:
         at_nodes = _finite_near(at_nodes, piece.inside)
     if part.whole:
@@ -135,10 +137,19 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
 def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
     count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
-    low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
+    low, high = _ends(part, piece, grid)
     ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
     lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
     return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
+
+
+def _ends(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[float, float]:
+    """Return where a part of a side begins and ends, in cells along it."""
+    axes = len(grid.shape)
+    along = axes - 1 if piece.side is None else others(piece.side[0], axes)[-1]
+    return part.low / grid.steps[along], min(
+        part.high / grid.steps[along], float(len(piece.nodes) - 1)
+    )
 
 
 def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
@@ -149,7 +160,7 @@ def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> 
         at = t + 2 * step * _ROUNDING
         named = (at < 0) | (at > count) if parts else np.zeros(len(t), bool)
         for part in parts:
-            low, high = part.low / grid.spacing, min(part.high / grid.spacing, count)
+            low, high = _ends(part, piece, grid)
             named |= (at >= low - _ROUNDING) & (at <= high + _ROUNDING)
         beside |= ~named
     return beside
@@ -175,6 +186,8 @@ def enter(
     if fixed:
         known.append((piece.nodes[at], values))
         return
+    if piece.side is not None:
+        lengths = lengths * grid.face(piece.side[0])
     natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
 
 

@@ -119,7 +119,9 @@ class Sides:
         """
         part, places = self.outline(name), tuple(points.T)
         if part is not None:
-            values = evaluated_at(part, [along * grid.spacing for along in places])
+            values = evaluated_at(
+                part, [along * step for along, step in zip(places, grid.steps, strict=True)]
+            )
             return require_finite(values, f"the side {part}")
         if self.data is None:
             return np.zeros((1, len(points)))

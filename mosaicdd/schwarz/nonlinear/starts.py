@@ -170,7 +170,7 @@ def write_linear_start(
         math.prod(grid.shape) > _MOST_ALONE * apart**2 and block.lattice.spacing % (4 * apart) == 0
     ):
         apart *= 2
-    coarse = Grid(tuple(cells // apart for cells in grid.shape), apart * grid.spacing)
+    coarse = grid.coarser(tuple(cells // apart for cells in grid.shape), apart)
     u = boundary.every(apart).impose(np.zeros(coarse.nodes))
     system = DirichletSystem(solver.base, coarse)
     b = system.right_hand_side(u).reshape(u[1:-1, 1:-1].shape)

@@ -215,8 +215,8 @@ class Kept:
         if lattice.grid != other.grid:
             raise ValueError(
                 f"start has {times(lattice.grid.shape)} cells with a spacing of "
-                f"{lattice.grid.spacing:g}, the problem {times(other.grid.shape)} with "
-                f"{other.grid.spacing:g}; they must be equal"
+                f"{lattice.grid.cell}, the problem {times(other.grid.shape)} with "
+                f"{other.grid.cell}; they must be equal"
             )
         if lattice != other:
             raise ValueError(

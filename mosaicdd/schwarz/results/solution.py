@@ -139,7 +139,7 @@ class Solution(Quantified, Presented):
 
     def _coordinates(self, axis: int) -> np.ndarray:
         window = self.kept.window
-        return np.arange(window.start[axis], window.stop[axis]) * self.kept.lattice.grid.spacing
+        return np.arange(window.start[axis], window.stop[axis]) * self.kept.lattice.grid.steps[axis]
 
     @property
     def field(self) -> Any:
@@ -239,7 +239,7 @@ class Solution(Quantified, Presented):
 
     @property
     def _spacing(self) -> float:
-        return self.kept.lattice.grid.spacing
+        return min(self.kept.lattice.grid.steps)
 
     def _handed(self, array: np.ndarray) -> Any:
         return self._given(array)
