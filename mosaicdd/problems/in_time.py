@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.evaluated import Sliced, evaluate
+from mosaicdd.problems.fields.evaluated import Sliced, evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.operators.edge_means import require_sign
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
@@ -192,7 +194,7 @@ class _Mixed:
 
 
 def step_problem(problem: Problem, rate: float) -> Problem:
-    """Return the problem of an implicit step of ``du/dt + A u = f``: ``rate u + A u = f``.
+    """Return the problem of an implicit step of ``s du/dt + A u = f``: ``rate s u + A u = f``.
 
     Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
     ``rate``: one over the length of a step, times a weight of the method.
@@ -210,11 +212,17 @@ def step_problem(problem: Problem, rate: float) -> Problem:
             f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
             "them one by one"
         )
-    name = equation.reaction
+    name, storage = equation.reaction, Storage(problem)
     reaction = Field(name, problem.fields.get(name, 0.0))
-    total = _raised(reaction, rate) if reaction.number is None else reaction.number + rate
+    total: Any
+    if storage.number is None:
+        total = storage.raised(reaction, rate)
+    else:
+        more = storage.number * rate
+        total = _raised(reaction, more) if reaction.number is None else reaction.number + more
     nodes = tuple(cells + 1 for cells in problem.domain.cells)
     fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
+    fields.pop(storage.name, None)
     return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))
 
 
@@ -225,3 +233,80 @@ def _raised(field: Field, number: float) -> Any:
         shape = tuple(field.values.shape)
         return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
     return lambda x, y: evaluate(field.values, (y, x), what) + number
+
+
+class Storage:
+    """What multiplies ``du/dt`` in an equation: 1, a number, or a field at the nodes or per cell.
+
+    Where it is given per cell a node has the mean of the cells around it, of which its control volume consists.
+
+    Attributes
+    ----------
+    name
+        Of the equation's parameter; empty if it has none.
+    number
+        Its value; None if it is a field.
+
+    Raises
+    ------
+    ValueError
+        If the values are of another grid.
+    Unsupported
+        If they are per cell, and the domain no rectangle.
+    """
+
+    def __init__(self, problem: Problem):
+        self.name = getattr(problem.equation, "storage", None) or ""
+        self._grid, self._shape = problem.domain.grid(), problem.domain.shape
+        given = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
+        self._field = Field(self.name, given, len(problem.domain.cells))
+        self.number = self._field.number
+        self._per_cell = self._field.per_cell(self._grid)
+        if self._per_cell and self._shape is not None:
+            raise Unsupported(
+                f"the field {self.name} is given per cell, and the domain is no rectangle: give it at the nodes"
+            )
+        if not self._per_cell:
+            self._field.require_shape(self._grid)
+
+    def at(self, part: Part) -> np.ndarray | float:
+        """Return the values at the nodes of a part; `ValueError` if they are not positive, or not finite."""
+        if self.number is not None:
+            return self.number
+        if not self._per_cell:
+            values = sampled(self._field, self._shape, self._grid, part)
+            inside = inside_ring(self._shape, self._grid, part)
+            if inside is not None:  # what is zero further out counts nowhere
+                values = np.where(inside[1:-1, 1:-1] | (values != 0), values, 1.0)
+            return require_sign(values, self._field, self._grid, part, positive=True)
+        cells = tuple(
+            slice(max(p.start - 1, 0), min(p.stop, count))
+            for p, count in zip(part, self._grid.shape, strict=True)
+        )
+        values = require_finite(self._field.sample_cells(cells), f"the field {self.name}")
+        require_sign(values, self._field, self._grid, cells, positive=True)
+        beyond = [
+            (int(p.start == 0), int(p.stop == nodes))
+            for p, nodes in zip(part, self._grid.nodes, strict=True)
+        ]
+        total, count = np.pad(values, beyond), np.pad(np.ones_like(values), beyond)
+        for axis in range(values.ndim):
+            total, count = (_of_two(sums, axis) for sums in (total, count))
+        return total / count
+
+    def raised(self, reaction: Field, rate: float) -> Sliced:
+        """Return the values of a reaction at the nodes with ``rate`` times these added."""
+
+        def read(place: tuple) -> np.ndarray:
+            part = tuple(p for p in place if p is not Ellipsis)
+            return reaction.sample_as_given(self._grid, part, checked=False)[0] + rate * self.at(
+                part
+            )
+
+        return Sliced(self._grid.nodes, read)
+
+
+def _of_two(sums: np.ndarray, axis: int) -> np.ndarray:
+    """Return the sums of neighbours along an axis, which gets shorter by one."""
+    low, high = ends(axis, sums.ndim)
+    return sums[low] + sums[high]

@@ -133,7 +133,9 @@ class Problem:
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
-            medium = Medium(self._coefficients, aspect)
+            stored = getattr(self.equation, "storage", None)
+            fields = {name: field for name, field in self._coefficients.items() if name != stored}
+            medium = Medium(fields, aspect)
             medium.require_shape(self.domain.grid())
             return medium
         parameters = {}

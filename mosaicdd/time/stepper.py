@@ -11,7 +11,7 @@ from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, SourceInTime, sampled, step_problem
+from mosaicdd.problems.in_time import SidesInTime, SourceInTime, Storage, sampled, step_problem
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import Sides
@@ -96,6 +96,7 @@ class Stepper:
         if self._shape is not None or self._sides.vary:
             self._fixed = ranks.agree(self._without_unknown)
         with argument("field"):
+            self._storage = ranks.agree(lambda: Storage(problem).at(self.share.wide))
             self._source.require_until(time.end)
             ranks.agree(lambda: self._source(0.0, self.share.wide))
 
@@ -164,6 +165,7 @@ class Stepper:
         solver, problem = self._plan(length)
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
+        force *= self._storage
         later, rest = t + length, 1.0 - step.share
         f, sides = self._data(t, later, step.share, after)
         if f is not None:

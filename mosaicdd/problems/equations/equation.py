@@ -98,6 +98,8 @@ class Equation(NamedEquation):
     reaction
         The parameter that multiplies ``u``, if there is one: through it ``du/dt + A u = f`` is solved
         in implicit steps, each a problem with one over the step more. In time it is 0 by default.
+    storage
+        The parameter that multiplies ``du/dt``, if there is one; it may be a field, too, and is positive.
     steady
         ``A u = f``, where the name stands for the equation in time.
 
@@ -116,6 +118,7 @@ class Equation(NamedEquation):
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
     reaction: str | None = None
+    storage: str | None = None
     steady: "Equation | None" = None
 
     def __post_init__(self) -> None:
@@ -125,7 +128,8 @@ class Equation(NamedEquation):
         self._check_arguments()
         if self.draw is not None and not callable(self.draw):
             raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
-        if self.varying and not {*self.varying, *self.parameters}.issubset(Medium.NAMES):
+        coefficients = {*self.varying, *self.parameters} - {self.storage}
+        if self.varying and not coefficients.issubset(Medium.NAMES):
             raise TypeError(
                 f"equation {self.name}: where parameters may be fields, all must be those of a medium, "
                 f"{', '.join(Medium.NAMES)}, got {', '.join(self.parameters)}"

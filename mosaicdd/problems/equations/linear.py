@@ -111,10 +111,21 @@ DIFFUSION = Equation(
     reaction="c",
 )
 
+
+def _storing(s: float, **others: float) -> EllipticOperator:
+    if not s > 0:
+        raise ValueError(f"heat needs s > 0, got s {s:g}")
+    return _diffusing(**others)
+
+
 HEAT = replace(
     DIFFUSION,
     name="heat",
-    text="du/dt - div(a grad u) + c u = f, a one field or diag(axx, ayy)",
+    text="s du/dt - div(a grad u) + c u = f, a one field or diag(axx, ayy)",
+    operator=_storing,
+    parameters={**DIFFUSION.parameters, "s": 1.0},
+    varying=(*DIFFUSION.varying, "s"),
+    storage="s",
     steady=DIFFUSION,
 )
-"""Heat in a medium, or anything that diffuses and fades: in time only."""
+"""Heat in a medium, whose density times heat capacity is ``s``, or anything that diffuses and fades: in time only."""

@@ -90,6 +90,7 @@ class NonlinearEquation(NamedEquation):
 
     source = True
     steady = None
+    storage = None
 
     def __post_init__(self) -> None:
         self._require_members()
