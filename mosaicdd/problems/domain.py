@@ -156,17 +156,17 @@ class Domain:
         return Grid(self.cells, DEFAULT_SPACING if own is None else own)
 
 
-def _spacing(given: object, axes: int) -> float | tuple[float, ...]:
+def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:
     """Return the side of a cell, or its sides, in the order of the axes, where they differ; else raise `TypeError`."""
-    if isinstance(given, Mapping):
-        given = in_order(given, axes)
-    if isinstance(given, numbers.Real):
-        return float(given)
-    sides = tuple(given) if isinstance(given, Sequence | np.ndarray) else ()
+    if isinstance(spacing, Mapping):
+        spacing = in_order(spacing, axes)
+    if isinstance(spacing, numbers.Real):
+        return float(spacing)
+    sides = tuple(spacing) if isinstance(spacing, Sequence | np.ndarray) else ()
     if len(sides) != axes or not all(isinstance(side, numbers.Real) for side in sides):
         names = ", ".join(f"d{name}" for name in letters(axes))
         raise TypeError(
-            f"spacing must be one number, or one for each axis, ({names}), got {given!r}"
+            f"spacing must be one number, or one for each axis, ({names}), got {spacing!r}"
         )
     return float(sides[0]) if len(set(sides)) == 1 else tuple(map(float, sides))
 

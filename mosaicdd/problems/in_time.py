@@ -258,8 +258,8 @@ class Storage:
     def __init__(self, problem: Problem):
         self.name = getattr(problem.equation, "storage", None) or ""
         self._grid, self._shape = problem.domain.grid(), problem.domain.shape
-        given = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
-        self._field = Field(self.name, given, len(problem.domain.cells))
+        values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
+        self._field = Field(self.name, values, len(problem.domain.cells))
         self.number = self._field.number
         self._per_cell = self._field.per_cell(self._grid)
         if self._per_cell and self._shape is not None:

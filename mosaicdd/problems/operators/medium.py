@@ -148,7 +148,7 @@ class Medium:
         ways = []
         for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
             low, high = ends(axis, len(part))
-            velocity = grid.spacing * b.sample(grid, part)[0] / self._side(len(ways))
+            velocity = grid.spacing * b.sample(grid, part)[0] / self._side(axis)
             ways.append(fitted(k, (velocity[high] + velocity[low]) / 2))
         along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
