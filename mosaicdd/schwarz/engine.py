@@ -170,6 +170,7 @@ class Engine(BaseEngine[SharedSolver]):
                 monitor.sizes.tolist(),
                 discrete_residuals,
                 self._discrete_residual.norms,
+                self._discrete_residual.driven,
                 strict=True,
             )
         ]
@@ -205,19 +206,25 @@ class Engine(BaseEngine[SharedSolver]):
         size: float,
         residual: float | None,
         norm: float,
+        driven: bool,
     ) -> Evidence:
-        """Return what is known of a field with such a residual, relative to a norm; see `verdict`."""
+        """Return what is known of a field with such a residual, relative to a norm; see `verdict`.
+
+        ``driven``: whether the norm is that of a right-hand side.
+        """
         settings, lattice = self.settings, self.block.lattice
         largest = float(abs(self._discrete_residual.stencil).sum()) / norm
         everywhere = math.sqrt(math.prod(n - 1 for n in lattice.grid.shape))
+        # What is strongest between the lattice lines, as beside a well, is no less there: |b| = |A u|.
+        scale = max(size, 1 / (largest * everywhere)) if driven else size
         error, nodes = estimate.rms, everywhere
         if self._solver.exact:
             nodes = math.sqrt(lattice.unknowns)
             if rule.mae is None:
-                error = EARNED * max(rule.rtol * size, rule.atol)
+                error = EARNED * max(rule.rtol * scale, rule.atol)
         promised = largest * error * nodes
         eps = max(np.finfo(dtype).eps for dtype in (settings.dtype, settings.halo_dtype))
-        rounding = float(eps) * largest * size * everywhere
+        rounding = float(eps) * largest * scale * everywhere
         if eps > np.finfo(float).eps:  # float32 hides errors that are smooth
             promised, rounding = promised + ROUNDINGS * rounding, 0.0
         if settings.certify is not None:

@@ -37,6 +37,8 @@ class DiscreteResidual:
         The rows of ``A``.
     norms
         By which the last residuals were divided, ``(n,)``: ``|b|``, or 1.
+    driven
+        Whether that was ``|b|``, ``(n,)``.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class DiscreteResidual:
         self._source = source
         self._problems = problems
         self.stencil = self._system.stencil
-        self.norms = np.ones(problems)
+        self.norms, self.driven = np.ones(problems), np.zeros(problems, bool)
         self._squares = np.zeros(problems)
         self._places: list[Slices] = []
 
@@ -99,7 +101,8 @@ class DiscreteResidual:
             squares, norms = sums[0], np.sqrt(sums[1])
         self._squares = np.zeros(self._problems)
         self._places = []
-        self.norms = np.where(norms > 0, norms, 1.0)
+        self.driven = np.asarray(norms > 0)
+        self.norms = np.where(self.driven, norms, 1.0)
         return np.sqrt(squares) / self.norms
 
     def _squares_of_b(self, boundaries: Sequence[Boundary]) -> np.ndarray:

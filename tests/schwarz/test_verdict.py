@@ -208,3 +208,13 @@ def test_newtons_method_that_rounding_stops_has_converged_to_that():
     solution = solve(SURFACE, settings=SolveSettings(rtol=1e-17))
     assert solution.status == "converged_rounding"
     assert solution.report["failure"] is None
+
+
+def test_what_hardly_leaves_its_subdomain_has_converged():
+    """A well, and a reaction so strong that the lattice lines between which it lies see nothing of it."""
+    source = np.zeros((129, 129))
+    source[56, 56] = 1.0
+    problem = Problem(Domain(CELLS, 10.0), "screened-poisson", {"c": 0.06, "f": source})
+    solution = solve(problem, "exact", rtol=1e-9)
+    assert solution.status == "converged_rtol"
+    assert solution.report["discrete_residual"] < 1e-13
