@@ -29,7 +29,12 @@ PER_PROBLEM = 40
 _MULTIGRID = 110
 """Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
 _SEVERAL = 4
-"""Problems at once from which condensed elements pay for themselves."""
+"""Problems at once from which condensed elements pay for themselves.
+
+Of the time that elements take for so many, set-up included, multigrid takes one by one at 1024 x 1024 cells, of 4, 8 and
+16: 0.56, 1.04 and 1.29 in the medium smooth, 0.83, 1.21 and 1.67 in noise, 1.25 and 1.90 (8) in channels; for as many again
+1.10 to 3.57. Side by side in the cache, four at a time, products would take 0.84 of that, so they are solved one by one.
+"""
 DIRECTIONS = 60
 """Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
 

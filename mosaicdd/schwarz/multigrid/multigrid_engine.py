@@ -194,16 +194,18 @@ class MultigridEngine(MediumEngine):
         """Estimate the error of a result from its residual."""
         error, factor, energy = self._system.gradients.error(end)
         nodes, block = self._system.nodes, self.block
-        rms, values = factor * nodes.rms(error), nodes.values(error)
+        rms = factor * nodes.rms(error)
         lattice, here, there = block.lattice, [], []
         box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
         for (low, high), first, start, stop in box:
             centres = first + lattice.spacing * np.arange(start, stop)
             inside = (centres >= low) & (centres <= high)
             here.append(np.flatnonzero(inside))
-            there.append(centres[inside] - low)
+            there.append(centres[inside])
         at_centres = np.zeros(block.subdomains)
-        at_centres[np.ix_(*here)] = np.abs(factor * values[np.ix_(*there)])
+        places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
+        values = error.view(-1)[torch.from_numpy(places)].numpy()
+        at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
         place = tuple(map(slice, block.start, block.stop))
         return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, energy)
 
