@@ -184,13 +184,16 @@ class _Solve:
                 break
             status = "stagnated"
             judge.go_on(settings.rtol * conducted / energy**2)
+        error = energy**2
+        if status != "converged_rtol":  # of a spectrum that little is known of
+            error = max(error, abs(into - out))
         residual = judge.history.residual[-1]
         length, sizes = voxels.sizes[axis], math.prod(voxels.sizes)
         unit = largest * length**2 / sizes
         conductivity = conducted * unit
         return AxisConductivity(
             conductivity,
-            energy**2 * unit,
+            error * unit,
             into * unit,
             out * unit,
             summary.arithmetic[axis] / conductivity if summary.one_conducts else None,

@@ -21,7 +21,8 @@ class AxisConductivity:
     conductivity
         The effective one: the mean flux for a mean slope of 1.
     error
-        A bound of its error, by which it may be too large; of the equations' solution, not of the grid's.
+        A bound of its error, by which it may be too large; of the equations' solution, not of the grid's. An estimate where the
+        iteration has not converged.
     inflow, outflow
         What flows in where the face has the value 1, and out where it has 0, as mean fluxes: conductivities, too.
     tortuosity

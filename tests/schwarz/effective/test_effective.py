@@ -189,6 +189,20 @@ def test_high_contrasts_are_right_or_not_converged(contrast):
     assert ended.balance > 1e-5
 
 
+def test_grains_that_do_not_touch_are_right_or_not_converged():
+    grains = np.random.default_rng(0).random((20, 20, 20)) < 0.28
+    for ratio, iterations, status in (
+        (1e3, 100, "converged_rtol"),
+        (1e9, 60, "diverged_max_iterations"),
+    ):
+        medium = np.where(grains, ratio, 1.0)
+        along = m.effective(medium, axis="z", max_iterations=iterations)["z"]
+        conductivity, _ = expected([medium] * 3, (1.0,) * 3, 0)
+        assert along.status == status
+        off = abs(along.conductivity / conductivity - 1)
+        assert off <= (1e-5 if along.converged else along.error / conductivity)
+
+
 def test_what_agrees_by_chance_only_is_not_taken_for_the_end(monkeypatch):
     medium = np.where(blobs((40, 40), 0.5, width=0.7), 1e4, 1.0)
     monkeypatch.setattr(FlowJudge, "confirms", lambda judge, x: True)
