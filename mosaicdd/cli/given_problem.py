@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def given_problem(
-    cells: tuple[int, int],
+    cells: tuple[int, ...],
     spacing: float | tuple[float, ...] | None,
     spec: str | None,
     pde: str,
@@ -58,7 +58,7 @@ def given_problem(
             # At the nodes of the domain and on its outline only, wherever that is.
             conditions = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | conditions
             data = None
-        sides = Sides(conditions, data)
+        sides = Sides(conditions, data, axes=len(cells))
     with argument("spacing"):
         if spacing is not None:
             Domain(cells, spacing)
@@ -116,7 +116,7 @@ def _require_no_formula(spec: str) -> None:
     if Path(spec).exists():
         return
     try:
-        Expression(spec, variables=("x", "y", "u", "t", "pi"))
+        Expression(spec, variables=("x", "y", "z", "u", "t", "pi"))
     except ValueError:
         return
     raise ValueError(f"{spec!r} is no file; a formula is written 'expr:{spec}'")

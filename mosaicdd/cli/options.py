@@ -1,5 +1,6 @@
 """Types of options that several commands share, and options that are fields of settings."""
 
+import itertools
 import math
 import types
 import typing
@@ -14,32 +15,34 @@ from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 _MOST = 2**26  # cells: up to (2^26 + 1)^2 nodes, numbers that are exact in float64
 
 
-class SizePair(click.ParamType):
-    """Two whole numbers as ``NXxNY``; gives ``(ny, nx)``, the order of axes in the package."""
+class Sizes(click.ParamType):
+    """Whole numbers as ``NXxNY``, in space ``NXxNYxNZ``; gives them in the order of axes, ``(ny, nx)``."""
 
-    name = "NXxNY"
+    name = "NXxNY[xNZ]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Read the text; what is a pair already stays as it is."""
+    ) -> tuple[int, ...]:
+        """Read the text; what are sizes already stay as they are."""
         if isinstance(value, tuple):
             return value
         parts = str(value).lower().split("x")
-        if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        if len(parts) not in (2, 3) or not all(
+            part.isdecimal() and int(part) > 0 for part in parts
+        ):
             self.fail(f"{value!r} is not of the form {self.name}, as in 2048x1024", param, ctx)
         if max(map(int, parts)) > _MOST:
             self.fail(f"{value!r}: at most {_MOST} along an axis", param, ctx)
-        return int(parts[1]), int(parts[0])
+        return tuple(map(int, reversed(parts)))
 
 
-SIZE_PAIR = SizePair()
+SIZES = Sizes()
 
 
 class SpacingOption(click.ParamType):
-    """The side of a cell, or its sides as ``DXxDY``; gives a number, or these in the order of axes in the package."""
+    """The side of a cell, or its sides as ``DXxDY[xDZ]``; gives a number, or these in the order of axes in the package."""
 
-    name = "H|DXxDY"
+    name = "H|DXxDY[xDZ]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -58,26 +61,48 @@ SPACING = SpacingOption()
 
 
 class Extent(click.ParamType):
-    """A rectangle as ``X0:X1,Y0:Y1`` in domain coordinates; gives ``((y0, y1), (x0, x1))``."""
+    """A rectangle or a box as ``X0:X1,Y0:Y1`` in domain coordinates; gives ends in the order of axes."""
 
-    name = "X0:X1,Y0:Y1"
+    name = "X0:X1,Y0:Y1[,Z0:Z1]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Read the text; what is a rectangle already stays as it is."""
+    ) -> tuple[tuple[float, float], ...]:
+        """Read the text; what are ends already stay as they are."""
         if isinstance(value, tuple):
             return value
         try:
-            (x0, x1), (y0, y1) = (map(float, axis.split(":")) for axis in str(value).split(","))
+            pairs = (map(float, axis.split(":")) for axis in str(value).split(","))
+            ends = [(low, high) for low, high in pairs]
         except ValueError:
-            x0 = x1 = y0 = y1 = math.nan
-        if not all(map(math.isfinite, (x0, x1, y0, y1))):
+            ends = []
+        if len(ends) not in (2, 3) or not all(map(math.isfinite, itertools.chain(*ends))):
             self.fail(f"{value!r} is not of the form {self.name}, as in 0.5:2,0:1.5", param, ctx)
-        return (y0, y1), (x0, x1)
+        return tuple(reversed(ends))
 
 
 EXTENT = Extent()
+
+
+class PlaneOption(click.ParamType):
+    """A plane through a box as ``z=0.5``; gives the axis' letter and the place."""
+
+    name = "AXIS=PLACE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read the text."""
+        if isinstance(value, tuple):
+            return value
+        letter, _, place = str(value).partition("=")
+        try:
+            return letter, float(place)
+        except ValueError:
+            self.fail(f"{value!r} is not of the form {self.name}, as in z=0.5", param, ctx)
+
+
+PLANE = PlaneOption()
 
 
 class FieldOption(click.ParamType):

@@ -1,11 +1,14 @@
 """``mosaicdd plan``: what a solve will cost on any number of ranks, on paper."""
 
+import math
+
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.options import SIDE, SIZE_PAIR, dtype_option, once_each
+from mosaicdd.cli.options import SIDE, SIZES, dtype_option, once_each
+from mosaicdd.lattice.axes import times
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
@@ -18,9 +21,7 @@ _SIDES = (
 
 
 @click.command()
-@click.option(
-    "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
-)
+@click.option("--cells", type=SIZES, required=True, help="Grid cells along x and y, as 2048x2048.")
 @click.option(
     "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."
 )
@@ -32,7 +33,7 @@ _SIDES = (
     help="Ranks that share a node.",
 )
 @click.option(
-    "--dims", type=SIZE_PAIR, help="Ranks along x and y, as 2x3. [default: those of least time]"
+    "--dims", type=SIZES, help="Ranks along x and y, as 2x3. [default: those of least time]"
 )
 @click.option(
     "--iterations",
@@ -83,10 +84,10 @@ _SIDES = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def plan(
-    cells: tuple[int, int],
+    cells: tuple[int, ...],
     ranks: int,
     ranks_per_node: int,
-    dims: tuple[int, int] | None,
+    dims: tuple[int, ...] | None,
     iterations: int | None,
     medium: bool,
     domain: str | None,
@@ -115,6 +116,7 @@ def plan(
         plan_report,
         plan_text,
     )
+    from mosaicdd.problems.in_space import require_in_plane
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):
@@ -122,10 +124,11 @@ def plan(
     with bad_input():
         problem = given_problem(cells, spacing, domain, "diffusion", (), "expr:0", given_sides)
         grid, periodic = problem.domain.grid(), problem.conditions.periodic
+        require_in_plane(grid, "a plan")
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:
             require_inside(problem.domain.shape, grid)
-    with bad_input(f"--cells {cells[1]}x{cells[0]}"):
+    with bad_input(f"--cells {times(cells)}"):
         if problem.plain:
             size = Subdomain().cells
             lattice = Lattice(grid, Subdomain(size, size * grid.spacing))
@@ -133,10 +136,8 @@ def plan(
             size = 2 * spacing_between(grid, Subdomain().cells // 2, periodic)
             lattice = Lattice.around(grid, Subdomain(size, size * grid.spacing), periodic)
     with bad_input("--dims"):
-        if dims is not None and dims[0] * dims[1] != ranks:
-            raise ValueError(
-                f"{dims[1]}x{dims[0]} are {dims[0] * dims[1]} ranks, --ranks says {ranks}"
-            )
+        if dims is not None and math.prod(dims) != ranks:
+            raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
     condensed = medium or not problem.plain
     usual = _IN_A_MEDIUM if medium else _ITERATIONS if problem.plain else _WITH_SIDES
     iterations = iterations or usual

@@ -7,9 +7,12 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
+from mosaicdd.cli.options import PLANE
 from mosaicdd.cli.reference import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.comparison import reference_field
+from mosaicdd.report.sections import sections_of
+from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.storage.solution_file import read_solution
 
@@ -23,16 +26,32 @@ from mosaicdd.storage.solution_file import read_solution
     help="Picture to write; of a series in time FILE.gif moves, and FILE-%03d.png is one for each time. "
     "[default: OUT.png beside OUT.h5]",
 )
-@reference_option("auto", ", or 'none'")
+@click.option(
+    "--plane",
+    "planes",
+    type=PLANE,
+    multiple=True,
+    help="Of a box: the plane to draw, as z=0.5 in domain units, by the nearest nodes. Repeat for others. "
+    "[default: the three in the middle]",
+)
+@reference_option("auto", ", or 'none'; auto is none for a series or a box")
 @own_equation_option()
 @problem_option("the first problem")
 @overwrite_option()
 @quiet_option()
 @on_first_rank
 def plot(
-    solution_file: str, output: str | None, reference: str, problem: int | None, overwrite: bool
+    solution_file: str,
+    output: str | None,
+    planes: tuple[tuple[str, float], ...],
+    reference: str,
+    problem: int | None,
+    overwrite: bool,
 ) -> None:
-    """Draw a solution, its estimated error and its convergence; and how it differs from a reference."""
+    """Draw a solution, its estimated error and its convergence; and how it differs from a reference.
+
+    Of a box planes are drawn, and no more than these is read, but where a reference is asked for.
+    """
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
@@ -49,8 +68,10 @@ def plot(
             film = Moving(solution)
         for picture in film.paths(str(path)) if moving and path.suffix != ".gif" else [path]:
             require_replaceable(picture, overwrite=overwrite)
+        with argument("plane"):
+            sections_of(solution, planes)
         against: tuple = ()  # a field and its name
-        if solution.times is not None and reference == "auto":
+        if (solution.times is not None or len(solution.grid.shape) == 3) and reference == "auto":
             reference = "none"
         if reference != "none" and not moving:
             with waiting(reference, solution, 1, quiet=False) as method:
@@ -64,7 +85,7 @@ def plot(
         return
     from mosaicdd.report.figures import figure, save_figure
 
-    save_figure(figure(solution, *against), path)
+    save_figure(figure(solution, *against, planes=planes), path)
     say(f"wrote {path}")
 
 

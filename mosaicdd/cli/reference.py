@@ -29,7 +29,7 @@ def reference_option(default: str, more: str = "") -> Callable:
         metavar="SPEC",
         help="'pyamg', 'dst' (fast sine transform), 'direct' (sparse factorisation), 'cholmod', 'hypre' or "
         "'pfmg' (by petsc4py; where there is none direct or pyamg), 'auto' (dst, pyamg or direct), "
-        f"'expr:...' in x and y, or another solution file{more}.",
+        f"'expr:...' in x and y (and z), or another solution file{more}.",
     )
 
 

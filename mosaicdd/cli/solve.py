@@ -16,7 +16,7 @@ from mosaicdd.cli.options import (
     EXTENT,
     FIELD,
     SIDE,
-    SIZE_PAIR,
+    SIZES,
     SPACING,
     choice_option,
     collected,
@@ -25,6 +25,7 @@ from mosaicdd.cli.options import (
     settings_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage
+from mosaicdd.lattice.axes import coordinates
 from mosaicdd.parallel.launcher import launcher_rank, threads_per_rank
 from mosaicdd.parallel.watch import listening
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -79,7 +80,10 @@ _GROUPS = {
 @click.command(cls=Grouped, groups=_GROUPS)
 @click.option("-o", "--output", required=True, metavar="OUT.h5", help="Solution file to write.")
 @click.option(
-    "--cells", type=SIZE_PAIR, required=True, help="Grid cells along x and y, as 2048x2048."
+    "--cells",
+    type=SIZES,
+    required=True,
+    help="Grid cells along x and y, as 2048x2048; of a box in space, 128x128x64.",
 )
 @click.option(
     "--domain",
@@ -101,7 +105,7 @@ _GROUPS = {
     type=FIELD,
     callback=once_each,
     multiple=True,
-    help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y, node values in "
+    help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y (and z), node values in "
     "FILE.npy or FILE.h5:/dataset, or a random medium, 'lognormal:seed=0,length=L,contrast=C' (L in "
     "domain units, 0 for independent nodes). Repeat for others.",
 )
@@ -134,7 +138,8 @@ _GROUPS = {
     "--local-solver",
     metavar="NAME|FILE",
     help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
-    "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else exact]",
+    "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else, and in "
+    "space, exact]",
 )
 @settings_options(TimeSettings)
 @click.option(
@@ -146,9 +151,9 @@ _GROUPS = {
 @settings_options(SolveSettings)
 @click.option(
     "--dims",
-    type=SIZE_PAIR,
-    help="Ranks along x and y, as 2x3; of each group, with --replicas. [default: the shortest block "
-    "edges]",
+    type=SIZES,
+    help="Ranks along x and y (and z), as 2x3; of each group, with --replicas. [default: the shortest "
+    "block edges]",
 )
 @settings_options(Output)
 @choice_option(
@@ -183,7 +188,7 @@ _GROUPS = {
 def solve(
     ctx: click.Context,
     output: str,
-    cells: tuple[int, int],
+    cells: tuple[int, ...],
     domain: str | None,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
@@ -192,9 +197,9 @@ def solve(
     spacing: float | tuple[float, ...] | None,
     local_solver: str | None,
     initial: str | None,
-    dims: tuple[int, int] | None,
+    dims: tuple[int, ...] | None,
     keep: str,
-    window: tuple[tuple[float, float], tuple[float, float]] | None,
+    window: tuple[tuple[float, float], ...] | None,
     points: str | None,
     trace: str | None,
     as_json: bool,
@@ -202,7 +207,7 @@ def solve(
 ) -> int:
     """Solve a boundary value problem on a large domain.
 
-    The domain is nx by ny grid cells, with its lower-left corner at the origin. Exit code 0:
+    The domain is nx by ny grid cells, in space nx by ny by nz, with its lower-left corner at the origin. Exit code 0:
     converged; 1: not converged (the file is written all the same, its status says why); 2: bad
     input.
 
@@ -221,7 +226,7 @@ def solve(
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
-    described = given_fields or given_sides or _given(ctx, "pde")
+    described = given_fields or given_sides or _given(ctx, "pde") or len(cells) != 2
     boundary = boundary or (None if described else _RANDOM)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
@@ -231,6 +236,11 @@ def solve(
             ranks.on_root(lambda: require_replaceable(trace, suffix=".json", **mine))
     with bad_input():
         settings = collected(ctx, SolveSettings, dims=dims)
+        if window is not None and len(window) != len(cells):
+            raise ValueError(
+                f"window: {len(window)} pairs of ends are given, the domain has {len(cells)} axes, "
+                f"{coordinates(len(cells))}"
+            )
         file = collected(ctx, Output, path=output)
         problem = ranks.agree(
             lambda: given_problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
@@ -241,7 +251,7 @@ def solve(
             begin = ranks.agree(lambda: given_field(initial or "0"))
         return solve_in_time(ctx, ranks, problem, time, begin, settings, file, as_json=as_json)
     with bad_input("--points"):
-        places = None if points is None else ranks.on_root(lambda: read_points(points))
+        places = None if points is None else ranks.on_root(lambda: read_points(points, len(cells)))
     with bad_input():
         solver = Solver(
             problem,

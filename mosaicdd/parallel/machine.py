@@ -11,7 +11,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.ranks import Ranks
 
 _PLENTY = 0.04  # of a machine's memory that a process may hold as it likes
@@ -109,19 +110,25 @@ def gpu(number: int) -> torch.device:
     return torch.device("cuda", number % count)
 
 
-def require_memory(ranks: Ranks, needed: int, instead: str = "fewer cells") -> None:
+def require_memory(
+    ranks: Ranks, needed: int, instead: str = "fewer cells", cells: Sequence[int] | None = None
+) -> None:
     """Raise `ValueError` on all ranks if those of a machine do not fit its memory together, each with so many bytes.
 
-    ``instead`` is what would need less.
+    ``instead`` is what would need less; ``cells``, per axis, are those that need so much, where fewer would help.
     """
     count, usable = len(beside(ranks)), _usable()
 
     def check() -> None:
         if count * needed > usable:
+            less = ""
+            if cells is not None:
+                share = (usable / (count * needed)) ** (1 / len(cells))
+                less = f", of this shape {times([max(1, int(share * n)) for n in cells])}"
             raise ValueError(
                 f"needs at least {count * needed / 2**30:.1f} GiB for {count} "
                 f"rank{'s' * (count > 1)} on this machine, which has "
-                f"{usable / 2**30:.1f} GiB for them; use more machines or {instead}"
+                f"{usable / 2**30:.1f} GiB for them; use more machines or {instead}{less}"
             )
 
     ranks.agree(check)

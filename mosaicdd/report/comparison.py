@@ -2,7 +2,7 @@
 
 A reference is the name of a method (`mosaicdd.problems.references.references`), ``auto`` for the fastest one,
 ``cholmod``, ``hypre`` or ``pfmg`` (SuperLU and pyAMG stand in where there is no petsc4py), ``expr:...`` in x
-and y, a solution file on the same grid, another solution, or an array or tensor at the nodes of the
+and y (and z), a solution file on the same grid, another solution, or an array or tensor at the nodes of the
 solution's field.
 """
 
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import crossed, letters, times
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -192,11 +193,11 @@ def available(reference: str, solution: StoredSolution) -> str:
 def fastest_reference(solution: StoredSolution) -> str:
     """Return ``dst`` where a sine transform solves the equation, else ``pyamg``.
 
-    In media and with natural sides it is ``direct``.
+    In media and with natural sides it is ``direct``, but in space, where factors have too many numbers.
     """
     operator = solution.problem.operator
     if isinstance(operator, (Medium, Nonlinear)) or not solution.problem.plain:
-        return "direct"
+        return "direct" if len(solution.grid.shape) == 2 else "pyamg"
     return "dst" if operator.reflective else "pyamg"
 
 
@@ -222,9 +223,11 @@ def _finite(field: np.ndarray, name: str, solution: StoredSolution) -> np.ndarra
 
 
 def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
-    t = solution.time
-    expression = Expression(text) if t is None else Expression(text, t=t)
-    field = expression(y=solution.y[:, None], x=solution.x)
+    t, names = solution.time, letters(len(solution.grid.shape))
+    variables = (*reversed(names), "pi")
+    expression = Expression(text, variables, **({} if t is None else {"t": t}))
+    places = crossed(*map(solution.coordinates, range(len(names))))
+    field = expression(**dict(zip(names, places, strict=True)))
     return _finite(field, f"expression {text!r}", solution)
 
 
@@ -255,10 +258,9 @@ def _of_solution(
 ) -> tuple[np.ndarray, str]:
     """Return another solution's field at the nodes of a solution, and what solved it or its name."""
     if other.grid != solution.grid:
-        (ny, nx), (other_y, other_x) = solution.grid.shape, other.grid.shape
         raise ValueError(
-            f"{name} has {other_x}x{other_y} cells with a spacing of {other.grid.cell}, the "
-            f"solution {nx}x{ny} with {solution.grid.cell}; they must be equal"
+            f"{name} has {times(other.grid.shape)} cells with a spacing of {other.grid.cell}, the "
+            f"solution {times(solution.grid.shape)} with {solution.grid.cell}; they must be equal"
         )
     if other.window.clip(solution.window.place) != solution.window.place:
         raise ValueError(

@@ -4,10 +4,12 @@ A picture never hides an error. Panels have fewer pixels than a large field has 
 nodes, differences show the largest value, fields the mean. Differences have logarithmic colours, so
 that small ones are seen beside large ones, and every panel's title says its largest value.
 
+Of a box planes through it are drawn, in the same colours, a column for each.
 `figure` draws what a `StoredSolution` is, or anything with the same members.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.report.curves import SMALL, draw_history
+from mosaicdd.report.sections import Plane, Section, sections_of
 from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution
 
@@ -30,6 +33,10 @@ _TO_SCALE = 12  # beyond, the shorter side would be a line
 _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
+_LEAST, _HISTORY = (
+    0.8,
+    2.4,
+)  # inches of the shorter side of a plane through a box, and of the history below these
 _OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
 
 
@@ -38,6 +45,7 @@ def figure(
     reference: np.ndarray | None = None,
     reference_name: str = "reference",
     *,
+    planes: Sequence[Plane] = (),
     dpi: int = _DPI,
 ) -> Figure:
     """Draw a solution, its estimated error and its history; and a reference and the difference.
@@ -47,23 +55,42 @@ def figure(
     reference
         Of the same problem, at the nodes of the solution's field, ``(ny + 1, nx + 1)``; without one
         its panels are left out.
+    planes
+        What is drawn of a box; by default the planes in its middle.
     dpi
         Pixels per inch; pictures of fewer than that would lose what a single node has.
     """
-    panels = _panels(solution, reference, reference_name)
-    (bottom, top), (left, right) = solution.window.extent(solution.grid)
-    drawing, maps, history, inches = _layout(len(panels), top - bottom, right - left, dpi)
-    for axes, panel in zip(maps, panels, strict=True):
+    sections = sections_of(solution, planes)
+    difference = None
+    if reference is not None:
+        difference = np.abs(np.asarray(solution.field) - reference)
+    panels = _panels(solution, sections, reference, reference_name, difference)
+    drawing, maps, history = _layout(panels, sections, dpi)
+    for (axes, inches), panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
         _draw_outline(axes, solution)
+        (bottom, top), (left, right) = panel.section.ends()
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
-    _mark_outside(maps[-1], solution)
-    difference = None if reference is None else panels[2].values
+    _mark_outside(maps[-1][0], solution)
     draw_history(history, solution, difference)
     time = "" if solution.time is None else f", t = {solution.time:g}"
-    drawing.suptitle(heading(solution) + time, fontsize=11)
+    title = heading(solution) + time
+    if (
+        difference is not None and sections[0].axis is not None
+    ):  # it may be in no plane that is drawn
+        title += (
+            f"\nlargest difference {_number(np.max(difference))} at {_where(solution, difference)}"
+        )
+    drawing.suptitle(title, fontsize=11)
     return drawing
+
+
+def _where(solution: StoredSolution, difference: np.ndarray) -> str:
+    """Return the coordinates of the largest difference."""
+    index = np.unravel_index(np.argmax(difference), difference.shape)
+    at = [solution.coordinates(axis)[i] for axis, i in enumerate(index)]
+    return f"({', '.join(f'{x:.4g}' for x in reversed(at))})"
 
 
 def save_figure(drawing: Figure, path: Path) -> None:
@@ -80,60 +107,102 @@ class _Panel:
     """One picture of values over the domain."""
 
     title: str
+    section: Section  # that it shows
     values: np.ndarray  # ``(rows, columns)``
     extent: tuple[float, float, float, float]  # left, right, bottom and top end of the picture
     label: str  # of its colours
-    # Of linear colours; None for logarithmic ones of values that are not negative
-    limits: tuple[float, float] | None = None
+    # Of linear colours, else of logarithmic ones of values that are not negative; of these None where all are zero
+    limits: tuple[float, float] | None
+    linear: bool = False
     # Where the largest value is, (x, y), if that is to be seen
     peak: tuple[float, float] | None = None
 
 
 def _panels(
-    solution: StoredSolution, reference: np.ndarray | None, reference_name: str
+    solution: StoredSolution,
+    sections: list[Section],
+    reference: np.ndarray | None,
+    reference_name: str,
+    difference: np.ndarray | None,
 ) -> list[_Panel]:
-    field = np.asarray(solution.field)
-    (bottom, top), (left, right) = solution.window.extent(solution.grid)
-    extent = left, right, bottom, top
-    fields = {f"mosaicdd ({solution.attributes.get('local_solver', 'solution')})": field}
+    """Return the panels: the field in all sections, then the reference, and so on."""
+    fields = {
+        f"mosaicdd ({solution.attributes.get('local_solver', 'solution')})": [
+            section.field() for section in sections
+        ]
+    }
     if reference is not None:
-        fields[reference_name] = reference
-    ranges = {name: field_range(values) for name, values in fields.items()}
-    limits = ranges[reference_name] if reference is not None else field_range(field)
-    panels = [
-        _Panel(f"{name}\n{low:.4g} to {high:.4g}", fields[name], extent, "u", limits)
-        for name, (low, high) in ranges.items()
-    ]
-    if reference is not None:
-        values = np.abs(field - reference)
-        known = values if solution.inside is None else values[solution.inside]
-        numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
-        # NaN is the largest, unless it stands for what is outside the domain.
-        places = values if solution.inside is None else np.where(solution.inside, values, -1.0)
-        row, column = np.unravel_index(np.argmax(places), values.shape)
-        peak = float(solution.x[column]), float(solution.y[row])
-        title = f"absolute difference\n{numbers}"
-        label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
-        panels.append(_Panel(title, values, extent, label, peak=peak))
+        fields[reference_name] = [section.of(reference) for section in sections]
+    scale = list(fields.values())[-1]
+    ends = [field_range(values) for values in scale]
+    limits = min(low for low, _ in ends), max(high for _, high in ends)
+    panels = []
+    for name, shown in fields.items():
+        for section, values in zip(sections, shown, strict=True):
+            low, high = field_range(values)
+            title = f"{_titled(name, section.title)}\n{low:.4g} to {high:.4g}"
+            panels.append(
+                _Panel(title, section, values, _extent(section), "u", limits, linear=True)
+            )
+    if difference is not None:
+        panels += _in_one_scale(
+            _difference_panel(solution, section, difference, reference_name) for section in sections
+        )
     if solution.error_map is not None:
-        panels.append(_estimate_panel(solution))
+        panels += _in_one_scale(_estimate_panel(solution, section) for section in sections)
     return panels
 
 
-def _estimate_panel(solution: StoredSolution) -> _Panel:
+def _in_one_scale(panels: Iterable[_Panel]) -> list[_Panel]:
+    """Return panels with the same logarithmic colours."""
+    panels = list(panels)
+    limits = _logarithmic(np.concatenate([panel.values.ravel() for panel in panels]))
+    return [dataclasses.replace(panel, limits=limits) for panel in panels]
+
+
+def _titled(name: str, where: str) -> str:
+    return f"{name}, {where}" if where else name
+
+
+def _extent(section: Section) -> tuple[float, float, float, float]:
+    (bottom, top), (left, right) = section.ends()
+    return left, right, bottom, top
+
+
+def _difference_panel(
+    solution: StoredSolution, section: Section, difference: np.ndarray, reference_name: str
+) -> _Panel:
+    values = section.of(difference)
+    inside = solution.inside
+    known = values if inside is None else values[inside]
+    numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
+    # NaN is the largest, unless it stands for what is outside the domain.
+    places = values if inside is None else np.where(inside, values, -1.0)
+    index = np.unravel_index(np.argmax(places), values.shape)
+    at = (solution.coordinates(axis)[i] for axis, i in zip(section.along, index, strict=True))
+    row, column = map(float, at)
+    title = f"{_titled('absolute difference', section.title)}\n{numbers}"
+    label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
+    return _Panel(title, section, values, _extent(section), label, None, peak=(column, row))
+
+
+def _estimate_panel(solution: StoredSolution, section: Section) -> _Panel:
     """Return the panel of the estimated error, which has a value for each lattice node."""
-    nodes = np.asarray(solution.error_map)
+    every = np.asarray(solution.error_map)
+    nodes, where = section.nearest(every)
+    ends = [solution.map_extent(every.shape)[axis] for axis in section.along]
+    around = [solution.periodic[axis] for axis in section.along]
     extent: list[float] = []
-    ends = zip(solution.map_extent(nodes.shape), nodes.shape, solution.periodic, strict=True)
-    for axis, ((low, high), count, around) in enumerate(ends):
+    for axis, ((low, high), count, wraps) in enumerate(zip(ends, nodes.shape, around, strict=True)):
         half = (high - low) / (count - 1) / 2
-        if not around:  # on the edge of the lattice there is none
+        if not wraps:  # on the edge of the lattice there is none
             nodes, half = np.delete(nodes, [0, -1], axis), -half
-        extent = [low - half, high + half, *extent]  # those along x come first
-    values = nodes
-    numbers = f"largest {_number(np.max(values))}, rms {_number(solution.error_estimate)}"
-    title = f"estimated error, lattice nodes\n{numbers}"
-    return _Panel(title, values, (extent[0], extent[1], extent[2], extent[3]), "estimated error")
+        extent = [low - half, high + half, *extent]  # those along columns come first
+    numbers = f"largest {_number(np.max(nodes))}, rms {_number(solution.error_estimate)}"
+    name = "estimated error, lattice nodes" if section.axis is None else "estimated error"
+    title = f"{_titled(name, where)}\n{numbers}"
+    left, right, bottom, top = extent
+    return _Panel(title, section, nodes, (left, right, bottom, top), "estimated error", None)
 
 
 def field_range(values: np.ndarray) -> tuple[float, float]:
@@ -148,29 +217,56 @@ def _number(value: float | None) -> str:
 
 def heading(solution: StoredSolution) -> str:
     """Say what was solved."""
-    ny, nx = solution.grid.shape
-    numbers = {name: value for name, value in solution.fields.items() if np.ndim(value) == 0}
-    known = "".join(f", {name} = {value:g}" for name, value in numbers.items())
-    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {nx} x {ny} cells"]
+    known = "".join(f", {name} = {value:g}" for name, value in solution.numbers.items())
+    cells = " x ".join(map(str, solution.grid.shape[::-1]))
+    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {cells} cells"]
     if solution.window.shape != solution.grid.nodes:
-        rows, columns = solution.window.shape
-        parts.append(f"window of {columns} x {rows} nodes")
+        nodes = " x ".join(map(str, solution.window.shape[::-1]))
+        parts.append(f"window of {nodes} nodes")
     if solution.problems > 1:
         parts.append(f"problem {solution.number} (0 to {solution.problems - 1})")
     return ", ".join(parts)
 
 
-def _layout(
-    panels: int, height: float, width: float, dpi: int
-) -> tuple[Figure, list[Axes], Axes, tuple[float, ...]]:
-    """Place the panels and the history: squares in rows, long domains stacked, tall ones side by side.
+Inches = tuple[float, ...]
+"""Of a panel, (rows, columns)."""
 
-    Returns
-    -------
-    tuple
-        The figure, the axes of the panels, those of the history, and the inches of a panel, (y, x).
+
+def _layout(
+    panels: list[_Panel], sections: list[Section], dpi: int
+) -> tuple[Figure, list[tuple[Axes, Inches]], Axes]:
+    """Place the panels and the history; return the figure, the axes of the panels and their inches, and those of the history.
+
+    Panels of several sections have a column for each, the history is below.
     """
-    inches: tuple[float, ...]
+    if len(sections) == 1:
+        return _one_section(len(panels), sections[0], dpi)
+    sizes = [tuple(high - low for low, high in section.ends()) for section in sections]
+    scale = _SQUARE / max(map(max, sizes))
+    inches = [tuple(max(scale * side, _LEAST) for side in size) for size in sizes]
+    rows = len(panels) // len(sections)
+    height = max(high for high, _ in inches) + _TITLE
+    widths, heights = [width + _BAR for _, width in inches], [height] * rows + [_HISTORY]
+    drawing = Figure((sum(widths), sum(heights) + 0.5), dpi=dpi, layout="constrained")
+    cells = drawing.add_gridspec(
+        rows + 1, len(sections), width_ratios=widths, height_ratios=heights
+    )
+    maps = []
+    for number in range(len(panels)):
+        row, column = divmod(number, len(sections))
+        axes = drawing.add_subplot(cells[row, column])
+        stretched = scale * min(sizes[column]) < _LEAST
+        axes.set_aspect("auto" if stretched else "equal")
+        maps.append((axes, inches[column]))
+    return drawing, maps, drawing.add_subplot(cells[rows, :])
+
+
+def _one_section(
+    panels: int, section: Section, dpi: int
+) -> tuple[Figure, list[tuple[Axes, Inches]], Axes]:
+    """Place the panels of one section: squares in rows, long domains stacked, tall ones side by side."""
+    height, width = (high - low for low, high in section.ends())
+    inches: Inches
     long, tall = width > _LONG * height, height > _LONG * width
     if long:
         inches = _LENGTH * max(height / width, 1 / _TO_SCALE), _LENGTH
@@ -197,21 +293,21 @@ def _layout(
     for axes in drawn:
         stretched = max(height, width) > _TO_SCALE * min(height, width)
         axes.set_aspect("auto" if stretched else "equal")
-    return drawing, drawn, drawing.add_subplot(history), inches
+    return drawing, [(axes, inches) for axes in drawn], drawing.add_subplot(history)
 
 
-def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, ...]) -> None:
+def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: Inches) -> None:
     blocks = tuple(int(_BLOCKS * drawing.dpi * length) for length in inches)
     style: dict[str, Any] = {"origin": "lower", "extent": panel.extent}
     style["aspect"] = axes.get_aspect()
     beside = axes.inset_axes((1 + 0.1 / inches[1], 0.0, 0.12 / inches[1], 1.0))
-    if panel.limits is not None:
-        low, high = panel.limits
+    limits = panel.limits
+    if panel.linear:
+        low, high = limits or (None, None)
         shown = in_blocks(panel.values, blocks, _mean)
         image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
         bar = drawing.colorbar(image, cax=beside)
     else:
-        limits = _logarithmic(panel.values)
         shown = in_blocks(panel.values, blocks, np.maximum.reduceat)
         if limits is not None:
             shown = np.maximum(shown, limits[0])
@@ -225,8 +321,9 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: tuple[float, ...])
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
     axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=SMALL)
-    axes.set_xlabel("x", fontsize=SMALL)
-    axes.set_ylabel("y", fontsize=SMALL)
+    up, across = panel.section.letters
+    axes.set_xlabel(across, fontsize=SMALL)
+    axes.set_ylabel(up, fontsize=SMALL)
     axes.tick_params(labelsize=8)
     for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
         count = max(1, min(6, int(length / _TICKS)))

@@ -18,6 +18,7 @@ from mosaicdd.report.chart import Curve, chart
 from mosaicdd.report.figures import heading
 from mosaicdd.report.presented import OpenedSolution
 from mosaicdd.report.raster import gradient, limits_of, png, reduced
+from mosaicdd.report.sections import Section, sections_of
 from mosaicdd.storage.atomic import MARK
 from mosaicdd.unsupported import Unsupported
 
@@ -82,20 +83,42 @@ def _run(solution: OpenedSolution) -> str:
 
 
 def _field(solution: OpenedSolution) -> str:
-    """Return the picture of the field."""
-    rows, columns = solution.window.shape
-    step = -(-max(rows, columns) // _PIXELS)
-    portion = max(1, _PORTION // (columns * step)) * step
-    values = reduced(solution.rows(portion), columns, step)
+    """Return the pictures of the field, of a box in the planes in its middle."""
+    step = -(-max(solution.window.shape) // _PIXELS)
+    sections = sections_of(solution)
+    shown = [_reduced(section, step) for section in sections]
+    ends = [limits_of(values) for values in shown]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     time = "" if solution.time is None else f" at t = {solution.time:g}"
     of = f", means over {step} x {step} nodes" if step > 1 else ""
-    low, high = limits_of(values)
-    ends = f"{low:.4g}", f"{high:.4g}"
-    return _picture(values, (low, high), ends, "viridis", f"solution{time}{of}")
+    bar = f"{low:.4g}", f"{high:.4g}"
+    return "".join(
+        _picture(values, (low, high), bar, "viridis", f"solution{_where(section)}{time}{of}")
+        for section, values in zip(sections, shown, strict=True)
+    )
+
+
+def _reduced(section: Section, step: int) -> np.ndarray:
+    """Return means over squares of so many nodes a side; a rectangle is read in portions."""
+    solution = section.solution
+    if section.axis is not None:
+        plane = section.field()
+        return reduced([plane], plane.shape[1], step)
+    columns = solution.window.shape[1]
+    portion = max(1, _PORTION // (columns * step)) * step
+    return reduced(solution.rows(portion), columns, step)
+
+
+def _where(section: Section, title: str | None = None) -> str:
+    """Say which plane of a box is seen, and which axes go up and to the right."""
+    if section.axis is None:
+        return ""
+    up, across = section.letters
+    return f" in the plane {section.title if title is None else title} ({across} to the right, {up} up)"
 
 
 def _errors(solution: OpenedSolution) -> str:
-    """Return the picture of the estimated error at the lattice nodes, where the file has it."""
+    """Return the pictures of the estimated error at the lattice nodes, where the file has it."""
     errors = solution.error_map
     if errors is None:
         return ""
@@ -103,13 +126,12 @@ def _errors(solution: OpenedSolution) -> str:
     low, high = limits_of(logarithms)
     low = max(low, high - _DECADES)
     ends = f"{10**low:.0e}", f"{10**high:.0e}"
-    return _picture(
-        np.maximum(logarithms, low),
-        (low, high),
-        ends,
-        "magma",
-        "estimated error at the lattice nodes",
-    )
+    pictures = []
+    for section in sections_of(solution):
+        values, where = section.nearest(logarithms)
+        text = f"estimated error at the lattice nodes{_where(section, where)}"
+        pictures.append(_picture(np.maximum(values, low), (low, high), ends, "magma", text))
+    return "".join(pictures)
 
 
 def _picture(
@@ -254,7 +276,7 @@ def _sides(solution: OpenedSolution) -> str:
     """Say what was given on the sides; of values at nodes their range."""
     sides = solution.sides
     if isinstance(sides, Boundary):
-        return f"values{_range(np.concatenate([*sides.named.values()]))}"
+        return f"values{_range(np.concatenate([edge.ravel() for edge in sides.named.values()]))}"
     told = []
     for part in sides.parts:
         text = f"{part} {type(part.condition).__name__.lower()}"

@@ -4,6 +4,7 @@ import base64
 import html
 import io
 import sys
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
+from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.quantities.held_field import alone
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
@@ -23,6 +26,8 @@ from mosaicdd.unsupported import Unsupported
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
+
+    from mosaicdd.report.sections import Plane
 
 _DPI = 60  # of the picture in a notebook
 
@@ -50,6 +55,7 @@ class Presented:
         *,
         reference: Reference | None = None,
         number: int = 0,
+        planes: Sequence["Plane"] = (),
     ) -> "Figure":
         """Draw the field, its estimated error and the history; and a reference and the difference.
 
@@ -59,15 +65,19 @@ class Presented:
             Picture to write, too.
         number
             Which of several problems.
+        planes
+            Of a box: those to draw, as ``[("z", 0.5)]``, each by its nearest nodes; by default those in the middle.
 
         Raises
         ------
         ModuleNotFoundError
             If matplotlib is not installed.
+        ValueError
+            If a plane is beside the field.
         """
         solution = self.each()[number]
         against = () if reference is None else reference_field(reference, solution)
-        drawing = _figures().figure(solution, *against)
+        drawing = _figures().figure(solution, *against, planes=planes)
         if path is not None:
             _figures().save_figure(drawing, Path(path))
         _show_in_notebook(drawing)
@@ -89,15 +99,16 @@ class Presented:
             fields, leading = [first.series()], ("time", first.times)
         elif several:
             fields, leading = [np.stack(fields)], ("problem", None)
-        return labelled(fields[0], first.y, first.x, first.attributes, leading)
+        along = map(first.coordinates, range(len(first.grid.shape)))
+        return labelled(fields[0], tuple(along), first.attributes, leading)
 
     def _repr_html_(self) -> str:
         solution = self._first()
         known = solution.attributes
-        nx, ny = known.get("grid", solution.grid.shape[::-1])
+        cells = map(str, known.get("grid", solution.grid.shape[::-1]))
         rows = {
             "equation": known.get("pde", "unknown"),
-            "grid": f"{nx} x {ny} cells",
+            "grid": f"{' x '.join(cells)} cells",
             "local solver": known.get("local_solver", "unknown"),
             "status": solution.status,
             "iterations": len(solution.history.get("update", ())),
@@ -108,12 +119,12 @@ class Presented:
         }
         if solution.problems > 1:
             rows = {"problem": f"{solution.number} of {solution.problems}"} | rows
-        cells = "".join(
+        lines = "".join(
             f"<tr><th style='text-align:left'>{name}</th>"
             f"<td style='text-align:left'>{html.escape(str(value))}</td></tr>"
             for name, value in rows.items()
         )
-        return f"<div><table>{cells}</table>{self._picture()}</div>"
+        return f"<div><table>{lines}</table>{self._picture()}</div>"
 
     def _first(self) -> StoredSolution:
         """Return the solution of the first problem; of its arrays maybe none."""
@@ -132,12 +143,12 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
     """One problem of a solution file, as `read` gives it."""
 
     def __repr__(self) -> str:
-        nx, ny = self.attributes.get("grid", self.grid.shape[::-1])
+        cells = "x".join(map(str, self.attributes.get("grid", self.grid.shape[::-1])))
         which = f"problem {self.number} of {self.problems}, " if self.problems > 1 else ""
         if self.times is not None:
             which = f"time {self.time:g}, number {self.number} of {len(self.times)}, "
         return (
-            f"<solution of {self.attributes.get('pde', 'unknown')} on {nx}x{ny} cells in "
+            f"<solution of {self.attributes.get('pde', 'unknown')} on {cells} cells in "
             f"{self.path}: {which}{self.status or 'unknown status'}>"
         )
 
@@ -146,11 +157,13 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
         return [self]
 
     def at(self, points: Any) -> np.ndarray:
-        """Return the values at points ``(q, 2)``, (x, y), linear between the nodes, ``(q,)``.
+        """Return the values at points ``(q, 2)``, (x, y), in space (x, y, z), linear between the nodes, ``(q,)``.
 
         Outside of a domain that is no rectangle they are NaN. `ValueError` as `Solution.at`.
         """
-        cells = on_grid(as_points(points), self.grid) - np.array(self.window.start)
+        cells = on_grid(as_points(points, len(self.grid.shape)), self.grid) - np.array(
+            self.window.start
+        )
         field = np.asarray(self.field, float)[None]
         if self.shape is None:
             return interpolate(field, cells)[0]
@@ -163,6 +176,7 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the field."""
+        require_in_plane(self.grid, "a quantity (flow, balance, mean)")
         if self.window != Window.whole(self.grid):
             raise Unsupported(
                 f"quantities are of the whole field, and {self.path} holds a window of it: solve without --window"
@@ -189,8 +203,7 @@ def read(path: str | PathLike, number: int | None = None) -> OpenedSolution:
 
 def labelled(
     fields: np.ndarray,
-    y: np.ndarray,
-    x: np.ndarray,
+    along: Sequence[np.ndarray],
     attributes: dict,
     leading: tuple[str, np.ndarray | None] | None = None,
 ) -> "xarray.DataArray":
@@ -198,8 +211,10 @@ def labelled(
 
     Parameters
     ----------
+    along
+        Where the nodes lie along each axis of the grid, in their order.
     leading
-        The name of an axis before y and x, and its coordinates, if it has any.
+        The name of an axis before these, and its coordinates, if it has any.
 
     Raises
     ------
@@ -211,10 +226,11 @@ def labelled(
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(_missing("to_xarray", "xarray", "xarray")) from error
     name, values = leading or ("", None)
-    coordinates = {"y": y, "x": x} | ({} if values is None else {name: values})
+    axes = letters(len(along))
+    coordinates = dict(zip(axes, along, strict=True)) | ({} if values is None else {name: values})
     return xarray.DataArray(
         fields,
-        dims=(name, "y", "x") if name else ("y", "x"),
+        dims=(name, *axes) if name else tuple(axes),
         coords=coordinates,
         name="solution",
         attrs={k: v for k, v in attributes.items() if isinstance(v, (str, int, float))},

@@ -6,7 +6,7 @@ from os import PathLike
 
 import numpy as np
 
-from mosaicdd.lattice.axes import times
+from mosaicdd.lattice.axes import coordinates, times
 from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.exact import Exact
@@ -110,7 +110,10 @@ class Setup:
         axes, dims = len(self.grid.shape), self.settings.dims
         if dims is not None and len(dims) != axes:
             with argument("dims"):
-                raise ValueError(f"{dims} are ranks along {len(dims)} axes, the domain has {axes}")
+                raise ValueError(
+                    f"{times(dims)} are ranks along {len(dims)} axes, the domain has {axes}: give one number for "
+                    f"each, along {coordinates(axes)}"
+                )
         if axes != 2:
             self._require_in_space()
         with argument("sides"):
@@ -129,7 +132,6 @@ class Setup:
             "device='cuda'": self.settings.device.startswith("cuda"),
             f"certify={self.settings.certify}": self.settings.certify is not None,
             "keep='interface'": not self.fill,
-            "output": not self._in_memory,
         }
         for what, asked in lacking.items():
             if asked:
@@ -200,11 +202,11 @@ class Setup:
         if self._in_memory:
             ends = zip(self.window.start, self.window.stop, strict=True)
             fields = problems * math.prod(b - a for a, b in ends) * itemsize // world.size
-            instead = (
-                f"keep='interface', an output, which takes the field strip by strip, or {instead}"
-            )
+            instead = f"an output, which takes the field strip by strip, or {instead}"
+            if len(self.grid.shape) == 2:
+                instead = f"keep='interface', {instead}"
         with argument(f"cells={times(self.grid.shape)}"):
-            require_memory(world, needed(1) + fields, instead)
+            require_memory(world, needed(1) + fields, instead, self.grid.shape)
         if rounds.batch > 1:
             with argument(f"batch={rounds.batch}"):
                 require_memory(world, needed(rounds.batch), "a smaller batch")

@@ -94,7 +94,7 @@ class Writing:
             with argument("points"):
                 if not single or self.output is None:
                     raise Unsupported("points are written to the output file of one problem")
-                self._points = as_points(points)
+                self._points = as_points(points, len(setup.grid.shape))
                 cells = on_grid(self._points, setup.grid)
                 self._values_at = work.first_engine.plan_points(cells)
         if self.output is None or not single:

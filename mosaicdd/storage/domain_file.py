@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
@@ -31,7 +32,7 @@ def read_domain(
         ``expr:...``, a signed distance; ``FILE.npy`` or ``FILE.png``, a mask of nodes or of cells, true
         or light inside; ``FILE.json``, polygons.
     cells
-        Of the rectangle around it, ``(ny, nx)``.
+        Of the rectangle around it, ``(ny, nx)``, or of the box.
 
     Raises
     ------
@@ -54,12 +55,11 @@ def read_domain(
     if not path.is_file():
         raise FileNotFoundError(f"{path}: the file of the domain is missing")
     mask = readers[path.suffix.lower()](path)
-    ny, nx = cells
-    per_cell = mask.shape == (ny, nx)
-    if not per_cell and mask.shape != (ny + 1, nx + 1):
+    nodes = Grid(cells, 1.0).nodes
+    per_cell = mask.shape == cells
+    if not per_cell and mask.shape != nodes:
         raise ValueError(
-            f"{path} has the shape {mask.shape}, a mask of the domain has ({ny + 1}, {nx + 1}) nodes or "
-            f"({ny}, {nx}) cells"
+            f"{path} has the shape {mask.shape}, a mask of the domain has {nodes} nodes or {cells} cells"
         )
     return Domain.from_mask(mask, spacing, per_cell=per_cell)
 

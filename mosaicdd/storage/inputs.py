@@ -1,9 +1,10 @@
 """What people give in files: boundary data, and points at which they want values.
 
 Boundary data are HDF5, ``/boundary/{bottom,top,left,right}``: each edge is one row of values, or, of
-several problems, has a row for each. Solution files hold them, too; those with natural sides hold
-conditions instead. Points are rows ``x y`` in domain
-coordinates, as text or as an array of numpy's.
+several problems, has a row for each. Of a box there are ``back`` and ``front``, too, and each of the six
+is rows of values, as arrays of the field lie. Solution files hold them, too; those with natural sides hold
+conditions instead. Points are rows ``x y``, in space ``x y z``, in domain coordinates, as text or as an
+array of numpy's.
 """
 
 import warnings
@@ -15,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
@@ -24,12 +26,10 @@ from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
 
-_NAMES = tuple(map(name_of_side, sides()))  # of the edges in files
-
 
 def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
     """Write the edges to an open file: ``(nodes,)`` of one problem, ``(n, nodes)`` of several."""
-    for name in _NAMES:
+    for name in boundaries[0].named:
         edges = [boundary.named[name] for boundary in boundaries]
         file[f"boundary/{name}"] = np.stack(edges) if len(edges) > 1 else edges[0]
 
@@ -61,11 +61,12 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
             text = h5py.check_string_dtype(values.dtype) is not None
             held = values.asstr()[()] if text else float(values[()])
         else:
-            held = np.atleast_2d(values[()])
+            array = values[()]
+            held = array[None] if array.ndim == len(grid.shape) - 1 else array
         where = points[name][()] if name in points else None
         conditions[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
     edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
-    return Sides(conditions, edges)
+    return Sides(conditions, edges, axes=len(grid.shape))
 
 
 def inputs_of(problem: Problem, *others: Any) -> list[str | PathLike]:
@@ -92,7 +93,7 @@ def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not an HDF5 file with the four edges, or they are not finite, do not agree in the
+        If it is not an HDF5 file with all edges, or they are not finite, do not agree in the
         corners or do not fit the grid.
     """
     with open_any(path, "boundary") as file:
@@ -135,12 +136,15 @@ def _edges(file: h5py.File, *, of_sides: bool = False) -> dict[str, h5py.Dataset
         raise ValueError(
             f"{file.filename} holds the conditions of a problem with natural sides, not values on all edges"
         )
-    missing = [name for name in _NAMES if f"boundary/{name}" not in file]
+    in_space = any(f"boundary/{name}" in file for name in ("back", "front"))
+    axes = 3 if in_space else 2
+    names = [name_of_side(side, axes) for side in sides(axes)]
+    missing = [name for name in names if f"boundary/{name}" not in file]
     if missing:
         raise ValueError(
             f"{file.filename} holds no boundary data: /boundary/{missing[0]} is missing"
         )
-    edges = {name: file[f"boundary/{name}"] for name in _NAMES}
+    edges = {name: file[f"boundary/{name}"] for name in names}
     for name, edge in edges.items():
         if not hasattr(edge, "ndim"):  # a group
             raise ValueError(f"{file.filename}: boundary edge {name} must hold real numbers")
@@ -149,7 +153,7 @@ def _edges(file: h5py.File, *, of_sides: bool = False) -> dict[str, h5py.Dataset
 
 def _count(filename: str, edges: dict[str, h5py.Dataset]) -> int | None:
     """Return the number of problems; None where the edges are of one problem, or unsound."""
-    if any(edge.ndim != 2 for edge in edges.values()):
+    if any(edge.ndim != len(edges) // 2 for edge in edges.values()):
         return None
     counts = {name: len(edge) for name, edge in edges.items()}
     if min(counts.values()) < max(counts.values()) or not max(counts.values()):
@@ -180,9 +184,9 @@ def _real(name: str, edge: np.ndarray) -> np.ndarray:
     return edge.astype(float)
 
 
-def read_points(path: str | PathLike) -> np.ndarray:
-    """Read points, ``(q, 2)``; lines of a text that begin with # are comments. All else is an error."""
-    return _rows(path, 2, "'x y'")
+def read_points(path: str | PathLike, axes: int = 2) -> np.ndarray:
+    """Read points, ``(q, axes)``; lines of a text that begin with # are comments. All else is an error."""
+    return _rows(path, axes, f"'{' '.join(reversed(letters(axes)))}'")
 
 
 def read_values_at_points(path: str | PathLike) -> Scattered:

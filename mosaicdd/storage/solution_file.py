@@ -1,7 +1,8 @@
 """Solution files: the field, the boundary data, the history and how it was made.
 
-``/solution`` is ``(ny + 1, nx + 1)``, or a window of that, whose ``first_node`` says where it lies;
-its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
+``/solution`` is ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or a window of that; its attributes
+``first_node``, ``origin`` and ``spacing`` say where it lies, in the order of axes, which have their letters as labels.
+Its values may lie in shards. ``/VTKHDF`` presents the same data to ParaView as an image. Instead of
 it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a checkpoint.
 ``/error_estimate`` and ``/outside_training_range``, where the solver gave them, hold a value per
 lattice node. Of a domain that is no rectangle, ``/active`` says at which nodes of ``/solution`` there
@@ -12,7 +13,7 @@ file is a boundary file, too.
 
 Of several problems, all arrays but common fields have a leading axis; ``/problems`` holds what
 differs between them, ``(n,)`` each: status, iterations, update, residual and so on; the attributes
-are of all problems together, and ParaView sees a stack of planes.
+are of all problems together, and ParaView sees a stack of planes, of boxes one after another.
 
 Of a series in time, ``/time`` holds the times of the fields, which are the leading axis of ``/solution``;
 the histories have an entry per step, and ParaView plays it.
@@ -28,6 +29,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.domain import Domain
@@ -48,6 +50,7 @@ from mosaicdd.storage.solution_layout import (
     grid_of_file,
     lattice_of_file,
     nodes_of_file,
+    numbers_of_file,
     window_of_file,
 )
 
@@ -76,7 +79,7 @@ class StoredSolution:
         Of all fields of a series; else None.
     lattice_start, lattice_step
         At which grid node, (y, x), the arrays with a value per lattice node begin, and how many cells
-        they go on by; None where they end with the grid.
+        they go on by; None where they begin or end with the grid.
     """
 
     path: Path
@@ -89,7 +92,7 @@ class StoredSolution:
     shape: Shape | None = None
     number: int = 0
     problems: int = 1
-    lattice_start: tuple[int, ...] = (0, 0)
+    lattice_start: tuple[int, ...] | None = None
     lattice_step: int | None = None
     times: np.ndarray | None = None
 
@@ -105,16 +108,27 @@ class StoredSolution:
 
     @cached_property
     def field(self) -> np.ndarray:
-        """The solution, ``(ny + 1, nx + 1)``, or a window of that."""
+        """The solution, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or a window of that."""
         with self._open() as file:
             return OneProblem(file, self.number).array("solution")
+
+    def plane(self, axis: int, index: int) -> np.ndarray:
+        """Return the values of a field in space in one plane, ``(rows, columns)``; no more is read.
+
+        ``index``: of the field's nodes along an axis that the plane is constant in.
+        """
+        place = at(axis, len(self.grid.shape), index)
+        if "field" in vars(self):
+            return np.asarray(self.field)[place]
+        with self._open() as file:
+            return OneProblem(file, self.number).part(*place)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
         """Yield the solution in portions of so many rows, without holding more of it."""
         with self._open() as file:
             member = OneProblem(file, self.number)
             for first in range(0, self.window.shape[0], count):
-                yield member.rows(slice(first, first + count))
+                yield member.part(slice(first, first + count))
 
     @cached_property
     def inside(self) -> np.ndarray | None:
@@ -131,12 +145,16 @@ class StoredSolution:
     @property
     def x(self) -> np.ndarray:
         """Where the columns of the field lie, ``(nx + 1,)``."""
-        return self._coordinates(1)
+        return self.coordinates(-1)
 
     @property
     def y(self) -> np.ndarray:
         """Where the rows of the field lie, ``(ny + 1,)``."""
-        return self._coordinates(0)
+        return self.coordinates(-2)
+
+    def coordinates(self, axis: int) -> np.ndarray:
+        """Return where the nodes of the field lie along an axis, in units of domain length."""
+        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.steps[axis]
 
     @property
     def status(self) -> str:
@@ -170,6 +188,15 @@ class StoredSolution:
         with self._open() as file:
             return dict(fields_of_file(file, self.number)) if "fields" in file else {}
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The coefficients and sources that are numbers, by name; arrays are not read for them."""
+        if "fields" in vars(self):
+            every = self.fields.items()
+            return {name: float(value) for name, value in every if np.ndim(value) == 0}
+        with self._open() as file:
+            return numbers_of_file(file, self.number)
+
     @cached_property
     def problem(self) -> Problem:
         """The boundary value problem that was solved; one of the user's own equations must be in use."""
@@ -190,19 +217,19 @@ class StoredSolution:
     @property
     def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
-        return (False, False) if isinstance(self.sides, Boundary) else self.sides.periodic
+        if isinstance(self.sides, Boundary):
+            return (False,) * len(self.grid.shape)
+        return self.sides.periodic
 
     def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
         ends = []
-        axes = zip(self.lattice_start, nodes, self.grid.shape, self.grid.steps, strict=True)
+        starts = self.lattice_start or (0,) * len(nodes)
+        axes = zip(starts, nodes, self.grid.shape, self.grid.steps, strict=True)
         for first, count, cells, side in axes:
             step = self.lattice_step or cells / (count - 1)
             ends.append((first * side, (first + step * (count - 1)) * side))
         return tuple(ends)
-
-    def _coordinates(self, axis: int) -> np.ndarray:
-        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.steps[axis]
 
     def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:

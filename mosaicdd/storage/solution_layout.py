@@ -13,12 +13,18 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.storage.hdf5 import read_attributes
 
 
+def axes_of_file(file: h5py.File) -> int:
+    """Return the number of axes of the grid; ``/solution`` has one more of several problems or times."""
+    return len(file["solution"].attrs.get("first_node", (0, 0)))
+
+
 class OneProblem:
     """Reads the arrays of one problem that a file has; in the file of a single one they have no axis for it."""
 
     def __init__(self, file: h5py.File, problem: int | None):
         solution = file["solution"]
-        held = len(solution) if solution.ndim == 3 else 1
+        several = solution.ndim == 1 + axes_of_file(file)
+        held = len(solution) if several else 1
         series = "time" in file
         self.problems = 1 if series else held
         self.number = (held - 1 if series else 0) if problem is None else problem
@@ -28,7 +34,7 @@ class OneProblem:
             raise ValueError(f"{file.filename} holds {known}, not number {problem}")
         self._file = file
         self._frame = self.number if series else ()
-        self._at = self.number if solution.ndim == 3 and not series else ()
+        self._at = self.number if several and not series else ()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array."""
@@ -44,10 +50,10 @@ class OneProblem:
             return values[: int(self._file["problems/iterations"][self._at])]
         return values
 
-    def rows(self, rows: slice) -> np.ndarray:
-        """Return some rows of the solution."""
+    def part(self, *place: slice | int) -> np.ndarray:
+        """Return a part of the solution, by its first axes."""
         number = self._at if self._frame == () else self._frame
-        return self._file["solution"][rows if number == () else (number, rows)]
+        return self._file["solution"][place if number == () else (number, *place)]
 
     def results(self) -> dict:
         """Return the results that differ between problems, by the names of the attributes."""
@@ -73,7 +79,7 @@ def lattice_of_file(file: h5py.File) -> dict:
 def nodes_of_file(file: h5py.File, member: OneProblem) -> tuple[int, ...]:
     """Return the nodes per axis of the field, which must be rows of real numbers."""
     nodes, dtype = member.shape("solution"), file["solution"].dtype
-    if len(nodes) != 2 or min(nodes) < 2 or dtype.kind != "f":
+    if len(nodes) != axes_of_file(file) or min(nodes) < 2 or dtype.kind != "f":
         raise ValueError(
             f"{file.filename}: /solution must hold rows of real numbers, got {dtype} of shape "
             f"{nodes}"
@@ -86,12 +92,11 @@ def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
     if "sides" in file:
         cells = tuple(int(count) for count in file["sides"].attrs["cells"])
         return Grid.of_cells(cells, sides_of_cells(file, len(cells)))
-    edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
-    missing = any(edge is None for edge in edges)
-    lengths = nodes if missing else [edge.shape[-1] for edge in edges]
-    return Grid.of_cells(
-        tuple(length - 1 for length in lengths), sides_of_cells(file, len(lengths))
-    )
+    # All but those along x from a side that is constant in it, those from one beside it.
+    axes, edges = len(nodes), [file.get(f"boundary/{name}") for name in ("left", "bottom")]
+    left, bottom = (None if edge is None else edge.shape[1 - axes :] for edge in edges)
+    lengths = nodes if left is None or bottom is None else (*left, bottom[-1])
+    return Grid.of_cells(tuple(length - 1 for length in lengths), sides_of_cells(file, axes))
 
 
 def sides_of_cells(file: h5py.File, axes: int) -> list[float]:
@@ -101,7 +106,7 @@ def sides_of_cells(file: h5py.File, axes: int) -> list[float]:
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
     """Return which nodes of the grid the field has; `ValueError` if the grid has not all of them."""
-    first = file["solution"].attrs.get("first_node", np.zeros(2, int))
+    first = file["solution"].attrs.get("first_node", np.zeros(len(nodes), int))
     start = tuple(int(node) for node in first)
     window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
     if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
@@ -122,11 +127,19 @@ def attributes_of_file(file: h5py.File) -> dict:
     return attributes
 
 
-def fields_of_file(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.ndarray]]:
-    """List the fields of a problem: arrays with an odd number of axes have one for the problems."""
+def numbers_of_file(file: h5py.File, problem: int) -> dict[str, float]:
+    """Return the fields of a problem that are numbers."""
+    if "fields" not in file:
+        return {}
     group = file["fields"]
-    for name, value in group.attrs.items():
-        yield name, float(value)
-    for name, values in group.items():
-        own = values[problem] if values.ndim % 2 else values[()]
-        yield name, own if np.ndim(own) else float(own)
+    each = {name: float(values[problem]) for name, values in group.items() if values.ndim == 1}
+    return {name: float(value) for name, value in group.attrs.items()} | each
+
+
+def fields_of_file(file: h5py.File, problem: int) -> Iterator[tuple[str, float | np.ndarray]]:
+    """List the fields of a problem: arrays of an axis more than the grid have one for the problems."""
+    yield from numbers_of_file(file, problem).items()
+    axes = axes_of_file(file)
+    for name, values in file["fields"].items():
+        if values.ndim > 1:
+            yield name, values[problem] if values.ndim > axes else values[()]

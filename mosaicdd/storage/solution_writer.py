@@ -14,6 +14,7 @@ from os import PathLike
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -32,11 +33,11 @@ HIDDEN = 2
 
 
 class SolutionWriter(ArrayWriter):
-    """Fills an open solution file of so many problems: arrays part by part, then what is known of the solve."""
+    """Fills an open solution file of so many problems in so many axes: arrays part by part, then what is known of the solve."""
 
-    def __init__(self, file: h5py.File, problems: int):
+    def __init__(self, file: h5py.File, problems: int, axes: int):
         super().__init__(file)
-        self._problems = problems
+        self._problems, self._axes = problems, axes
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros, of this shape for each problem."""
@@ -77,7 +78,7 @@ class SolutionWriter(ArrayWriter):
     def field(self, name: str, values: float | np.ndarray) -> None:
         """Write a coefficient or source: a number or an array, perhaps with a leading axis for problems."""
         array = np.asarray(values)
-        if array.ndim in (1, 3) and len(array) == 1:
+        if array.ndim in (1, 1 + self._axes) and len(array) == 1:
             array = array[0]
         group = self._file.require_group("fields")
         if array.ndim:
@@ -177,7 +178,7 @@ def writing_solutions(
             write_sides(file, sides, grid)
             if edges:
                 write_boundaries(file, edges)
-        writer = SolutionWriter(file, len(boundaries))
+        writer = SolutionWriter(file, len(boundaries), len(grid.shape))
         for name, values in (fields or {}).items():
             writer.field(name, values)
         if not lines:
@@ -188,10 +189,21 @@ def writing_solutions(
                 writer.create("solution", window.shape, dtype)
             else:
                 link_shards(file, "solution", writer._shape(window.shape), dtype, shards)
-            file["solution"].attrs["first_node"] = window.start
-            origin = [n * step for n, step in zip(window.start, grid.steps, strict=True)]
-            _present_to_vtk(file, grid.steps, origin, times)
+            name_axes(file["solution"], grid, window, "problem" if times is None else "time")
+            if times is None and len(grid.shape) == 3 and len(boundaries) > 1:
+                times = range(len(boundaries))  # nothing is beside a box: one after another
+            _present_to_vtk(file, grid.steps, file["solution"].attrs["origin"], times)
         yield writer
+
+
+def name_axes(solution: h5py.Dataset, grid: Grid, window: Window, leading: str) -> None:
+    """Say where the values of a field lie: names of its axes, the first node in the grid and its coordinates."""
+    names = letters(len(grid.shape))
+    solution.attrs["first_node"] = window.start
+    solution.attrs["origin"] = np.multiply(window.start, grid.steps)
+    solution.attrs["spacing"] = grid.steps
+    for axis, name in enumerate((leading, *names)[-solution.ndim :]):
+        solution.dims[axis].label = name
 
 
 def _present_to_vtk(
@@ -200,23 +212,22 @@ def _present_to_vtk(
     origin: Sequence[float],
     times: Sequence[float] | None = None,
 ) -> None:
-    """Describe ``/solution`` as what ParaView reads, from ``origin`` (y, x) on, nodes ``apart`` along each axis; values are not copied.
+    """Describe ``/solution`` as what ParaView reads, from ``origin``, nodes ``apart`` along each axis; values are not copied.
 
-    Planes are several problems, as far apart as nodes along x, or of a series the times.
+    Planes are several problems, as far apart as nodes along x, or of a series the times; in space problems are times.
     """
-    planes, y, x = (1, *file["solution"].shape)[-3:]
-    if times is not None:
-        planes = 1
+    shape = file["solution"].shape
+    planes, y, x = (1, *(shape if times is None else shape[1:]))[-3:]
     image = file.create_group("VTKHDF")
     image.attrs["Version"] = np.array([2, 0], dtype="i8")
     image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
     image.attrs["WholeExtent"] = np.array([0, x - 1, 0, y - 1, 0, planes - 1], dtype="i8")
-    image.attrs["Origin"] = np.array([origin[1], origin[0], 0.0])
-    image.attrs["Spacing"] = np.array([apart[1], apart[0], apart[1] if planes > 1 else 1.0])
+    image.attrs["Origin"] = np.array([*origin[::-1], 0.0][:3])
+    image.attrs["Spacing"] = np.array([*apart[::-1], apart[-1] if planes > 1 else 1.0][:3])
     image.attrs["Direction"] = np.eye(3).ravel()
     image.create_group("PointData")["solution"] = file["solution"]
     if times is not None:
         steps = image.create_group("Steps")
         steps.attrs["NSteps"] = np.int64(len(times))
-        steps["Values"] = file["time"]
+        steps["Values"] = np.asarray(times, float)
         steps["PointDataOffsets/solution"] = np.arange(len(times))

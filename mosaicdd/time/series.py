@@ -226,7 +226,7 @@ class Series:
             If xarray is not installed.
         """
         fields = np.stack([self.gather(number) for number in range(len(self))])
-        return labelled(fields, self.y, self.x, self.report, ("time", self.times))
+        return labelled(fields, (self.y, self.x), self.report, ("time", self.times))
 
     def save(self, path: str | PathLike, *, overwrite: bool = False) -> None:
         """Write a solution file with all times, as ``mosaicdd solve`` does; all ranks together.

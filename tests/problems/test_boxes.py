@@ -139,10 +139,12 @@ def test_arrays_on_the_sides_of_a_box_have_its_shape():
         )
         if part.name == "left"
     )
-    np.testing.assert_array_equal(evaluated.values, values.reshape(1, -1))
+    np.testing.assert_array_equal(evaluated.values, values[None])
     assert Sides({"left": Dirichlet(np.zeros((2, 5, 6)))}, axes=3).counts["the side left"] == 2
     wrong = Sides({"left": Dirichlet(values.T)}, axes=3)
-    with pytest.raises(ValueError, match=r"of the shape \(6, 5\), it has 30 nodes"):
+    with pytest.raises(
+        ValueError, match=r"of the shape \(6, 5\), it has \(5, 6\) nodes along z and y"
+    ):
         wrong.evaluated(BOX, rectangle_outline(BOX))
 
 

@@ -54,7 +54,7 @@ def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
     """Return what is given on the outline of one of several problems, as files hold it."""
     data = problem.conditions.edge_values(grid)
     conditions = {part.name: part.condition(number) for part in conditions_of(problem, grid)}
-    return Sides(conditions, data[number % len(data)] if data else None)
+    return Sides(conditions, data[number % len(data)] if data else None, len(grid.shape))
 
 
 def points_on(outlines: OnOutlines, names: Sequence[str]) -> Points:

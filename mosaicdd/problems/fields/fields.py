@@ -130,9 +130,15 @@ class Field:
         axes = self.axes
         if self._shape and (len(self._shape) > axes + 1 or self._shape[-axes:] != grid.nodes):
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
+            backwards = self._shape[: -axes - 1 : -1]
+            hint = ""
+            if backwards in (grid.nodes, grid.shape):
+                hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
+            elif self._shape == grid.shape:
+                hint = ", and only the diffusion may be given per cell"
             raise ValueError(
                 f"the field {self.name} has the shape {self._shape}, the grid has {grid.nodes} nodes "
-                f"({sizes})"
+                f"({sizes}){hint}"
             )
 
     def require_spacing(self, grid: Grid) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_AXES = ("y", "x")
+_AXES = ("z", "y", "x")  # in their order; z in space
 _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
 
 

@@ -69,7 +69,7 @@ def solve_by_petsc(
     *,
     symmetric: bool,
     rtol: float = 1e-10,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
 ) -> PeerResult:
     """Solve ``A x = b``.
 
@@ -86,7 +86,8 @@ def solve_by_petsc(
     rtol
         Relative residual at which the iterations end.
     grid
-        ``(rows, columns)`` of the nodes that are unknowns, where they are all nodes of a rectangle.
+        ``(rows, columns)`` of the nodes that are unknowns, where they are all nodes of a rectangle; of a box
+        ``(planes, rows, columns)``.
     """
     python = petsc_python()
     if python is None:

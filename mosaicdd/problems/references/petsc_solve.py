@@ -3,7 +3,7 @@
 Usage: petsc_solve.py SYSTEM.npz METHOD RTOL [RIGHT_HAND_SIDES], with METHOD ``cholmod`` (a Cholesky
 factorisation), ``lu`` (SuperLU or PETSc's own) or one of hypre's multigrids under conjugate gradients or
 GMRES: ``hypre`` (BoomerAMG's defaults), ``hypre-tuned``, and on whole grids ``pfmg``, ``pfmg-red-black``
-and ``smg``, which PETSc has for five points; of nine they get those, and precondition the whole. SYSTEM holds ``data, indices, indptr`` of a CSR matrix, ``b``, whether it is ``symmetric``,
+and ``smg``, which PETSc has for five points, in space seven; of nine they get those, and precondition the whole. SYSTEM holds ``data, indices, indptr`` of a CSR matrix, ``b``, whether it is ``symmetric``,
 and for the last three the ``grid`` of its unknowns. Prints one JSON object; the last solution is left in
 SYSTEM.npz.solution.npy. With ``--described`` it says which PETSc and which BLAS there are.
 """
@@ -67,7 +67,7 @@ def prepared(system: dict[str, np.ndarray], method: str, symmetric: bool) -> tup
     from petsc4py import PETSc
 
     csr = (system["indptr"].astype(np.int32), system["indices"].astype(np.int32), system["data"])
-    grid, nine = system["grid"], np.diff(csr[0]).max() > 5
+    grid, nine = system["grid"], np.diff(csr[0]).max() > 1 + 2 * len(system["grid"])
     solver = PETSc.KSP().create(PETSc.COMM_SELF)
     if method in ON_GRIDS and not nine:
         matrix = on_grid(grid, csr)
@@ -101,14 +101,14 @@ def prepared(system: dict[str, np.ndarray], method: str, symmetric: bool) -> tup
 def on_grid(shape: np.ndarray, csr: tuple[np.ndarray, ...]) -> Any:
     """Return a matrix of hypre's for grids.
 
-    PETSc has it for three axes and stars of points only, so the grid is one layer.
+    PETSc has it for three axes and stars of points only, so in the plane the grid is one layer.
     """
     from petsc4py import PETSc
 
     nodes = PETSc.DMDA().create(
         dim=3,
         dof=1,
-        sizes=(int(shape[1]), int(shape[0]), 1),
+        sizes=(*map(int, shape[::-1]), 1)[:3],
         stencil_width=1,
         stencil_type=PETSc.DMDA.StencilType.STAR,
         comm=PETSc.COMM_SELF,

@@ -1,15 +1,19 @@
 """Reference solutions of the whole discrete problem, each by a method of its own."""
 
+import functools
+import math
 import time
 from collections.abc import Callable
 
 import numpy as np
 import scipy.fft
 
+from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
-from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.multigrid import MultigridSolver
@@ -64,6 +68,8 @@ def solve_by_sine_transform(
             raise Unsupported(
                 "a sine transform needs values on all sides; take the reference pyamg or direct"
             )
+        if isinstance(system, MediumSystem) and isinstance(problem.operator, EllipticOperator):
+            return _by_sines_in_space(problem.operator, system.grid, b)
         if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
             raise Unsupported(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
@@ -79,6 +85,15 @@ def by_sine_transform(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
     stencil = system.stencil
     y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
     symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
+    transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
+    transformed /= symbol
+    return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
+
+
+def _by_sines_in_space(operator: EllipticOperator, grid: Grid, b: np.ndarray) -> np.ndarray:
+    """Solve on a box, where the diffusion is the same along all axes; returns ``(nz - 1, ny - 1, nx - 1)``."""
+    along = [2 - 2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in grid.shape]
+    symbol = operator.c * grid.spacing**2 + operator.axx * functools.reduce(np.add, crossed(*along))
     transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
     transformed /= symbol
     return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
@@ -133,13 +148,12 @@ def solve_by_peer(
     return field, time.perf_counter() - start - aside
 
 
-def _whole_grid(problem: Problem, grid: Grid, unknowns: int) -> tuple[int, int] | None:
-    """Return the nodes per axis where the unknowns are all nodes of a rectangle, with unit rows or not."""
+def _whole_grid(problem: Problem, grid: Grid, unknowns: int) -> tuple[int, ...] | None:
+    """Return the nodes per axis where the unknowns are all nodes of a rectangle or box, with unit rows or not."""
     if any(problem.conditions.periodic):
         return None
-    ny, nx = grid.nodes
-    rectangles = ((ny - 2, nx - 2), (ny, nx))
-    return next((nodes for nodes in rectangles if nodes[0] * nodes[1] == unknowns), None)
+    inner = tuple(nodes - 2 for nodes in grid.nodes)
+    return next((nodes for nodes in (inner, grid.nodes) if math.prod(nodes) == unknowns), None)
 
 
 def _solved(
@@ -160,12 +174,13 @@ def _solved(
     operator = problem.operator
     f = None if source is None else source[number % len(source)]
     system: System
-    if isinstance(operator, Medium):
-        system = MediumSystem(operator, grid)
+    if isinstance(operator, Medium) or len(grid.shape) != 2:
+        system = MediumSystem(medium_of(operator), grid)
     else:
         system = DirichletSystem(operator, grid)
     b = system.right_hand_side(field, f)
-    field[1:-1, 1:-1] = solve(system, b).reshape(field[1:-1, 1:-1].shape)
+    inner = field[(slice(1, -1),) * field.ndim]
+    inner[...] = solve(system, b).reshape(inner.shape)
     return field
 
 

@@ -72,6 +72,13 @@ class OutlinePiece:
     inside: np.ndarray | None = None
     replaced: bool = False
 
+    def as_side(self, values: np.ndarray, grid: Grid) -> np.ndarray:
+        """Return values at its nodes, ``(.., M)``, as arrays of its side lie: in space they have two axes."""
+        if self.side is None:
+            return values
+        axis = self.side[0]
+        return values.reshape(*values.shape[:-1], *grid.nodes[:axis], *grid.nodes[axis + 1 :])
+
     def within(self, level: np.ndarray) -> "OutlinePiece":
         """Return what a shape has of a side, by its level at the nodes."""
         lengths = np.zeros(len(level))

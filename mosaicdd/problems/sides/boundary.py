@@ -15,6 +15,7 @@ from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import Side, name_of_side, side_names, sides
+from mosaicdd.unsupported import Unsupported
 
 Place = tuple[slice | int, ...]
 
@@ -227,7 +228,14 @@ class Boundary:
         """Sample a Gaussian process along the closed edge.
 
         ``length``: length scale in units of domain length; by default 1/16 of the perimeter.
+
+        `Unsupported` if the grid is in space, where the edge is no curve.
         """
+        if len(grid.shape) != 2:
+            raise Unsupported(
+                f"gp is a random curve around a rectangle, and {times(grid.shape)} cells are a box: give "
+                "values as 'expr:...', a number, or of each side"
+            )
         ny, nx = grid.shape
         curve_length = (
             2 * (ny + nx) * grid.spacing

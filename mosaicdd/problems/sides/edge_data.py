@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.settings_text import read_settings
@@ -126,9 +127,9 @@ class BoundarySpec:
             return self
         return type(self)(self.text, t=t)
 
-    def _formula(self, t: float | None) -> Expression:
-        text = self.text.removeprefix("expr:")
-        return Expression(text) if t is None else Expression(text, t=t)
+    def _formula(self, t: float | None, axes: int = 2) -> Expression:
+        text, variables = self.text.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
+        return Expression(text, variables, **({} if t is None else {"t": t}))
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid.
@@ -136,7 +137,7 @@ class BoundarySpec:
         `ValueError` if an expression is not allowed or not finite on the edge.
         """
         if self._expression:
-            return [Boundary.of_expression(self._formula(self._t), grid)]
+            return [Boundary.of_expression(self._formula(self._t, len(grid.shape)), grid)]
         return [
             Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
         ]

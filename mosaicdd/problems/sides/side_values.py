@@ -52,8 +52,8 @@ class EvaluatedPart:
     name: str  # as it was given
     kind: str  # the name of its class
     alpha: float  # of a Robin condition, else 0
-    # At the nodes of its piece, ``(n or 1, M)``; zeros beyond the part. On the outline of a shape a
-    # number, a text, or values at points.
+    # At the nodes of its piece, ``(n or 1, M)``, of a box ``(n or 1, rows, columns)``; zeros beyond the part. On the
+    # outline of a shape a number, a text, or values at points.
     values: np.ndarray | float | str
     # Where these are, ``(M, 2)``, (x, y), in units of domain length
     points: np.ndarray | None = None
@@ -100,11 +100,12 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
                 f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
             )
         at_nodes = real_array(read(values), what)
-        side = None if piece.side is None else tuple(np.delete(grid.nodes, piece.side[0]))
+        side = None if piece.side is None else tuple(np.delete(grid.nodes, piece.side[0]).tolist())
         if at_nodes.ndim > axes or at_nodes.shape[1 - axes :] != side:
-            raise ValueError(
-                f"{what} has values of the shape {np.shape(values)}, it has {nodes} nodes"
+            needed = (
+                f"{side} nodes along {' and '.join(along)}" if len(along) > 1 else f"{nodes} nodes"
             )
+            raise ValueError(f"{what} has values of the shape {np.shape(values)}, it has {needed}")
         at_nodes = at_nodes.reshape(-1, nodes)
     else:
         at_nodes = evaluated_at(part, tuple((piece.nodes * grid.steps).T))

@@ -206,6 +206,7 @@ class Sides:
             for i in range(max(map(len, edges.values())))
         ]
 
+    @concerning("boundary")
     def edge_values(self, grid: Grid) -> list[Boundary]:
         """Return the values on all edges of each problem that were given so; none if none were.
 
@@ -265,12 +266,13 @@ class Sides:
             own = [part for part in self.parts if part.name == name]
             if not any(part.whole for part in own):
                 values = edges.get(name, np.zeros((1, len(piece.nodes))))
-                parts.append(EvaluatedPart(name, "Dirichlet", 0.0, values))
+                parts.append(EvaluatedPart(name, "Dirichlet", 0.0, piece.as_side(values, grid)))
             for part in own:
                 values = evaluated(part, piece, grid)
                 if not part.whole:
                     values = np.where(covered(part, piece, grid)[1], values, 0.0)
                 kind = type(part.condition).__name__
+                values = piece.as_side(values, grid)
                 parts.append(EvaluatedPart(str(part), kind, part.alpha, values))
         return parts
 

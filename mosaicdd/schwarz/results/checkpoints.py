@@ -119,7 +119,7 @@ class Checkpoints:
                 if writer is not None:
                     writer.create(FIELD, v.block.lattice.grid.nodes, "float64")
                 into = (lambda *_: None) if writer is None else writer.into(FIELD)
-                collect(self._ranks, parts, np.float64, 2, into)
+                collect(self._ranks, parts, np.float64, len(v.lines), into)
             if writer is not None:
                 writer.history(asdict(history))
 

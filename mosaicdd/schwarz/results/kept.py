@@ -200,7 +200,7 @@ class Kept:
             known = number < len(self.batches)
             batch = self.batches[number] if known else Batch(range(0), [])
             file.maps(batch.outcomes, batch.members)
-        file.source((slice(0, 0), slice(0, 0)) if groups.index else self.own)
+        file.source(tuple(slice(0, 0) for _ in self.own) if groups.index else self.own)
 
     # For another solve
 

@@ -138,14 +138,14 @@ def described(report: dict) -> list[str]:
 
 
 def _what(report: dict) -> str:
-    (nx, ny), (px, py) = report["grid"], report["dims"]
+    cells, dims = ("x".join(map(str, report[name])) for name in ("grid", "dims"))
     groups = f"{report['replicas']} x " * (report["replicas"] > 1)
-    ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({groups}{px}x{py})"
+    ranks = f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({groups}{dims})"
     many = ""
     if "problems" in report:
         many = f": {len(report['problems'])} problems, {report['batch']} at once"
     what = (
-        f"{report['pde']} on {nx}x{ny} cells by {report['local_solver']}{many}, {ranks}, "
+        f"{report['pde']} on {cells} cells by {report['local_solver']}{many}, {ranks}, "
         f"{report['dtype']} on {report['device']}"
     )
     return what if report.get("domain") is None else f"{what}\ndomain {report['domain']}"

@@ -1,7 +1,6 @@
 """What a solve gives: fields, how good they are, and what can be done with them."""
 
 import dataclasses
-import html
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -267,7 +266,6 @@ class Solution(Quantified, Presented):
             field that was left out.
         """
         kept = self.kept
-        require_in_plane(kept.lattice.grid, "a solution file (save)")
         if kept.path is not None:
             raise RuntimeError(f"the solution was written to {kept.path} and is kept there only")
         self._require_one_to_write(shards=shards)
@@ -324,7 +322,6 @@ class Solution(Quantified, Presented):
         return solution
 
     def _without_arrays(self, number: int) -> StoredSolution:
-        require_in_plane(self.kept.lattice.grid, "a picture, a comparison or a labelled array")
         own, grid, plain = self.results[number], self.kept.lattice.grid, self.problem.plain
         history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
         return StoredSolution(
@@ -341,10 +338,6 @@ class Solution(Quantified, Presented):
             lattice_start=self.kept.lattice.first_node,
             lattice_step=self.kept.lattice.spacing,
         )
-
-    def _repr_html_(self) -> str:
-        in_space = len(self.kept.lattice.grid.shape) != 2
-        return f"<pre>{html.escape(repr(self))}</pre>" if in_space else super()._repr_html_()
 
     def _first(self) -> StoredSolution:
         return self._without_arrays(0)

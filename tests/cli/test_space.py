@@ -1,0 +1,240 @@
+"""Boxes on the command line: what a solve writes, on any number of ranks, and what is said of bad input."""
+
+import tomllib
+
+import h5py
+import numpy as np
+import pytest
+
+import mosaicdd as m
+from mosaicdd.storage.solution_file import StoredSolution, read_solution
+
+CELLS = (16, 20, 24)  # (nz, ny, nx)
+SOLVE = ("solve", "--cells", "24x20x16", "--spacing", "0.05", "--rtol", "1e-12")
+FIELDS = ("--pde", "diffusion", "--field", "a=expr:1 + x + 2*y*z", "--field", "f=1")
+SIDES = (
+    "--boundary",
+    "expr:x + y*z",
+    "--side",
+    "back=neumann:0.5",
+    "--side",
+    "top=robin:2,expr:x*z",
+)
+# Both have converged to 1e-12 of values of order 1, by iterations whose sums go another way round.
+CLOSE = 2e-11
+
+
+def solved():
+    """Return what the library gives for the same."""
+    sides = {"back": m.Neumann(0.5), "top": m.Robin(2.0, "x*z")}
+    others = dict.fromkeys(["left", "right", "bottom", "front"], m.Dirichlet("x + y*z"))
+    fields = {"a": "1 + x + 2*y*z", "f": 1.0}
+    problem = m.Problem(m.Domain(CELLS, 0.05), "diffusion", fields, sides | others)
+    return m.solve(problem, rtol=1e-12).field
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("how", ["whole", "window", "shards"])
+def test_the_file_holds_the_library_s_field(how, mosaicdd, common_path, comm, by_one):
+    place = (slice(None),) * 3
+    more = {"whole": (), "window": ("--window", "0.1:0.3,0:0.92,0.33:0.5"), "shards": ("--shards",)}
+    ended = mosaicdd(*SOLVE, *FIELDS, *SIDES, "-o", common_path / "out.h5", *more[how])
+    assert ended.code == 0, ended.err
+    whole = by_one(solved)
+    if how == "window":
+        place = slice(6, 11), slice(0, 20), slice(2, 7)
+    stored = read_solution(common_path / "out.h5")
+    np.testing.assert_allclose(stored.field, whole[place], rtol=0, atol=CLOSE)
+    assert stored.grid.shape == CELLS
+    assert stored.window.start == tuple(p.start or 0 for p in place)
+    np.testing.assert_allclose(stored.coordinates(0)[0], 0.05 * stored.window.start[0])
+    comm.Barrier()
+
+
+@pytest.mark.ranks(4)
+def test_a_process_grid_of_three_axes_is_taken_x_first(mosaicdd, common_path, strict_json):
+    ended = mosaicdd(
+        *SOLVE,
+        *FIELDS,
+        "--boundary",
+        "0",
+        "-o",
+        common_path / "out.h5",
+        "--dims",
+        "2x2x1",
+        "--json",
+    )
+    report = strict_json(ended.out)
+    assert (report["dims"], report["grid"]) == ([2, 2, 1], [24, 20, 16])
+
+
+def test_fields_and_sides_are_read_from_files(mosaicdd, tmp_path):
+    rng = np.random.default_rng(0)
+    voxels, f = np.where(rng.random(CELLS) < 0.3, 1e4, 1.0), rng.normal(size=(17, 21, 25))
+    left = rng.normal(size=(17, 21))
+    np.save(tmp_path / "a.npy", voxels)
+    with h5py.File(tmp_path / "given.h5", "w") as file:
+        file["f"], file["left"] = f, left
+    ended = mosaicdd(
+        *(*SOLVE, "--pde", "diffusion", "--boundary", "0", "-o", tmp_path / "out.h5"),
+        *("--field", f"a={tmp_path / 'a.npy'}", "--field", f"f={tmp_path / 'given.h5'}:/f"),
+        *("--side", f"left=dirichlet:{tmp_path / 'given.h5'}:/left"),
+    )
+    assert ended.code == 0, ended.err
+    problem = m.Problem(
+        m.Domain(CELLS, 0.05), "diffusion", {"a": voxels, "f": f}, {"left": m.Dirichlet(left)}
+    )
+    stored = m.read(tmp_path / "out.h5")
+    field = m.solve(problem, rtol=1e-12).field
+    np.testing.assert_allclose(stored.field, field, rtol=0, atol=CLOSE)
+    # The file knows its problem, and is one of fields and sides of another.
+    np.testing.assert_array_equal(stored.problem.fields["a"], voxels)
+    again = m.solve(stored.problem, rtol=1e-12).field
+    np.testing.assert_allclose(again, field, rtol=0, atol=CLOSE)
+
+
+def test_a_solution_file_is_a_boundary_file(mosaicdd, tmp_path):
+    first, second = tmp_path / "first.h5", tmp_path / "second.h5"
+    assert mosaicdd(*SOLVE, "--boundary", "expr:x*y*z", "-o", first).code == 0
+    assert mosaicdd(*SOLVE, "--boundary", first, "-o", second).code == 0
+    np.testing.assert_array_equal(read_solution(first).field, read_solution(second).field)
+
+
+@pytest.mark.ranks(1, 3)
+def test_a_solve_goes_on_from_its_checkpoint(mosaicdd, common_path, comm, by_one):
+    path = common_path / "out.h5"
+    arguments = (*SOLVE, *FIELDS, *SIDES, "-o", path)
+    assert mosaicdd(*arguments, "--max-iterations", "5").code == 1
+    assert path.with_suffix(".h5.checkpoint").exists()
+    comm.Barrier()
+    assert mosaicdd(*arguments, "--resume").code == 0
+    stored = read_solution(path)
+    assert stored.attributes["iterations"] > 5
+    np.testing.assert_allclose(stored.field, by_one(solved), rtol=0, atol=CLOSE)
+    comm.Barrier()
+
+
+def test_options_come_from_a_run_and_from_what_it_prints(mosaicdd, tmp_path):
+    first, second = tmp_path / "first.h5", tmp_path / "second.h5"
+    arguments = (*SOLVE, *FIELDS, *SIDES, "-o", first, "--window", "0:0.2,0:1,0:0.5")
+    assert mosaicdd(*arguments).code == 0
+    printed = mosaicdd(*arguments, "--print-config").out
+    assert tomllib.loads(printed)["cells"] == "24x20x16"
+    (tmp_path / "run.toml").write_text(printed)
+    for config in (first, tmp_path / "run.toml"):
+        assert mosaicdd("solve", "--config", config, "-o", second).code == 0
+        np.testing.assert_array_equal(read_solution(second).field, read_solution(first).field)
+
+
+@pytest.mark.parametrize("reference", ["pyamg", "direct", "dst", "pfmg", "expr:x*y*z"])
+def test_references_agree(reference, mosaicdd, tmp_path, strict_json):
+    """The discrete equation is exact for ``x y z``."""
+    path = tmp_path / "out.h5"
+    ended = mosaicdd(
+        *SOLVE, "--pde", "poisson", "--field", "f=0", "--boundary", "expr:x*y*z", "-o", path
+    )
+    assert ended.code == 0, ended.err
+    ended = mosaicdd("compare", path, "--reference", reference, "--json")
+    assert strict_json(ended.out)["max_error"] < 1e-9  # of peers, which stop at 1e-10
+
+
+def test_peers_agree_where_a_side_is_natural(mosaicdd, tmp_path, strict_json):
+    path = tmp_path / "out.h5"
+    assert mosaicdd(*SOLVE, *FIELDS, *SIDES, "-o", path).code == 0
+    for reference in ("auto", "pfmg"):
+        ended = mosaicdd("compare", path, "--reference", reference, "--json")
+        assert strict_json(ended.out)["max_error"] < 1e-8
+
+
+WRONG = {
+    "no sides": ((), "nothing is said of the sides left, right, bottom, top, back, front"),
+    "a curve": (("--boundary", "gp:seed=0"), "--boundary: gp is a random curve around a rectangle"),
+    "two pairs": (("--boundary", "0", "--window", "0:1,0:1"), "--window: 2 pairs of ends are given, the domain has 3 axes"),
+    "two dims": (("--boundary", "0", "--dims", "1x1"), "--dims: 1x1 are ranks along 2 axes, the domain has 3"),
+    "a shape": (("--boundary", "0", "--domain", "expr:x-1"), "--domain: a shape is of a rectangle"),
+    "a network": (("--boundary", "0", "--local-solver", "laplace"), "--local-solver: laplace is of squares"),
+    "lines": (("--boundary", "0", "--keep", "interface"), "--keep interface is not there yet in space"),
+    "a certificate": (("--boundary", "0", "--certify", "1e-9"), "--certify 1e-09 is not there yet in space"),
+    "steps": (("--boundary", "0", "--steps", "2", "--dt", "1"), "a march in time is not there yet in space"),
+    "time": (("--boundary", "0", "--pde", "heat"), "heat, which is in time, is solved in the plane only"),
+    "a name": (("--boundary", "expr:w"), "known: x, y, z, pi"),
+    "a field of rows": (
+        ("--boundary", "0", "--pde", "diffusion", "--field", "a=backwards.npy"),
+        "the grid has (17, 21, 25) nodes (nz + 1, ny + 1, nx + 1): its axes are in the order (x, y, z), give its transpose",
+    ),
+    "voxels of f": (
+        ("--boundary", "0", "--pde", "poisson", "--field", "f=voxels.npy"),
+        "(nz + 1, ny + 1, nx + 1), and only the diffusion may be given per cell",
+    ),
+    "a face": (
+        ("--boundary", "0", "--side", "left=dirichlet:face.npy"),
+        "the side left has values of the shape (21, 17), it has (17, 21) nodes along z and y",
+    ),
+    "too many": (
+        ("--boundary", "0", "--cells", "40000x40000x20000"),
+        "use more machines or fewer cells, of this shape ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    what, mosaicdd, common_path, comm, monkeypatch
+):
+    arguments, says = WRONG[what]
+    if comm.rank == 0:
+        np.save(common_path / "backwards.npy", np.ones((24, 20, 16)))
+        np.save(common_path / "voxels.npy", np.ones(CELLS))
+        np.save(common_path / "face.npy", np.ones((21, 17)))
+    comm.Barrier()
+    monkeypatch.chdir(common_path)
+    ended = mosaicdd(*SOLVE, "-o", "out.h5", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended.err
+    assert says in ended.err
+    assert {path.suffix for path in common_path.iterdir()} == {".npy"}
+    comm.Barrier()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("plan", "--cells", "64x64x64", "--ranks", "4"), "a plan is not there yet in space"),
+        (("solve", "--cells", "8x8x8x8", "-o", "out.h5"), "'8x8x8x8' is not of the form NXxNY[xNZ]"),
+        (("solve", "--cells", "8x8", "-o", "out.h5", "--side", "back=dirichlet:1"), "unknown side 'back'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_said(arguments, says, mosaicdd):
+    ended = mosaicdd(*arguments)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_pictures_show_planes(mosaicdd, tmp_path, monkeypatch):
+    path = tmp_path / "out.h5"
+    assert mosaicdd(*SOLVE, *FIELDS, *SIDES, "-o", path).code == 0
+    monkeypatch.setattr(StoredSolution, "field", property(_refuse))
+    assert mosaicdd("plot", path).code == 0
+    assert (tmp_path / "out.png").stat().st_size > 10000
+    assert (
+        mosaicdd(
+            "plot", path, "--plane", "z=0.3", "--plane", "x=0.11", "-o", tmp_path / "two.pdf"
+        ).code
+        == 0
+    )
+    assert mosaicdd("report", path).code == 0
+    page = (tmp_path / "out.html").read_text()
+    assert page.count("<img") == 6
+    assert "in the plane z = 0.4 (x to the right, y up)" in page
+    for plane, says in (
+        ("z=0.9", "goes from 0 to 0.8"),
+        ("w=0", "a plane is along x, y, z"),
+        ("z", "AXIS=PLACE"),
+    ):
+        ended = mosaicdd("plot", path, "--plane", plane)
+        assert ended.code == 2
+        assert says in ended.err
+
+
+def _refuse(_):
+    raise AssertionError("the whole field is read")
