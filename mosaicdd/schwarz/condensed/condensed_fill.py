@@ -30,7 +30,7 @@ def fill_strips(
         values[:, :1] = before
         base = bottom - 1  # the row of the region that stands first
         last = min(top if top < block.cells[0] else top + 1, rows.stop)
-        before = values[:, -2:-1]
+        before = values[:, -2:-1].clone()  # whoever takes the strip may change it
         if last <= done:
             continue
         low, high = max(done - 1, 0), min(last + 1, block.cells[0] + 1)
