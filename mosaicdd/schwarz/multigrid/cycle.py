@@ -74,7 +74,22 @@ class Cycle:
 def _inverse(
     level: LevelOperator, blocks: Blocks
 ) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
-    """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are."""
-    matrix, places = level.matrix(blocks.exchange(level.inverse))
-    inverse = torch.linalg.inv(torch.from_numpy(matrix.toarray())).to(level.inverse.device)
+    """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
+
+    Where finer nodes lie in a sheet between two coarse ones, these can differ without an effect, and the matrix is singular;
+    right-hand sides have nothing of that. It is inverted with a diagonal of ones, and no eigenvalue below rounding.
+    """
+    sparse, places = level.matrix(blocks.exchange(level.inverse))
+    matrix = torch.from_numpy(sparse.toarray())
+    unit = matrix.diagonal().rsqrt()
+    scaled = unit[:, None] * matrix * unit
+    rounding = len(matrix) * torch.finfo(matrix.dtype).eps
+    factor, failed = torch.linalg.cholesky_ex(scaled)
+    if not failed and factor.diagonal().square().min() > rounding:  # cheaper than eigenvalues
+        inverse = torch.linalg.inv(matrix)
+    else:
+        values, vectors = torch.linalg.eigh(scaled)
+        vectors = unit[:, None] * vectors
+        inverse = (vectors / values.clamp(min=rounding * float(values[-1]))) @ vectors.T
+    inverse = inverse.to(level.inverse.device)
     return lambda b: inverse @ b, places.to(inverse.device)

@@ -75,7 +75,11 @@ class LevelOperator:
         copies
             Which nodes are, on a rank that has all; by default none.
         """
-        nodes, inverse = self.nodes, self.inverse.cpu().clone()
+        nodes = self.nodes
+        inverse = torch.zeros_like(self.inverse, device="cpu")
+        ours = zip(nodes.by_class(inverse), nodes.by_class(self.inverse.cpu()), strict=True)
+        for (_, kept, _), (_, values, _) in ours:  # slots without nodes hold anything
+            kept.copy_(values)
         if copies is not None:
             copies.clear(inverse)
         places = torch.nonzero(inverse.ravel()).ravel()

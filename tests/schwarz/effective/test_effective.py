@@ -256,6 +256,16 @@ def test_ranks_with_different_media_are_told(comm):
         m.effective(np.ones((20 + comm.rank, 20)), ranks=comm)
 
 
+@pytest.mark.parametrize("place", range(3, 7))
+@pytest.mark.parametrize("axes", [2, 3])
+def test_a_sheet_conducts_wherever_it_lies(axes, place):
+    """Coarse nodes on both sides of one can differ without an effect."""
+    effective = m.effective(np.indices((11,) * axes)[0] == place)
+    assert effective["x"].status == "converged_rtol"
+    assert effective.conductivity["x"] == pytest.approx(1 / 11, rel=1e-5)
+    assert effective.conductivity["zy"[3 - axes :][0]] == 0
+
+
 def test_single_voxels_and_thin_media():
     assert m.effective(np.full((1, 1, 1), 3.0)).conductivity == pytest.approx(
         dict.fromkeys("zyx", 3.0)
