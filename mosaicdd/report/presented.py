@@ -15,7 +15,6 @@ import numpy as np
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
-from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.quantities.held_field import alone
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
@@ -176,7 +175,6 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the field."""
-        require_in_plane(self.grid, "a quantity (flow, balance, mean)")
         if self.window != Window.whole(self.grid):
             raise Unsupported(
                 f"quantities are of the whole field, and {self.path} holds a window of it: solve without --window"

@@ -272,7 +272,6 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(certify=1e-3)), "certify=0.001"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(dims=(1, 1))), "the domain has 3"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1]]), r"\(q, 3\), rows \(x, y, z\)"),
-        (lambda: m.solve(m.Problem(BOX, "laplace")).flow("left"), "a quantity"),
         (lambda: m.march(m.Problem(BOX, "diffusion"), 0.0, steps=2, dt=0.1), "a march in time is not there"),
     ],
 )  # fmt: skip

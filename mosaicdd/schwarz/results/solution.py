@@ -13,7 +13,6 @@ from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, 
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import sides_of
-from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
@@ -233,7 +232,6 @@ class Solution(Quantified, Presented):
 
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the fields; all ranks together."""
-        require_in_plane(self.kept.lattice.grid, "a quantity (flow, balance, mean)")
         return asked_of(self.kept, self.problem, ask)
 
     @property
