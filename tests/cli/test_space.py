@@ -214,7 +214,8 @@ def test_pictures_show_planes(mosaicdd, tmp_path, monkeypatch):
     path = tmp_path / "out.h5"
     assert mosaicdd(*SOLVE, *FIELDS, *SIDES, "-o", path).code == 0
     monkeypatch.setattr(StoredSolution, "field", property(_refuse))
-    monkeypatch.setattr("mosaicdd.report.page._PORTION", 1000)  # as of a large one, which has no balance
+    # As of a large one, which has no balance.
+    monkeypatch.setattr("mosaicdd.report.page._PORTION", 1000)
     assert mosaicdd("plot", path).code == 0
     assert (tmp_path / "out.png").stat().st_size > 10000
     assert (
