@@ -34,6 +34,7 @@ from mosaicdd.schwarz.effective.voxels import Voxels
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.settings import require_type
 
 _BYTES = 95  # of a voxel, at the most, in space
@@ -218,7 +219,7 @@ class _Solve:
             [(share.start, share.stop - 1) for share in _shares(count, dim)]
             for count, dim in zip(voxels.shape, ranks.dims, strict=True)
         ]
-        blocks = Blocks(ranks, ranges, 2)
+        blocks = Blocks(ranks, Shares(ranges, 2))
         box = tuple(slice(first, last + 1) for first, last in blocks.nodes.box)
         part = tuple(
             slice(max(b.start - 1, 0), min(b.stop + 1, count))

@@ -43,7 +43,7 @@ class Cycle:
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
             self._stages.append((Smoothing(level, by), passage))
-            self._between.append(blocks.exchange(level.inverse) if blocks.twice else None)
+            self._between.append(blocks.exchange(level.inverse) if blocks.shares.twice else None)
             level, blocks = below, passage.below
         self._solve, self._places = _inverse(level, blocks)
         vectors = [(stage.right_hand_side, stage.values) for stage, _ in self._stages]

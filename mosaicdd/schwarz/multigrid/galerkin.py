@@ -32,7 +32,7 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
         return passage.down(values, passage.nodes.new(device=values.device))
 
     couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
-    rounds = zip(passage.between, passage.below.rounds, strict=True)
+    rounds = zip(passage.between, passage.below.shares.rounds, strict=True)
     for axis, (after, count) in enumerate(rounds):
         if after is not None and count is not None:
             put_between(couplings, passage.nodes, axis, after, count)

@@ -22,6 +22,7 @@ from mosaicdd.schwarz.medium_engine import RightHandSide
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.trial import require_contraction, require_contraction_everywhere
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -85,7 +86,7 @@ class MultigridSystem:
             require_contraction(
                 ranks, between, active, own, wide, block.lattice.grid.nodes, colours
             )
-        blocks = Blocks(ranks, self._shares(ranks), colours, block.lattice.periodic)
+        blocks = Blocks(ranks, Shares(self._shares(ranks), colours, block.lattice.periodic))
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights, device)

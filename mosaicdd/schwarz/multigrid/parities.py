@@ -64,6 +64,11 @@ class Parities:
         self.number = {of: i for i, of in enumerate(self.classes)}
         self._neighbours: dict[tuple[Class, Step], tuple[Class, int]] = {}
 
+    @classmethod
+    def of(cls, box: Sequence[tuple[int, int]]) -> "Parities":
+        """Return those of a box, by its first and last node per axis."""
+        return cls([first for first, _ in box], [last for _, last in box])
+
     @property
     def box(self) -> list[tuple[int, int]]:
         """The first and the last node per axis."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.schwarz.multigrid.blocks import Blocks, Range
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.shares import Range
 
 
 class Passage:
@@ -28,7 +29,8 @@ class Passage:
     """
 
     def __init__(self, blocks: Blocks):
-        self._fine, self.below, self.between = blocks.nodes, blocks.coarser(), blocks.between
+        self._fine, self.below = blocks.nodes, blocks.coarser()
+        self.between = blocks.shares.between
         self.nodes = self.below.nodes
         self._copies = self.below.exchange(self.nodes.new())
         self._ranks = blocks.ranks if blocks.shared and not self.below.shared else None
@@ -74,7 +76,9 @@ class Passage:
         Each part is as much further there as nodes are put between others before it.
         """
         axes: list[list[tuple[Range, int]]] = []
-        for (first, last), count, after in zip(box, blocks.rounds, self.between, strict=True):
+        for (first, last), count, after in zip(
+            box, blocks.shares.rounds, self.between, strict=True
+        ):
             if count is None or after is None:
                 axes.append([((first, last), 0)])
                 continue

@@ -15,6 +15,7 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import StoppingRule
 
 # Nodes of the square per axis; it is tried where there are as many more on each side. By so many iterations residuals
@@ -95,7 +96,7 @@ def require_contraction(
     unknown = None if active is None else gathered(active, whole) > 0
     if unknown is not None and unknown.mean() < _FILLED:
         return
-    blocks = Blocks(Ranks.alone(), [[(1, _SIDE - 2)]] * axes, colours)
+    blocks = Blocks(Ranks.alone(), Shares([[(1, _SIDE - 2)]] * axes, colours))
     system = NodeSystem(blocks, square, [0] * axes, unknown)
     b = np.ones([_SIDE - 2] * axes)  # of which slow errors are the larger part
     if unknown is not None:

@@ -21,6 +21,7 @@ from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.parities import Parities
 from mosaicdd.schwarz.multigrid.passage import Passage
+from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import StoppingRule
 
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
@@ -71,7 +72,7 @@ def matrix_of(conductances, unknown):
 def equations_of(conductances, unknown):
     """Return them on one rank."""
     ranges = [[(one.start, one.stop - 1)] for one in unknown]
-    return NodeSystem(Blocks(Ranks.alone(), ranges, 2), conductances, (0,) * len(unknown))
+    return NodeSystem(Blocks(Ranks.alone(), Shares(ranges, 2)), conductances, (0,) * len(unknown))
 
 
 Found = namedtuple("Found", "status energy history")
@@ -297,7 +298,7 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             [(one.start + a, one.start + z - 1) for a, z in shares(one.stop - one.start, n)]
             for one, n in zip(place, dims, strict=True)
         ]
-        blocks = Blocks(ranks, ranges, 2)
+        blocks = Blocks(ranks, Shares(ranges, 2))
         beyond = tuple(
             slice(max(first - 1, 0), min(last + 2, nodes))
             for (first, last), nodes in zip(blocks.nodes.box, shape, strict=True)

@@ -1,0 +1,161 @@
+"""How the nodes of a level are shared out over the process grid, and those of the levels below; sends nothing.
+
+Where boxes become smaller than what they need of their neighbours, every rank has all of a level and those below.
+
+Along a periodic axis colours and coarse nodes take turns all round, so the number of nodes must be even; a level that
+has an odd number of coarse nodes puts another one between two of them, see `odd_rounds`.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mosaicdd.lattice.sharing import Direction
+
+Range = tuple[int, int]
+"""The first and the last of some nodes."""
+
+# By the number of colours. A node's value goes by the right-hand sides of 3, 6 or 6 nodes to each side: from that of each
+# class, backwards through the colours. There is one more, as couplings of the outermost that lead out of the box are not known.
+_COPIES = {2: 4, 4: 7, 8: 7}
+_WHOLE = 2**12  # nodes of a level that every rank has all of
+# Of a round, from one node that is put between others to that of the next level: none is near another, so cells of coarse
+# levels have similar widths (the golden ratio).
+_TURN = (5**0.5 - 1) / 2
+
+
+class Shares:
+    """Those of all ranks in one level.
+
+    Parameters
+    ----------
+    ranges
+        Per axis, of the ranks in its order: the nodes that they own, by global indices.
+    colours
+        Of a sweep.
+    periodic
+        Along which axes the first node, 0, comes after the last, an odd one; by default none.
+    put
+        Per axis, how many levels above have put a node between two others.
+
+    Attributes
+    ----------
+    copies
+        Nodes of others that a box has on each side where there are any.
+    twice
+        Whether they are to be refreshed before the sweep back, too.
+    """
+
+    def __init__(
+        self,
+        ranges: Sequence[Sequence[Range]],
+        colours: int,
+        periodic: tuple[bool, ...] = (),
+        put: tuple[int, ...] = (),
+    ):
+        self.ranges = [list(per_rank) for per_rank in ranges]
+        self.periodic = periodic or (False,) * len(self.ranges)
+        self._put = put or (0,) * len(self.ranges)
+        self.copies, self.twice = _COPIES[colours], colours == 8
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one rank."""
+        return any(len(per_rank) > 1 for per_rank in self.ranges)
+
+    @property
+    def domain(self) -> list[Range]:
+        """The first and the last node per axis."""
+        return [(per_rank[0][0], per_rank[-1][1]) for per_rank in self.ranges]
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return math.prod(last - first + 1 for first, last in self.domain)
+
+    @property
+    def wide(self) -> bool:
+        """Whether all boxes are so wide that copies are of next neighbours only."""
+        return all(
+            last - first + 1 >= self.copies
+            for per_rank, wraps in zip(self.ranges, self.periodic, strict=True)
+            if len(per_rank) > 1 or wraps
+            for first, last in per_rank
+        )
+
+    @property
+    def rounds(self) -> tuple[int | None, ...]:
+        """After how many nodes each axis comes round; None where it does not."""
+        ends = zip(self.domain, self.periodic, strict=True)
+        return tuple(last + 1 if wraps else None for (_, last), wraps in ends)
+
+    @property
+    def between(self) -> tuple[int | None, ...]:
+        """Per axis, the coarse node, an even one, after which the level below has another node; None where it has not."""
+        after: list[int | None] = []
+        for count, put in zip(self.rounds, self._put, strict=True):
+            coarse = 0 if count is None else count // 2
+            turn = (put + 1) * _TURN % 1
+            after.append(int(turn * coarse) // 2 * 2 if coarse % 2 else None)
+        return tuple(after)
+
+    def around(self, coords: Sequence[int]) -> list[Range]:
+        """Return the first and last nodes per axis of a rank's box, copies included."""
+        box = []
+        for per_rank, c, (low, high), wraps in zip(
+            self.ranges, coords, self.domain, self.periodic, strict=True
+        ):
+            first, last = per_rank[c][0] - self.copies, per_rank[c][1] + self.copies
+            box.append((first, last) if wraps else (max(first, low), min(last, high)))
+        return box
+
+    def coarser(self) -> "Shares":
+        """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it."""
+        ranges, put = [], list(self._put)
+        for axis, (per_rank, after) in enumerate(zip(self.ranges, self.between, strict=True)):
+            coarse = [((a + 1) >> 1, b >> 1) for a, b in per_rank]
+            if after is not None:
+                put[axis] += 1
+                coarse = [(a + (a > after), b + (b >= after)) for a, b in coarse]
+            ranges.append(coarse)
+        how = 2 ** len(self.ranges), self.periodic, tuple(put)
+        below = Shares(ranges, *how)
+        if self.several and not (below.wide and below.count > _WHOLE):
+            return Shares([[end] for end in below.domain], *how)
+        return below
+
+    def held(self) -> np.ndarray:
+        """Count the nodes in the boxes of all ranks, copies included, one per axis of the process grid."""
+        return _outer(
+            [
+                [_length(self.around([c] * len(self.ranges))[axis]) for c in range(len(per_rank))]
+                for axis, per_rank in enumerate(self.ranges)
+            ]
+        )
+
+    def sent(self, direction: Direction) -> np.ndarray:
+        """Count the nodes that every rank sends in a direction in one exchange; zero where there is no other rank."""
+        along = []
+        for per_rank, way, wraps in zip(self.ranges, direction, self.periodic, strict=True):
+            if not way:
+                along.append([_length(own) for own in per_rank])
+                continue
+            last = len(per_rank) - 1
+            end = last if way > 0 else 0
+            along.append([self.copies if wraps or c != end else 0 for c in range(len(per_rank))])
+        stays = all(
+            not way or len(per_rank) == 1
+            for per_rank, way in zip(self.ranges, direction, strict=True)
+        )
+        return _outer(along) * (not stays)
+
+
+def _length(ends: Range) -> int:
+    return ends[1] - ends[0] + 1
+
+
+def _outer(along: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the products of numbers per axis, for all ranks of the process grid."""
+    return functools.reduce(np.multiply.outer, [np.array(numbers, np.int64) for numbers in along])
