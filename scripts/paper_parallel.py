@@ -134,7 +134,7 @@ class _Iteration:
         for v in self._values:
             v.impose([boundary])
         self._iterate = engine.method.iterate
-        self._iterate.begin()
+        self._iterate.begin(self._values[0])
 
     def __call__(self, then: Callable[[], None]) -> None:
         old, new = self._values

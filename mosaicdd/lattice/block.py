@@ -130,6 +130,16 @@ class Block:
         high = [b - (b < k) for b, k in zip(self.stop, self.lattice.cells, strict=True)]
         return self._subdomains_between(low, [max(a, b) for a, b in zip(low, high, strict=True)])
 
+    def rings_around(self, part: Slices) -> int:
+        """Return how many rings some of the region's subdomains lie in, the owned ones the first; 0: inner ones."""
+        inner = self.inner_subdomains()
+        if all(i.start <= p.start and p.stop <= i.stop for i, p in zip(inner, part, strict=True)):
+            return 0
+        beyond = [
+            max(o.start - p.start, p.stop - o.stop) for o, p in zip(self.ring(0), part, strict=True)
+        ]
+        return 1 + max(0, *beyond)
+
     def _subdomains_between(self, start: list[int], stop: list[int]) -> Slices:
         return tuple(
             slice(a - first - 1, b - first - 1)

@@ -28,6 +28,12 @@ class Interface:
         Problems that are solved at once.
     flat
         Contiguous storage, by default zeros; lines are views of it.
+
+    Attributes
+    ----------
+    rings
+        How many rings of subdomains, the owned ones the first, have right values on their perimeters: all in the
+        region, fewer after iterations without an exchange, 0 while contributions of other blocks travel.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class Interface:
         self.block = block
         self.problems = problems
         self.flat = flat
+        self.rings = block.halo
         parts = flat.view(problems, sum(sizes)).split(sizes, dim=1)
         self.lines = tuple(p.unflatten(1, shape) for p, shape in zip(parts, shapes, strict=True))
 
@@ -54,12 +61,21 @@ class Interface:
         """Device and type of the values."""
         return {"device": self.flat.device, "dtype": self.flat.dtype}
 
+    def require(self, rings: int = 1) -> None:
+        """Raise `RuntimeError` unless so many rings of subdomains have right values on their perimeters."""
+        if self.rings < rings:
+            raise RuntimeError(
+                f"values around {rings} rings of subdomains are read, and {self.rings} rings are right: "
+                "finish the iteration first"
+            )
+
     def like(self, flat: torch.Tensor | None = None) -> "Interface":
         """Return another interface of the same block and problems, by default of zeros."""
         return Interface(self.block, problems=self.problems, flat=flat, **self.tensors)
 
     def part(self, block: Block) -> "Interface":
-        """Return a copy of the values in the region of a block within this one."""
+        """Return a copy of the values, if they are complete, in the region of a block within this one."""
+        self.require(self.block.halo)
         part = Interface(block, problems=self.problems, **self.tensors)
         for axis, (own, lines) in enumerate(zip(part.lines, self.lines, strict=True)):
             starts = [block.first[axis] - self.block.first[axis]]
@@ -114,6 +130,7 @@ class Interface:
         node, the one in the first family counts, the lines constant in y, so the lines constant in x
         come as ``(n, lines, lattice cells, s - 1)``.
         """
+        self.require()
         s, parts = self.block.lattice.spacing, []
         for axis, part in enumerate(self.lines):
             lines, *along = self.block.owned(axis)

@@ -79,7 +79,8 @@ class Transfer:
         self._others = [others(axis, axes) for axis in range(axes)]
 
     def restrict(self, interface: Interface, batch: Batch, out: torch.Tensor) -> None:
-        """Gather the perimeters of a batch into ``out``, ``(B, P)``."""
+        """Gather the perimeters of a batch into ``out``, ``(B, P)``; they must be right."""
+        interface.require(self.block.rings_around(batch))
         if self.m == 2:
             self._restrict_nodes(interface, batch, out)
             return

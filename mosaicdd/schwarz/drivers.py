@@ -54,7 +54,7 @@ def stationary(
     measure = None
     begun = monitor.iterations % len(relaxation)
     factors = itertools.islice(itertools.cycle(relaxation), begun, None)
-    iterate.begin()
+    iterate.begin(v)
     while True:
         residual, totals = iterate.advance(v, new, measure, next(factors))
         if totals is not None:

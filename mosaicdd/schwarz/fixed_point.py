@@ -49,9 +49,10 @@ class Iteration(ABC):
         """Whether a source adds to every ``M v``."""
         return self._sweep.affine
 
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin a sequence, with values that are complete on the perimeters of the own subdomains."""
+    def begin(self, v: Interface) -> None:
+        """Begin a sequence, with values that are right on the perimeters of the own subdomains."""
+        v.require()
+        v.rings = 1
 
     @abstractmethod
     def advance(
@@ -73,7 +74,7 @@ class Iteration(ABC):
 
     def __call__(self, v: Interface, out: Interface) -> torch.Tensor:
         """Write all of ``M v`` to ``out``; return ``R (T v - v)`` as `advance`."""
-        self.begin()
+        self.begin(v)
         residual, _ = self.advance(v, out)
         self.finish()
         return residual
@@ -103,7 +104,7 @@ class FixedPoint(Iteration):
             for ring in range(block.halo)
         ]
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
-        self._rings = 0  # around the owned subdomains, which the values at hand suffice for
+        self._sent: Interface | None = None  # its halos travel
         self._residual = torch.empty(task.problems, *block.subdomains, **task.tensors)
         # Per family of lines: what is complete before halos arrive, and all around it; and of that
         # what is this rank's to start from, if it adds up its own subdomains only.
@@ -115,19 +116,17 @@ class FixedPoint(Iteration):
         self._moving = clock.part("gather_scatter")
         self._travelling = clock.part("halo", "messages")
 
-    def begin(self) -> None:
-        """Begin a sequence; the first iteration exchanges halos of full depth."""
-        self._rings = 0
-
     def advance(
         self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
-        ring, kept = self._rings, 1.0 - relaxation
+        kept = 1.0 - relaxation
         self._start_from(v, out, kept)  # out = (1 - omega) v
         # out += omega T v, while halos of v travel
         self._sweep.contribute(v, out, self._inner, relaxation)
         self.finish()
+        v.require()
+        ring = v.rings - 1
         mine = _NOTHING if measure is None else measure()
         if kept:
             self._add_late(v, out, kept, self._frame if ring else self._late)
@@ -145,7 +144,8 @@ class FixedPoint(Iteration):
             with self._communicating:
                 self._exchange.start(out.lines)
             self._travelling.begin()
-        self._rings = ring - 1 if ring else len(self._outer) - 1
+            self._sent = out
+        out.rings = ring
         if kept:
             residual /= relaxation
         return residual, None if measure is None else totals
@@ -184,3 +184,5 @@ class FixedPoint(Iteration):
         with self._communicating:
             self._exchange.finish()
         self._travelling.end()
+        if self._sent is not None:
+            self._sent.rings, self._sent = len(self._outer), None

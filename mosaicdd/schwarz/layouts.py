@@ -126,6 +126,7 @@ class InterfaceMovement:
 
         ``sink``: ``sink(lines, place)``, called on the root only; the others may have None.
         """
+        v.require()
         layout = self._layout(axis)
         everything = tuple(slice(0, count) for count in layout.shape[1:])
 
@@ -137,6 +138,7 @@ class InterfaceMovement:
 
     def widen(self, v: Interface, halo: int) -> Interface:
         """Return the same values on blocks with another halo; ``v`` itself on a single rank."""
+        v.require()
         if self._ranks.size == 1:
             return v
         block = block_of(self._ranks, self._lattice, self._ranks.rank, halo)

@@ -71,9 +71,6 @@ class PhaseIteration(Iteration):
             self._exchange.add(self._scratch.lines)
             torch.where(anywhere, self._scratch.flat, v.flat, out=v.flat)
 
-    def begin(self) -> None:
-        """Do nothing: every iteration is like the others."""
-
     def advance(
         self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
     ) -> tuple[torch.Tensor, np.ndarray | None]:
