@@ -8,12 +8,16 @@ from collections.abc import Iterable
 
 from tables import publish, table
 
+from mosaicdd import Domain, Problem
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.planning.assumed import completed, rates_of_name
+from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job, Plan, make_plan
-from mosaicdd.planning.rates import Rates
+from mosaicdd.planning.rates import CompleteRates, Rates
 
 _GPUS = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 4, 16, 64, 256, 1024)
@@ -22,6 +26,17 @@ _COLUMNS = (
     "Columns: microseconds of an iteration and their parts (`hidden`: of the halo exchange, under "
     "the sweep); messages and megabytes of an iteration over all ranks, and what leaves the nodes in "
     "row-wise order and in bricks; MiB per rank; the suggested depth of the halo; seconds of a solve."
+)
+_MEDIA = (
+    *(((4096, 4096), ranks) for ranks in (1, 4, 16, 64)),
+    ((32768, 32768), 1024),
+    *(((512, 512, 512), ranks) for ranks in (1, 2, 8, 64)),
+    ((2048, 2048, 2048), 1024),
+)
+_MEDIA_COLUMNS = (
+    "Columns: milliseconds of an iteration and their parts; how much of its ranks an iteration uses; messages and "
+    "megabytes of an iteration over all ranks; MiB of the rank that needs most, and what its levels take over an even "
+    "share; seconds of a solve of 12 iterations without writing, and of a further one in the same medium."
 )
 _PAPER_SECONDS, _PAPER_ITERATIONS, _PAPER_EFFICIENCY = 880, 3200, 0.31
 
@@ -45,6 +60,9 @@ def main(name: str) -> None:
         _table([(16384, ranks) for ranks in _RANKS], cpu, _CORES_PER_NODE),
         _about_the_cpu(cpu, links),
         _COLUMNS,
+        f"## Media by multigrid, {_CORES_PER_NODE} ranks per node (CPU)",
+        _media(cpu),
+        _MEDIA_COLUMNS,
     ]
     publish("plan", "Plans for up to 1024 ranks", "\n\n".join(sections))
 
@@ -83,6 +101,34 @@ def _table(
         first = first or total
         efficiency = first / total if weak else made.efficiency
         rows.append(_row(cells, ranks, made, efficiency))
+    return table(header, rows)
+
+
+def _media(rates: CompleteRates) -> str:
+    """Plan solves in media."""
+    header = ["cells", "ranks", "dims", "ms/iteration", "levels", "halo", "sums", "efficiency"]
+    header += ["messages", "MB", "MiB per rank", "of a share", "solve, s", "again, s"]
+    rows = []
+    for cells, ranks in _MEDIA:
+        problem = Problem(Domain(cells), "diffusion", {"a": 1.0})
+        lattice = Exact().lattice_of_media(problem, problem.domain.grid())
+        made = plan_medium(Job(lattice, ranks, _CORES_PER_NODE, 12), rates)
+        parts = made.iteration
+        rows.append(
+            [
+                times(cells),
+                f"{ranks}",
+                times(made.dims),
+                *(f"{1e3 * value:.3g}" for value in (sum(parts.values()), *parts.values())),
+                f"{made.efficiency:.0%}",
+                f"{made.messages}",
+                f"{made.bytes / 1e6:.2f}",
+                f"{made.memory.total / 2**20:.0f}",
+                f"{made.memory_over_share:.2f}",
+                f"{made.cost.total - made.cost.write:.2f}",
+                f"{made.again:.2f}",
+            ]
+        )
     return table(header, rows)
 
 

@@ -13,15 +13,14 @@ from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-# As many as a solve usually takes: benchmarks/solve_2048.md, sides.md, field_iterations.md.
-_ITERATIONS, _WITH_SIDES, _IN_A_MEDIUM = 9, 5, 9
-_SIDES = (
-    "elements that are alike share operators: it takes less time and memory than this, of a medium"
-)
+# As many as a solve usually takes: benchmarks/solve_2048.md, fields.md.
+_ITERATIONS, _BY_MULTIGRID = 9, 12
 
 
 @click.command()
-@click.option("--cells", type=SIZES, required=True, help="Grid cells along x and y, as 2048x2048.")
+@click.option(
+    "--cells", type=SIZES, required=True, help="Grid cells along x, y and z, as 2048x2048."
+)
 @click.option(
     "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."
 )
@@ -33,18 +32,17 @@ _SIDES = (
     help="Ranks that share a node.",
 )
 @click.option(
-    "--dims", type=SIZES, help="Ranks along x and y, as 2x3. [default: those of least time]"
+    "--dims", type=SIZES, help="Ranks along x, y and z, as 2x3. [default: those of least time]"
 )
 @click.option(
     "--iterations",
     type=click.IntRange(1),
-    help="Iterations of a solve; with two levels they do not grow with the domain.  [default: 9; with "
-    "sides or a domain 5, in a medium 9]",
+    help="Iterations of a solve, which do not grow with the domain.  [default: 9; by multigrid 12]",
 )
 @click.option(
     "--medium",
     is_flag=True,
-    help="Coefficients are fields: every element has an operator of its own.",
+    help="Coefficients are fields, so it is solved by multigrid.",
 )
 @click.option(
     "--domain",
@@ -100,13 +98,14 @@ def plan(
 ) -> None:
     """Say what a solve will cost: messages, bytes, memory and time.
 
-    Counts are exact; times follow from rates. What is solved by condensed elements (media, natural and
+    Counts are exact; times follow from rates. What is solved by multigrid (media, boxes, natural and
     periodic sides, other domains than rectangles) is planned as a medium. Needs no MPI library.
 
     Example: mosaicdd plan --cells 16384x16384 --ranks 1024 --ranks-per-node 64
     """
-    from mosaicdd.lattice.lattice import Lattice, spacing_between
+    from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
+    from mosaicdd.local_solvers.exact import Exact
     from mosaicdd.planning.assumed import completed, rates_of_name
     from mosaicdd.planning.medium import plan_medium
     from mosaicdd.planning.plan import Job, make_plan
@@ -116,51 +115,45 @@ def plan(
         plan_report,
         plan_text,
     )
-    from mosaicdd.problems.in_space import require_in_plane
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
     with bad_input():
         problem = given_problem(cells, spacing, domain, "diffusion", (), "expr:0", given_sides)
-        grid, periodic = problem.domain.grid(), problem.conditions.periodic
-        require_in_plane(grid, "a plan")
+        grid = problem.domain.grid()
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:
             require_inside(problem.domain.shape, grid)
     with bad_input(f"--cells {times(cells)}"):
-        if problem.plain:
+        by_multigrid = medium or not problem.plain or len(cells) != 2
+        if by_multigrid:
+            lattice = Exact().lattice_of_media(problem, grid)
+        else:
             size = Subdomain().cells
             lattice = Lattice(grid, Subdomain(size, size * grid.spacing))
-        else:
-            size = 2 * spacing_between(grid, Subdomain().cells // 2, periodic)
-            lattice = Lattice.around(grid, Subdomain(size, size * grid.spacing), periodic)
     with bad_input("--dims"):
         if dims is not None and math.prod(dims) != ranks:
             raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
-    condensed = medium or not problem.plain
-    usual = _IN_A_MEDIUM if medium else _ITERATIONS if problem.plain else _WITH_SIDES
-    iterations = iterations or usual
+    iterations = iterations or (_BY_MULTIGRID if by_multigrid else _ITERATIONS)
     job = Job(lattice, ranks, ranks_per_node, iterations, problems)
     with bad_input():
-        if condensed:
+        if by_multigrid:
             report = medium_report(job, plan_medium(job, known, dims))
         else:
             report = plan_report(job, make_plan(job, known, dims))
     report["rates"] = {
         "name": rates,
-        "machine": known.medium.machine if condensed and known.medium else known.machine,
+        "machine": known.media[0].machine if by_multigrid else known.machine,
         "assumed": known.assumed,
         "assumed_links": assumed_links,
         "device": known.device,
         "dtype": known.dtype,
-        "local_solver": "exact" if condensed else known.local_solver,
+        "local_solver": "multigrid" if by_multigrid else known.local_solver,
         "measured_ranks": known.ranks,
     }
-    text = medium_text if condensed else plan_text
+    text = medium_text if by_multigrid else plan_text
     if as_json:
         click.echo(json_line(report))
         return
     click.echo(text(report))
-    if condensed and not medium:
-        click.echo(_SIDES)

@@ -26,7 +26,7 @@ BYTES = 260
 """For each node at least: elements, inverses of the stars, coarse space."""
 PER_PROBLEM = 40
 """Bytes for each node of each of several problems: source, field, and what passes between."""
-_MULTIGRID = 110
+MULTIGRID = 110
 """Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
 _SEVERAL = 4
 """Problems at once from which condensed elements pay for themselves.
@@ -100,7 +100,7 @@ class MediumSolver(SolverOfMedia):
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what multigrid or condensed elements take, and what each of several problems does."""
         if self.method_for(problems) == "multigrid":
-            return _MULTIGRID + 16 * problems
+            return MULTIGRID + 16 * problems
         return super().bytes_per_node(itemsize, problems, certified=certified)
 
 
@@ -152,6 +152,13 @@ class Exact:
         medium = medium_of(operator, problem.hindrance or cells)
         flows = Discretisation(problem, medium, grid, _periods(problem, grid, subdomain))
         return MediumSolver(medium, subdomain, source, flows)
+
+    def lattice_of_media(self, problem: Problem, grid: Grid) -> Lattice:
+        """Return the lattice of `condensed`, without evaluating anything."""
+        subdomain = self._subdomain(problem, grid)
+        if _lies_on_lattice(problem, grid, subdomain):
+            return Lattice(grid, subdomain)
+        return Lattice.around(grid, subdomain, problem.conditions.periodic)
 
     def newton(self, problem: Problem, grid: Grid) -> NewtonSolver:
         """Return the solver by Newton's method, for an equation that is not linear."""

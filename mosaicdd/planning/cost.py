@@ -12,12 +12,13 @@ the own ones are computed twice, k - 1 rings after the exchange and none before 
 All links of the rates must be known; `assumed.completed` sees to that.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.planning.decomposition import Decomposition, RankOrder, traffic
+from mosaicdd.planning.decomposition import Decomposition, RankOrder, Traffic, traffic
 from mosaicdd.planning.rates import CompleteRates, Summed
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
@@ -87,7 +88,8 @@ def iteration_cost(
     """Return the seconds of one iteration, with a halo of so many lattice cells, no wider than a block."""
     _require_wide_blocks(decomposition, halo)
     sweep = np.mean([rates.sweep(_with_rings(decomposition, k)) for k in range(halo)], axis=0)
-    exchange = halo_seconds(decomposition, order, rates, halo) / halo
+    sent = traffic(functools.partial(decomposition.words, halo=halo), order)
+    exchange = halo_seconds(sent, rates, rates.word) / halo
     inner = [
         np.maximum(0, n - ends)
         for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
@@ -167,19 +169,16 @@ def _with_rings(decomposition: Decomposition, rings: int) -> np.ndarray:
     return y * x
 
 
-def halo_seconds(
-    decomposition: Decomposition, order: RankOrder, rates: CompleteRates, halo: int
-) -> np.ndarray:
-    """Return the seconds of one exchange for every rank, ``(py, px)``."""
-    sent = traffic(decomposition, order, halo)
+def halo_seconds(sent: Traffic, rates: CompleteRates, word: int) -> np.ndarray:
+    """Return the seconds of one exchange for every rank, of words of so many bytes."""
     network = rates.between_nodes
     messages = sent.messages + sent.messages_leaving
-    size = (sent.words + sent.words_leaving) * rates.word
-    seconds = rates.within_node.seconds(sent.messages, sent.words * rates.word)
+    size = (sent.words + sent.words_leaving) * word
+    seconds = rates.within_node.seconds(sent.messages, sent.words * word)
     seconds = seconds + network.seconds(sent.messages_leaving, 0)
     # The ranks of a node share its network.
     seconds += np.where(
-        sent.messages_leaving > 0, sent.words_leaving_node * rates.word / network.bandwidth, 0.0
+        sent.messages_leaving > 0, sent.words_leaving_node * word / network.bandwidth, 0.0
     )
     seconds += rates.pack * messages + 4 * size / rates.copy  # read and written, there and back
     if rates.staging is not None:

@@ -158,11 +158,14 @@ def best_bricks(decomposition: Decomposition, ranks_per_node: int) -> RankOrder:
     return min((bricks(dims, ranks_per_node, shape) for shape in compact), key=words_leaving)
 
 
-def traffic(decomposition: Decomposition, order: RankOrder, halo: int = 1) -> Traffic:
-    """Count what every rank sends within its node and to others in one exchange."""
-    counts = np.zeros((4, *decomposition.dims), dtype=np.int64)
-    for direction in directions(len(decomposition.dims)):
-        words = decomposition.words(direction, halo)
+def traffic(words_sent: Callable[[Direction], np.ndarray], order: RankOrder) -> Traffic:
+    """Count what every rank sends within its node and to others in one exchange.
+
+    ``words_sent(direction)``: by every rank to its neighbour there.
+    """
+    counts = np.zeros((4, *order.node.shape), dtype=np.int64)
+    for direction in directions(order.node.ndim):
+        words = words_sent(direction)
         leaves = _leaves(order.node, direction)
         counts[0] += (words > 0) & ~leaves
         counts[1] += np.where(leaves, 0, words)

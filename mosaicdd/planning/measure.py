@@ -26,18 +26,16 @@ from mosaicdd.local_solvers.network_solver import NetworkSolver, self_test_error
 from mosaicdd.parallel.machine import peak_bytes
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.planning.medium import coarse_bytes
 from mosaicdd.planning.rates import Curve, Link, MediumRates, Rates
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.coarse.coarse_solve import by_sine_transforms
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.solution_writer import writing_solutions
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -80,10 +78,9 @@ class Measurement:
             min(SIZES)
         )  # all is loaded that a solve needs, and nothing kept that grows with it
         base_bytes = resident_bytes()
-        medium = None
+        media: list[MediumRates] = []
         if self._device.type == "cpu" and self._dtype == torch.float64:
-            # Before larger solves: it looks at the peak of the memory.
-            medium = measure_medium(ranks, processor(self._device))
+            media = [measure_medium(ranks, processor(self._device), axes) for axes in MEDIUM_SIDES]
         solves, total = [], sum(size**2 for size in SIZES)
         for number, size in enumerate(SIZES):
             solves.append(self._solve(size))
@@ -110,7 +107,7 @@ class Measurement:
             gather=Link(*measure_gather(ranks)) if ranks.size > 1 else None,
             staging=self._staging(),
             base_bytes=base_bytes,
-            medium=medium,
+            media=tuple(media),
         )
 
     def _lattice(self, size: int) -> Lattice:
@@ -264,59 +261,38 @@ def _timed(device: torch.device) -> Iterator[list[float]]:
     result.append(time.perf_counter() - start)
 
 
-MEDIUM_SIZES = (2, 4, 8, 16, 32)
-"""Sides of the measured squares, in subdomains that do not overlap."""
+MEDIUM_SIDES = {2: (32, 64, 128, 256, 512, 1024), 3: (16, 32, 64, 96)}
+"""Cells per side of the measured squares and boxes, by axes."""
 
 _MEDIUM = {"a": "lognormal:seed=0,length=0.1,contrast=1e4", "f": 1.0}
 _MEDIUM_RUNS = 2  # of which the faster counts
-_MEDIUM_STEPS = ("setup", "factorise", "sweep", "coarse", "fill")
+_MEDIUM_STEPS = ("setup", "iteration", "fill")
 
 
-def measure_medium(ranks: Ranks, machine: str) -> MediumRates:
+def measure_medium(ranks: Ranks, machine: str, axes: int) -> MediumRates:
     """Measure solves of several sizes on a processor; all ranks call it together, each solves alone."""
-    seconds, before = [], peak_bytes()
-    for size in MEDIUM_SIZES:
+    seconds = []
+    for side in MEDIUM_SIDES[axes]:
         runs = []
         for _ in range(_MEDIUM_RUNS):
             ranks.barrier()
-            runs.append(_solve_medium(size))
-        if size == MEDIUM_SIZES[0]:
-            before = peak_bytes()  # all is loaded that a solve needs
-        seconds.append(
-            {step: ranks.largest(min(run[step] for run in runs)) for step in _MEDIUM_STEPS}
-        )
-    amounts = [(2 * size - 1) ** 2 for size in MEDIUM_SIZES]
-    taken = ranks.largest(float(peak_bytes() - before)) - coarse_bytes(amounts[-1])
-    return MediumRates(
-        machine=machine,
-        **{
-            step: Curve.rising(amounts, [of_size[step] for of_size in seconds])
-            for step in _MEDIUM_STEPS
-        },
-        bytes_per_subdomain=max(taken / amounts[-1], 1.0),
-    )
+            runs.append(_solve_medium((side,) * axes))
+        seconds.append([ranks.largest(min(of_step)) for of_step in zip(*runs, strict=True)])
+    nodes = [(side - 1) ** axes for side in MEDIUM_SIDES[axes]]
+    curves = [Curve.rising(nodes, of_step) for of_step in zip(*seconds, strict=True)]
+    return MediumRates(machine, axes, **dict(zip(_MEDIUM_STEPS, curves, strict=True)))
 
 
-def _solve_medium(size: int) -> dict[str, float]:
-    """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
-    problem = Problem(Domain((size * 32,) * 2), "diffusion", _MEDIUM)
-    grid, clock, alone = problem.domain.grid(), Stopwatch(), Ranks.alone()
+def _solve_medium(cells: tuple[int, ...]) -> tuple[float, float, float]:
+    """Return the seconds of the steps of a solve on so many cells."""
+    problem = Problem(Domain(cells), "diffusion", _MEDIUM)
+    grid = problem.domain.grid()
     bound = Exact().condensed(problem, grid)
-    lattice = Lattice(grid, bound.subdomain)
+    lattice = bound.lattice(grid, problem.conditions.periodic)
+    alone = Ranks.alone().fitted(lattice.subdomains)
     start = time.perf_counter()
-    engine = CondensedEngine(alone, lattice, bound, SolveSettings(rtol=1e-8), clock=clock)
-    setup, factorise = time.perf_counter() - start, clock.seconds["coarse"]
+    engine = MultigridEngine(alone, lattice, bound, SolveSettings(rtol=1e-8))
+    setup = time.perf_counter() - start
     (solved,) = engine.solve_many(problem.boundaries(grid))
-    coarse = engine.system.coarse
-    residual = torch.zeros(1, len(engine.system.inside), dtype=torch.float64)
-    start = time.perf_counter()
-    coarse.solve(residual)
-    once = time.perf_counter() - start
-    iterations = len(solved.history.seconds)
-    return {
-        "setup": setup - factorise,
-        "factorise": factorise,
-        "sweep": max(solved.history.seconds[-1] / iterations - once, 1e-6),
-        "coarse": once,
-        "fill": solved.seconds["assemble"],
-    }
+    each = solved.history.seconds[-1] / len(solved.history.seconds)
+    return setup, each, solved.seconds["assemble"]

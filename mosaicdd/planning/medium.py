@@ -1,26 +1,32 @@
-"""What a solve in a medium will cost: elements condensed once, then Krylov iterations on their edges.
+"""What a solve in a medium will cost, by multigrid, in the plane and in space.
 
-A rank condenses the elements of its own block and, in each iteration, multiplies with them and with the
-inverses of its stars. The coarse problem, three unknowns per lattice node, is put together, factorised
-and solved by one rank of every machine, while the others wait: its seconds do not fall with more ranks, nor its
-bytes with more machines. An iteration exchanges halos as one of constant coefficients does, and hides
-nothing of it.
+A rank iterates on its box of each level and on copies of its neighbours' nodes around it, which an exchange
+refreshes on the way down and on the way up. A level so small that boxes would be narrower than that is added up over all ranks,
+each of which has all of it from there on: no rank waits for another one that computes alone. In an iteration there are
+three sums of a few numbers besides, and nothing of the messages is hidden.
+
+The boxes are those of the engine (`schwarz.multigrid.shares`), so messages and bytes are exact.
 """
 
 import math
 from dataclasses import dataclass
 
-from mosaicdd.parallel.partition import Dims, fitting_dims
+import numpy as np
+
+from mosaicdd.lattice.axes import letters
+from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.local_solvers.exact import MULTIGRID
+from mosaicdd.parallel.partition import Dims, fitting_dims, share
 from mosaicdd.planning.cost import SolveCost, halo_seconds
-from mosaicdd.planning.decomposition import Decomposition, row_wise, traffic
+from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
 from mosaicdd.planning.plan import EQUAL, Job
-from mosaicdd.planning.rates import CompleteRates, MediumRates, Summed
+from mosaicdd.planning.rates import CompleteRates, Summed
+from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 
 _DIMS_TRIED = 4  # the most compact ones
-_DOUBLE = 8
-_COARSE = 3  # unknowns per lattice node: a hat, and a mode for each of its two edges
-_SUMS = 5  # numbers that the two reductions of an iteration add up, for one problem
-_ASSEMBLED = 3000  # bytes of the coarse matrix, per lattice node, and of what is left of it while it is factorised
+_DOUBLE, _SINGLE = 8, 4  # bytes: of sums, of values on a cycle's way
+_SUMS = 3  # of an iteration, over all ranks
 
 
 @dataclass(frozen=True)
@@ -28,105 +34,151 @@ class MediumMemory(Summed):
     """Bytes of the rank that needs most."""
 
     base: int  # the process itself: interpreter and libraries
-    # Condensed elements, stars, vectors of the iteration and all else that a block has
-    elements: int
-    coarse: int  # the coarse problem and its factors
+    levels: int  # of all levels: equations, interpolation, vectors
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """One level."""
+
+    nodes: int  # of the whole domain
+    most: int  # of them in the largest box of a rank, copies included
 
 
 @dataclass(frozen=True)
 class MediumPlan:
     """All about one job in a medium, on given dims."""
 
-    dims: Dims  # ranks per axis, (y, x)
-    subdomains: tuple[int, ...]  # of the rank that owns the fewest, and the most
-    coarse_unknowns: int  # of the whole domain
-    # messages, bytes: of an iteration's halo exchange, over all ranks
+    dims: Dims  # ranks per axis, in the order of the grid's
+    levels: tuple[
+        LevelPlan, ...
+    ]  # that boxes share out, and the first one that each rank has all of
+    # messages, bytes: of an iteration's exchanges, over all ranks
     messages: int
     bytes: int
-    # That arrive at every rank from the coarse problem and the sums of an iteration
-    gathered_bytes: int
-    iteration: dict[str, float]  # seconds, of parts: ``sweep``, ``coarse``, ``gather``, ``halo``
+    gathered_bytes: (
+        int  # of the level that is added up over the ranks, and of the sums of an iteration
+    )
+    iteration: dict[str, float]  # seconds, of parts: ``levels``, ``halo``, ``sums``
+    efficiency: float  # the iteration on one rank over that on all, per rank
     memory: MediumMemory
+    # Of what the busiest rank's levels take, over one that had no copies and the mean of the nodes
+    memory_over_share: float
     cost: SolveCost  # of the first solve
     again: float  # seconds of a further one in the same medium, without writing
 
 
 def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:
-    """Plan a job in a medium on dims, (y, x); by default those of least time, of equals the most compact.
+    """Plan a job in a medium on dims, as the grid's axes; by default those of least time, of equals the most compact.
 
-    `ValueError` if the ranks do not fit the lattice, or the rates know nothing of media.
+    Raises
+    ------
+    ValueError
+        If the ranks do not fit the lattice, or the rates know nothing of media.
     """
-    known = rates.medium
-    if known is None:
+    axes = len(job.lattice.subdomains)
+    if axes not in {of_medium.axes for of_medium in rates.media}:
         raise ValueError(
-            f"the rates of {rates.machine} are not known for media; mosaicdd bench measures them on a "
-            "processor, in float64"
+            f"the rates of {rates.machine} are not known for media on the axes {letters(axes)}; mosaicdd bench "
+            "measures them on a processor, in float64"
         )
     tried = fitting_dims(job.ranks, job.lattice.subdomains) if dims is None else [dims]
-    plans = [_on_dims(job, rates, known, candidate) for candidate in tried[:_DIMS_TRIED]]
+    plans = [_on_dims(job, rates, candidate) for candidate in tried[:_DIMS_TRIED]]
     least = min(plan.cost.total for plan in plans)
     return next(plan for plan in plans if plan.cost.total <= EQUAL * least)
 
 
-def _on_dims(job: Job, rates: CompleteRates, known: MediumRates, dims: Dims) -> MediumPlan:
-    decomposition = Decomposition(job.lattice, dims)
+def levels_on(lattice: Lattice, dims: Dims) -> list[Shares]:
+    """Return how ranks on dims share out the levels, down to the first that every one has all of."""
+    blocks = [_blocks_along(lattice, dims, axis) for axis in range(len(dims))]
+    # Else the lattice reaches beyond the grid, at whose edge there are unknowns.
+    values_given = not any(map(any, lattice.margins)) and not any(lattice.periodic)
+    levels = [Shares(owned_ranges(blocks, values_given=values_given), 2, lattice.periodic)]
+    while levels[-1].several:
+        levels.append(levels[-1].coarser())
+    return levels
+
+
+def _blocks_along(lattice: Lattice, dims: Dims, axis: int) -> list[Block]:
+    """Return the blocks of the first ranks along an axis of a process grid."""
+    blocks = []
+    for coordinate in range(dims[axis]):
+        coords = [coordinate * (other == axis) for other in range(len(dims))]
+        ends = [share(*of) for of in zip(lattice.subdomains, dims, coords, strict=True)]
+        start, stop = (
+            tuple(end[which] + first for end, first in zip(ends, lattice.first_centre, strict=True))
+            for which in (0, 1)
+        )
+        blocks.append(Block(lattice, start, stop))
+    return blocks
+
+
+def _on_dims(job: Job, rates: CompleteRates, dims: Dims) -> MediumPlan:
+    lattice, axes = job.lattice, len(dims)
+    known = next(of_medium for of_medium in rates.media if of_medium.axes == axes)
+    *several, together = levels_on(lattice, dims)
     order = row_wise(dims, job.ranks_per_node)
-    nodes, most = math.prod(job.lattice.subdomains), int(decomposition.subdomains.max())
-    sent = traffic(decomposition, order)
-    words = int(sent.words.sum() + sent.words_leaving.sum())
-    gathered = 0 if job.ranks == 1 else _DOUBLE * (_COARSE * nodes + _SUMS * job.ranks)
+    exchanges = [(2 + shares.twice, traffic(shares.sent, order)) for shares in several]
+    most = [int(shares.held().max()) for shares in (*several, together)]
+    gathered = _DOUBLE * (together.count + _SUMS) if several else 0
+
+    # What one rank takes for so many nodes is for a level of them and all below.
+    in_levels = float(known.iteration(most[-1]))
+    in_levels += sum(float(known.iteration(n) - known.iteration(n / 2**axes)) for n in most[:-1])
     iteration = {
-        "sweep": float(known.sweep(most)),
-        "coarse": float(known.coarse(nodes)),
-        "gather": _gather_seconds(gathered, job, rates),
-        "halo": float(halo_seconds(decomposition, order, rates, 1).max()),
+        "levels": in_levels,
+        "halo": sum(
+            times * float(halo_seconds(sent, rates, _SINGLE).max()) for times, sent in exchanges
+        ),
+        "sums": _sum_seconds(gathered, order, rates),
     }
     each = sum(iteration.values())
-    field = math.prod(job.lattice.grid.nodes) * rates.word
+    nodes = (several or [together])[0].count
+    # A level has 2**axes times as many as the one below.
+    on_one, share_of_one = sum(most) * (1 - 0.5**axes), nodes / job.ranks
+    field = math.prod(lattice.grid.nodes) * rates.word
     foreign = field * (1 - 1 / job.ranks)  # collected by the rank that writes
     cost = SolveCost(
-        setup=float(known.setup(most) + known.factorise(nodes)),
+        setup=float(known.setup(on_one)),
         iterate=job.iterations * each,
         estimate=each,
-        fill=float(known.fill(most)) + foreign / rates.within_node.bandwidth,
+        fill=float(known.fill(share_of_one)) + foreign / rates.within_node.bandwidth,
         write=field / rates.write,
     )
     return MediumPlan(
         dims=dims,
-        subdomains=(int(decomposition.subdomains.min()), most),
-        coarse_unknowns=_COARSE * nodes,
-        messages=int(sent.messages.sum() + sent.messages_leaving.sum()),
-        bytes=words * rates.word,
+        levels=tuple(
+            LevelPlan(shares.count, held)
+            for shares, held in zip((*several, together), most, strict=True)
+        ),
+        messages=sum(
+            times * _all(sent.messages, sent.messages_leaving) for times, sent in exchanges
+        ),
+        bytes=sum(times * _all(sent.words, sent.words_leaving) for times, sent in exchanges)
+        * _SINGLE,
         gathered_bytes=gathered,
         iteration=iteration,
-        memory=MediumMemory(
-            base=rates.base_bytes,
-            elements=int(known.bytes_per_subdomain * most),
-            coarse=coarse_bytes(nodes),
-        ),
+        efficiency=float(known.iteration(nodes)) / (job.ranks * each),
+        memory=MediumMemory(base=rates.base_bytes, levels=int(MULTIGRID * on_one)),
+        memory_over_share=on_one / share_of_one,
         cost=cost,
         again=cost.total - cost.setup - cost.write,
     )
 
 
-def coarse_bytes(nodes: int) -> int:
-    """Return the memory of the coarse problem over so many lattice nodes, on the rank that solves it.
-
-    The numbers of its factors rise by 14 a node where the nodes double: counted in a smooth medium from
-    256 x 256 to 2048 x 2048 cells, where they are 187, 209, 237 and 260. Where most edges have a second
-    mode they are up to three times as many.
-    """
-    numbers = 14 * math.log2(nodes) + 76 if nodes > 1 else 3
-    return int(nodes * (_DOUBLE * numbers + _ASSEMBLED))
+def _all(within: np.ndarray, leaving: np.ndarray) -> int:
+    return int(within.sum() + leaving.sum())
 
 
-def _gather_seconds(size: int, job: Job, rates: CompleteRates) -> float:
-    """Return the seconds of an iteration's all-gather and its two reductions."""
-    if job.ranks == 1:
+def _sum_seconds(gathered: int, order: RankOrder, rates: CompleteRates) -> float:
+    """Return the seconds of an iteration's sums over all ranks, that of a whole level included."""
+    ranks = order.node.size
+    if ranks == 1:
         return 0.0
     links = [rates.gather]
-    if job.ranks > job.ranks_per_node:
+    if order.node.max() > 0:
         links.append(rates.between_nodes)
-    stages = math.ceil(math.log2(job.ranks))
+    stages = math.ceil(math.log2(ranks))
     latency = max(link.latency for link in links)
-    return 3 * stages * latency + size / min(link.bandwidth for link in links)
+    # There and back, as a sum is reduced and handed out.
+    return (1 + _SUMS) * stages * latency + 2 * gathered / min(link.bandwidth for link in links)

@@ -168,7 +168,7 @@ def _order_plans(
 
 
 def _order_plan(decomposition: Decomposition, order: RankOrder, rates: CompleteRates) -> OrderPlan:
-    sent = traffic(decomposition, order)
+    sent = traffic(decomposition.words, order)
     return OrderPlan(
         order=order,
         messages_leaving=int(sent.messages_leaving.sum()),

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from mosaicdd.lattice.axes import letters, times
 from mosaicdd.planning.medium import MediumPlan
 from mosaicdd.planning.plan import Job, Plan
 
@@ -12,6 +13,7 @@ def plan_report(job: Job, made: Plan) -> dict:
     """Return all that a plan says, as plain values; pairs are x before y."""
     suggestion = asdict(made.suggestion)
     return _report_of(job, made) | {
+        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
         "coarse_solve": "replicated" if made.replicated else "shared",
         "per_iteration": asdict(made.counts),
         "orders": [
@@ -39,7 +41,6 @@ def _report_of(job: Job, made: Plan | MediumPlan) -> dict:
         "iterations": job.iterations,
         "problems": job.problems,
         "dims": list(made.dims[::-1]),
-        "subdomains_per_rank": {"least": made.subdomains[0], "most": made.subdomains[1]},
         "memory_bytes_per_rank": made.memory.figures,
         "seconds": made.cost.figures,
     }
@@ -47,8 +48,9 @@ def _report_of(job: Job, made: Plan | MediumPlan) -> dict:
 
 def plan_text(report: dict) -> str:
     """Lay out the report of a plan, with its rates, in lines and a table of the orders of the ranks."""
+    owned = report["subdomains_per_rank"]
     lines = [
-        _job(report),
+        f"{_job(report)}; {owned['least']} to {owned['most']} subdomains per rank",
         f"rates: {_origin(report['rates'])}",
         _memory(report["memory_bytes_per_rank"]),
         _counts(report["per_iteration"], report["coarse_solve"]),
@@ -65,13 +67,15 @@ def medium_report(job: Job, made: MediumPlan) -> dict:
     """Return all that a plan in a medium says, as plain values; pairs are x before y."""
     more = job.problems - 1
     return _report_of(job, made) | {
-        "coarse_unknowns": made.coarse_unknowns,
+        "levels": [asdict(level) for level in made.levels],
         "per_iteration": {
             "messages": made.messages,
             "bytes": made.bytes,
             "gathered_bytes": made.gathered_bytes,
         },
         "iteration": made.iteration | {"total": sum(made.iteration.values())},
+        "efficiency": made.efficiency,
+        "memory_over_share": made.memory_over_share,
         "seconds_again": made.again,
         "seconds_of_all_problems": made.cost.total + more * (made.again + made.cost.write),
     }
@@ -79,22 +83,20 @@ def medium_report(job: Job, made: MediumPlan) -> dict:
 
 def medium_text(report: dict) -> str:
     """Lay out the report of a plan in a medium, with its rates, in lines."""
-    counts, seconds = report["per_iteration"], report["seconds"]
-    steps = ", ".join(f"{name} {value:.3g}" for name, value in seconds.items() if name != "total")
+    counts, levels = report["per_iteration"], report["levels"]
     parts = ", ".join(f"{name} {1e3 * value:.3g}" for name, value in report["iteration"].items())
+    shared = f"{len(levels) - 1} levels shared out, one of {levels[-1]['nodes']} nodes on each rank"
     lines = [
         f"{_job(report)}, a medium",
         f"rates: {_origin(report['rates'])}",
-        _memory(report["memory_bytes_per_rank"]),
+        f"{_memory(report['memory_bytes_per_rank'])}; levels {report['memory_over_share']:.2f} of an even share",
         (
-            f"per iteration: {counts['messages']} messages, {counts['bytes']} bytes; coarse problem of "
-            f"{report['coarse_unknowns']} unknowns on one rank of every machine, {counts['gathered_bytes']} bytes gathered"
+            f"per iteration: {counts['messages']} messages, {counts['bytes']} bytes; "
+            f"{shared if report['ranks'] > 1 else 'all levels on one rank'}, {counts['gathered_bytes']} bytes summed"
         ),
         f"iteration, ms: {parts}",
-        (
-            f"solve: {seconds['total']:.3g} s ({steps}; {report['iterations']} iterations); another "
-            f"source or other sides in the same medium: {report['seconds_again']:.3g} s, and writing"
-        ),
+        _seconds(report["seconds"], report["iterations"], report["efficiency"]),
+        f"another source or other sides in the same medium: {report['seconds_again']:.3g} s, and writing",
     ]
     if report["problems"] > 1:
         lines.append(
@@ -104,12 +106,9 @@ def medium_text(report: dict) -> str:
 
 
 def _job(report: dict) -> str:
-    (nx, ny), (px, py), owned = report["cells"], report["dims"], report["subdomains_per_rank"]
+    cells, dims = (times(report[name][::-1]) for name in ("cells", "dims"))
     ranks, nodes = report["ranks"], report["ranks_per_node"]
-    return (
-        f"{nx}x{ny} cells on {ranks} rank{'s' * (ranks > 1)} ({px}x{py}), {nodes} per node; "
-        f"{owned['least']} to {owned['most']} subdomains per rank"
-    )
+    return f"{cells} cells on {ranks} rank{'s' * (ranks > 1)} ({dims}), {nodes} per node"
 
 
 def _memory(memory: dict) -> str:
@@ -203,12 +202,13 @@ def rates_text(rates: dict) -> str:
         if link is not None:
             text = f"{1e6 * link['latency']:.1f} us, {link['bandwidth'] / 1e9:.2f} GB/s"
         lines.append(f"{name.replace('_', ' ')}: {text}")
-    medium = rates["medium"]
-    if medium is not None:
-        largest = medium["sweep"]["amounts"][-1]
-        planned, swept = (largest / medium[name]["seconds"][-1] for name in ("setup", "sweep"))
+    for medium in rates["media"]:
+        nodes = medium["iteration"]["amounts"][-1]
+        setup, iteration = (
+            1e9 * medium[name]["seconds"][-1] / nodes for name in ("setup", "iteration")
+        )
         lines.append(
-            f"in a medium, {largest:.0f} subdomains per rank: {planned:.3g} planned and {swept:.3g} "
-            f"swept per second, {medium['bytes_per_subdomain'] / 1024:.0f} KiB each"
+            f"a medium on {nodes:.0f} nodes, {letters(medium['axes'])[::-1]}: {setup:.0f} ns per node to plan, "
+            f"{iteration:.1f} per iteration"
         )
     return "\n".join(lines)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicdd.storage.atomic import atomic_file
 
-_FORMAT = "mosaicdd rates 1"
+_FORMAT = "mosaicdd rates 2"
 
 
 class Summed:
@@ -79,21 +79,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class MediumRates:
-    """What one rank needs for a solve in a medium, where every element has an operator of its own."""
+    """What one rank needs for a solve in a medium: seconds over the nodes that it has."""
 
     machine: str  # its processor
-    # Seconds over the subdomains of a rank: their elements condensed, their stars inverted
-    setup: Curve
-    # Seconds over the lattice nodes of the domain: the coarse problem put together and factorised
-    factorise: Curve
-    # Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages
-    sweep: Curve
-    coarse: Curve  # seconds over the lattice nodes: a coarse solve
-    fill: Curve  # seconds over the subdomains of a rank: the field and its residual
-    bytes_per_subdomain: float  # of a rank, at the peak, without the coarse problem
-
-    def __post_init__(self) -> None:
-        _require_positive(self)
+    axes: int  # 2 in the plane, 3 in space
+    setup: Curve  # coefficients evaluated, the levels made
+    iteration: Curve  # of all levels, but for messages
+    fill: Curve  # the field and its residual
 
 
 @dataclass(frozen=True)
@@ -127,8 +119,8 @@ class Rates:
     gather: Link | None
     staging: Link | None  # the way of a message from a device to the host; None where there is none
     base_bytes: int  # memory of a process that has imported everything
-    # What a solve in a medium needs; None where that was not measured, as on a GPU or in float32
-    medium: MediumRates | None = None
+    # What a solve in a medium needs, by axes; none where that was not measured, as on a GPU or in float32
+    media: tuple[MediumRates, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
@@ -173,7 +165,6 @@ def read_rates(path: str | os.PathLike) -> Rates:
 
 def _rates_of(content: dict) -> Rates:
     """Build rates from JSON; what is missing or unknown is refused."""
-    content = {"medium": None} | content  # files of before have none
     known = {field.name for field in fields(Rates)}
     if wrong := sorted(known ^ content.keys()):
         raise ValueError(f"rates need the entries {sorted(known)}; missing or unknown: {wrong}")
@@ -182,8 +173,9 @@ def _rates_of(content: dict) -> Rates:
         value = content[field.name]
         if field.type in (Link, Link | None):
             made[field.name] = value if value is None else Link(**value)
-    if content["medium"] is not None:
-        made["medium"] = MediumRates(**_with_curves(MediumRates, content["medium"]))
+    made["media"] = tuple(
+        MediumRates(**_with_curves(MediumRates, of_medium)) for of_medium in content["media"]
+    )
     return Rates(**made)
 
 
@@ -193,7 +185,7 @@ def _with_curves(kind: type, content: dict) -> dict:
     return content | {name: Curve(**content[name]) for name in curves if name in content}
 
 
-def _require_positive(settings: Link | Rates | MediumRates) -> None:
+def _require_positive(settings: Link | Rates) -> None:
     """Check that the numbers of a dataclass are positive and finite."""
     for field in fields(settings):
         value = getattr(settings, field.name)

@@ -39,31 +39,39 @@ def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
     ended = mosaicdd(*arguments, "--json")
     assert ended.code == 0
     report = strict_json(ended.out)
-    assert (report["iterations"], report["rates"]["local_solver"]) == (9, "exact")
-    assert report["coarse_unknowns"] == 3 * 63 * 127
+    assert (report["iterations"], report["rates"]["local_solver"]) == (12, "multigrid")
+    assert report["levels"][0]["nodes"] == 2047 * 1023
     for parts in ("memory_bytes_per_rank", "iteration", "seconds"):
         assert report[parts].pop("total") == pytest.approx(sum(report[parts].values()), rel=1e-12)
     assert report["seconds_again"] < sum(report["seconds"].values())
 
 
 @pytest.mark.parametrize(
-    ("given", "subdomains"),
+    ("given", "nodes"),
     [
-        (("--side", "left=periodic", "--side", "right=periodic"), 128 * 64),
-        (("--side", "left=neumann:1"), 128 * 64),
-        (("--domain", "expr:hypot(x-4,y-4)-3"), 128 * 64),
+        (("--side", "left=periodic", "--side", "right=periodic"), 2048 * 1025),
+        (("--side", "left=neumann:1"), 2049 * 1025),
+        (("--domain", "expr:hypot(x-4,y-4)-3"), 2049 * 1025),
     ],
 )
-def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, subdomains):
+def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, nodes):
     arguments = ("plan", "--cells", "2048x1024", "--ranks", "4", "--dims", "2x2", *given)
     ended = mosaicdd(*arguments, "--json")
     assert ended.code == 0, ended.err
     report = strict_json(ended.out)
-    assert (report["iterations"], report["rates"]["local_solver"]) == (5, "exact")
-    assert report["coarse_unknowns"] == 3 * subdomains
+    assert report["rates"]["local_solver"] == "multigrid"
+    assert report["levels"][0]["nodes"] == nodes
+    shared = len(report["levels"]) - 1
     around = "left=periodic" in given
-    assert report["per_iteration"]["messages"] == (20 if around else 12)
-    assert "takes less time and memory than this" in mosaicdd(*arguments).out
+    assert report["per_iteration"]["messages"] == 2 * shared * (20 if around else 12)
+
+
+def test_a_plan_of_a_box(mosaicdd, strict_json):
+    arguments = ("plan", "--cells", "96x64x128", "--ranks", "6", "--dims", "1x2x3")
+    report = strict_json(mosaicdd(*arguments, "--json").out)
+    assert (report["cells"], report["dims"]) == ([96, 64, 128], [1, 2, 3])
+    assert report["levels"][0]["nodes"] == 95 * 63 * 127
+    assert "96x64x128 cells on 6 ranks (1x2x3)" in mosaicdd(*arguments).out
 
 
 def test_a_plan_refuses_what_a_solve_would(mosaicdd):

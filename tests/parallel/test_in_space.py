@@ -127,4 +127,4 @@ def test_bricks_of_a_box_send_less_between_nodes_than_rows():
     order = best_bricks(planned, 8)
     assert order.name == "bricks 2x2x2"
     assert np.bincount(order.node.ravel()).tolist() == [8] * 8
-    assert traffic(planned, order).messages.shape == (4, 4, 4)
+    assert traffic(planned.words, order).messages.shape == (4, 4, 4)

@@ -99,7 +99,7 @@ def test_what_a_rank_sends_is_what_its_neighbour_awaits_at_any_depth(make_lattic
 def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, per_node):
     planned = Decomposition(make_lattice((20, 20)), dims)
     order = best_bricks(planned, per_node)
-    sent = traffic(planned, order)
+    sent = traffic(planned.words, order)
     y, x = dims
     pairs = 2 * (y * (x - 1) + (y - 1) * x + 2 * (y - 1) * (x - 1))  # along, across, diagonal
     assert (sent.messages + sent.messages_leaving).sum() == pairs
@@ -123,8 +123,8 @@ def test_an_order_gives_every_node_its_number_of_ranks(dims):
 
 def test_bricks_that_fit_send_less_between_nodes_than_rows(make_lattice):
     planned = Decomposition(make_lattice((129, 129)), (16, 16))
-    rows, compact = traffic(planned, row_wise((16, 16), 16)), None
-    compact = traffic(planned, best_bricks(planned, 16))
+    rows, compact = traffic(planned.words, row_wise((16, 16), 16)), None
+    compact = traffic(planned.words, best_bricks(planned, 16))
     # A brick of 4x4 ranks has 16 sides on its border, a row of 16 has 32.
     assert compact.words_leaving.sum() < 0.6 * rows.words_leaving.sum()
     assert compact.words_leaving_node.max() < rows.words_leaving_node.max()

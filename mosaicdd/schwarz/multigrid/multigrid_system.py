@@ -22,7 +22,7 @@ from mosaicdd.schwarz.medium_engine import RightHandSide
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.trial import require_contraction, require_contraction_everywhere
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -86,7 +86,12 @@ class MultigridSystem:
             require_contraction(
                 ranks, between, active, own, wide, block.lattice.grid.nodes, colours
             )
-        blocks = Blocks(ranks, Shares(self._shares(ranks), colours, block.lattice.periodic))
+        lattice, axes = block.lattice, range(len(own))
+        ranges = owned_ranges(
+            [blocks_along(ranks, lattice, axis) for axis in axes],
+            values_given=self.equations is None,
+        )
+        blocks = Blocks(ranks, Shares(ranges, colours, lattice.periodic))
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights, device)
@@ -234,18 +239,6 @@ class MultigridSystem:
             self.equations = region_equations(discretisation, part)
         self.conductances = self.equations.conductances
         return everywhere.conductances, everywhere.active, self.equations.conductances
-
-    def _shares(self, ranks: Ranks) -> list[list[tuple[int, int]]]:
-        """Return, per axis, the first and last nodes with an unknown of the ranks in its order."""
-        lattice, shares = self._block.lattice, []
-        edge = int(self.equations is None)  # whose values are given
-        for axis, (cells, count) in enumerate(zip(lattice.grid.shape, self._rounds, strict=True)):
-            owned = [b.owned_unknowns()[1][axis] for b in blocks_along(ranks, lattice, axis)]
-            ends = [(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned]
-            if count is not None:
-                ends[-1] = ends[-1][0], count - 1
-            shares.append(ends)
-        return shares
 
     def _edges_of(self, between: Conductances) -> list[tuple[int, int, np.ndarray]]:
         """Return the edges of the lattice with given values: axis, end, and the conductances to them."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.sharing import Direction
 
 Range = tuple[int, int]
@@ -103,13 +104,13 @@ class Shares:
 
     def around(self, coords: Sequence[int]) -> list[Range]:
         """Return the first and last nodes per axis of a rank's box, copies included."""
-        box = []
-        for per_rank, c, (low, high), wraps in zip(
-            self.ranges, coords, self.domain, self.periodic, strict=True
-        ):
-            first, last = per_rank[c][0] - self.copies, per_rank[c][1] + self.copies
-            box.append((first, last) if wraps else (max(first, low), min(last, high)))
-        return box
+        return [self._around(axis, c) for axis, c in enumerate(coords)]
+
+    def _around(self, axis: int, coordinate: int) -> Range:
+        first, last = self.ranges[axis][coordinate]
+        first, last = first - self.copies, last + self.copies
+        low, high = self.domain[axis]
+        return (first, last) if self.periodic[axis] else (max(first, low), min(last, high))
 
     def coarser(self) -> "Shares":
         """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it."""
@@ -130,7 +131,7 @@ class Shares:
         """Count the nodes in the boxes of all ranks, copies included, one per axis of the process grid."""
         return _outer(
             [
-                [_length(self.around([c] * len(self.ranges))[axis]) for c in range(len(per_rank))]
+                [_length(self._around(axis, c)) for c in range(len(per_rank))]
                 for axis, per_rank in enumerate(self.ranges)
             ]
         )
@@ -150,6 +151,28 @@ class Shares:
             for per_rank, way in zip(self.ranges, direction, strict=True)
         )
         return _outer(along) * (not stays)
+
+
+def owned_ranges(blocks: Sequence[Sequence[Block]], *, values_given: bool) -> list[list[Range]]:
+    """Return which unknowns the blocks own.
+
+    Parameters
+    ----------
+    blocks
+        Per axis, those of the first ranks along it.
+    values_given
+        Whether the nodes at the edge of the grid, which is that of the lattice, have none.
+    """
+    ranges, edge = [], int(values_given)
+    for axis, along in enumerate(blocks):
+        lattice = along[0].lattice
+        cells, count = lattice.grid.shape[axis], lattice.rounds[axis]
+        owned = [block.owned_unknowns()[1][axis] for block in along]
+        ends = [(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned]
+        if count is not None:  # an even number
+            ends[-1] = ends[-1][0], count + count % 2 - 1
+        ranges.append(ends)
+    return ranges
 
 
 def _length(ends: Range) -> int:
