@@ -48,14 +48,14 @@ def pytest_addoption(parser):
         "each test on all sizes of its marker (tests/test_mpi_suite.py), and those marked nightly"
     )
     parser.addoption("--nightly", action="store_true", help=every)
-    few = "each test on one rank and on four, or else as many as its marker has below"
+    few = "each test on one rank and on four, or else on the fewest that its marker has"
     parser.addoption("--daily", action="store_true", help=few)
 
 
 def daily(sizes):
-    """Return the sizes of a marker that show most: one rank, and four, which cut both axes, or the next ones."""
-    several = {size for size in sizes if size in (2, 3, 4)} or {size for size in sizes if size == 6}
-    return {1} & set(sizes) | set(sorted(several)[-1:])
+    """Return the sizes of a marker that show most: one rank, and four, which cut both axes, or the least ones."""
+    several = {size for size in sizes if 1 < size <= 6}
+    return {1} & set(sizes) | ({4} & several or set(sorted(several)[:1]))
 
 
 @pytest.hookimpl(trylast=True)  # after the reporter has been made

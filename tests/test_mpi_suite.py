@@ -23,7 +23,7 @@ def files_with_ranks(size, sizes_that_run):
         marks = _MARKED.findall(path.read_text())
         return any(size in sizes_that_run([*map(int, mark.split(","))]) for mark in marks)
 
-    names = [str(path.relative_to(_HERE)) for path in _HERE.glob("*/test_*.py") if needed(path)]
+    names = [str(path.relative_to(_HERE)) for path in _HERE.rglob("*/test_*.py") if needed(path)]
     return [
         str(_HERE / name) for name in sorted(names, key=lambda name: (name.startswith(_LAST), name))
     ]

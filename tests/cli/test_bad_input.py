@@ -316,7 +316,9 @@ def test_a_command_that_is_not_complete(arguments, message, mosaicdd):
 
 
 STARTED = [
-    ((), ("--cells", "2050x2048", "--local-solver", "laplace")),
+    pytest.param(
+        (), ("--cells", "2050x2048", "--local-solver", "laplace"), marks=pytest.mark.nightly
+    ),
     (("-n", "2"), ("--cells", "256x256", "--dims", "3x3")),
 ]
 

@@ -186,6 +186,33 @@ NONLINEAR = (
 )
 
 
+@pytest.mark.ranks(1, 2)
+def test_newtons_method_on_a_shape_is_interrupted_and_goes_on(
+    mosaicdd, signalled, common_path, comm
+):
+    output, short = common_path / "part.h5", ("--cells", "64x64", "--spacing", "0.015625")
+    ended = mosaicdd(*SOLVE, "-o", common_path / "whole.h5", *NONLINEAR, *short)
+    assert ended.code == 0, ended.err
+    whole = json.loads(ended.out)
+    ended = signalled(signal.SIGTERM, *SOLVE, "-o", output, *NONLINEAR, *short)
+    part = json.loads(ended.out)
+    assert (ended.code, part["status"]) == (1, "interrupted"), ended.err
+    assert part["iterations"] < whole["iterations"]
+    other = ("--side", "right=neumann:0", "--resume")
+    ended = mosaicdd(*SOLVE, "-o", output, *NONLINEAR, *short, *other)
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    ended = mosaicdd(*SOLVE, "-o", output, *NONLINEAR, *short, "--resume")
+    rest = json.loads(ended.out)
+    assert (ended.code, rest["status"]) == (0, "converged_rtol"), ended.err
+    assert rest["iterations"] == whole["iterations"]
+    if comm.rank == 0:
+        with h5py.File(output) as file, h5py.File(common_path / "whole.h5") as other:
+            field, truth = file["solution"][()], other["solution"][()]
+        np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9)
+    comm.Barrier()
+
+
+@pytest.mark.nightly
 @pytest.mark.limit(300)
 def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_two(
     mosaicdd, tmp_path, mpiexec

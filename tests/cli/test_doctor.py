@@ -53,7 +53,7 @@ def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, comm):
     assert ended.code == 0
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_json_says_the_same_once(mosaicdd, strict_json):
     report = strict_json(mosaicdd("doctor", "--json").out)
     assert report["ok"] is True
@@ -70,19 +70,14 @@ def test_without_an_mpi_library_it_says_how_to_get_one():
     assert len(ended.stdout.splitlines()) == len(SUBJECTS)
 
 
-def test_ranks_that_are_alone_are_told_once_how_to_be_together():
+def test_ranks_that_are_alone_are_told_once_how_to_be_together(mosaicdd, monkeypatch):
     screens = []
     for rank in "01":
-        ended = subprocess.run(
-            [sys.executable, "-m", "mosaicdd.cli.main", "doctor"],
-            env=os.environ | ALONE_IN_SRUN | {"SLURM_PROCID": rank},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (ended.returncode, ended.stderr) == (1, "")
-        screens.append(ended.stdout)
+        for name, value in (ALONE_IN_SRUN | {"SLURM_PROCID": rank}).items():
+            monkeypatch.setenv(name, value)
+        ended = mosaicdd("doctor")
+        assert (ended.code, ended.err) == (1, "")
+        screens.append(ended.out)
     assert "1 seen, 2 asked of srun  -> use srun --mpi=" in screens[0]
     assert screens[1] == ""
 

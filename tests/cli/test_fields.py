@@ -72,7 +72,7 @@ def test_a_random_medium_is_the_same_on_any_ranks(comm, mosaicdd, common_path):
             np.testing.assert_array_equal(file["fields/a"], expected)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_random_medium_of_a_wrong_setting_is_refused_in_one_line(mosaicdd, common_path):
     done = mosaicdd(*SOLVE, "-o", common_path / "o.h5", "--field", "a=lognormal:contrast=0")
     assert done.code == 2
@@ -89,7 +89,7 @@ def test_compare_takes_the_medium_from_the_file(mosaicdd, write, tmp_path, stric
     assert strict_json(done.out)["max_error"] < 1e-7
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -113,7 +113,7 @@ def test_coefficients_that_are_not_sound_are_refused_in_one_line(
     assert not output.exists()
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_truncated_file_is_refused(comm, mosaicdd, write, common_path):
     path = write("a.npy", np.ones(CELLS))
     if comm.rank == 0:
@@ -128,7 +128,7 @@ def test_a_truncated_file_is_refused(comm, mosaicdd, write, common_path):
 FLOW = (*SOLVE[:3], "--pde", "advection-diffusion", "--boundary", "gp:seed=0")
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_flow_is_solved_from_expressions_files_and_numbers(
     comm, mosaicdd, write, common_path, strict_json
 ):
@@ -154,7 +154,7 @@ def test_a_flow_is_compared_with_its_direct_solution(mosaicdd, tmp_path, strict_
     assert strict_json(done.out)["max_error"] < 1e-7
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_velocity_that_is_not_finite_on_one_rank_is_refused_in_one_line(
     mosaicdd, write, common_path
 ):

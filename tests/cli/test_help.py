@@ -10,7 +10,7 @@ COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "report",
 COMMANDS += ("info", "bench", "plan", "doctor")
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_without_arguments_the_help_is_shown_once(mosaicdd):
     ended = mosaicdd()
     assert ended.code == 2

@@ -154,6 +154,17 @@ def test_what_was_interrupted_goes_on_to_the_same_bits(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["part.h5", "whole.h5"]
 
 
+def test_what_was_killed_goes_on(mosaicdd, whole, tmp_path, strict_json):
+    output = tmp_path / "part.h5"
+    kill(output, *LONG)
+    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume")
+    assert (ended.code, strict_json(ended.out)["steps"]) == (0, 24), ended.err
+    with h5py.File(output) as file:
+        for name, values in whole.items():
+            np.testing.assert_array_equal(file[name][()], values)
+
+
+@pytest.mark.nightly
 @pytest.mark.limit(300)
 def test_what_was_killed_goes_on_on_three_ranks(mosaicdd, whole, tmp_path, mpiexec):
     output = tmp_path / "part.h5"

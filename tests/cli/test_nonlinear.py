@@ -24,7 +24,7 @@ def test_a_function_of_the_solution_is_kept_for_compare(comm, mosaicdd, common_p
         assert strict_json(done.out)["max_error"] < 1e-8
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     ("field", "message"),
     [
@@ -81,7 +81,7 @@ def test_a_nan_in_a_file_on_one_rank(mosaicdd, tmp_path):
     assert "not finite" in done.err
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_squares_are_generated_for_a_network(comm, mosaicdd, common_path, strict_json):
     output = common_path / "d.h5"
     common = ("generate", output, "--pde", "poisson-boltzmann", "--samples", "300", "--json")

@@ -67,7 +67,7 @@ def test_a_second_run_leaves_its_own_shards_only(solve, comm):
     assert not shard_folder(path).exists()
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_rank_that_cannot_write_its_shard_ends_all_and_keeps_the_file_before(
     solve, mosaicdd, common_path, comm, monkeypatch
 ):

@@ -17,7 +17,7 @@ PAIRS = {
 SIZE = ("--cells", "100x64", "--spacing", "0.01", "--pde", "poisson", "--boundary", "gp:seed=0")
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("axes", PAIRS)
 def test_a_file_holds_both_sides_and_is_compared(comm, mosaicdd, common_path, strict_json, axes):
     output = common_path / "out.h5"

@@ -148,7 +148,7 @@ def test_any_command_line_of_solve_ends_well(files, mosaicdd):
     places = {"FILE": "nothing.h5", "BOUNDARY": "good.h5", "MODEL": "model.h5"}
     places |= {"GOOD": "good.h5", "POINTS": "points.csv"}
 
-    @settings(max_examples=240, **CASES)
+    @settings(max_examples=160, **CASES)
     @given(command_lines())
     def check(options):
         for name, file in places.items():
@@ -162,7 +162,7 @@ def test_any_command_line_of_solve_ends_well(files, mosaicdd):
 def test_compare_with_any_reference_ends_well(files, mosaicdd):
     reference = st.one_of(EXPRESSION, TEXT, st.sampled_from(["dst", "pyamg", "GOOD"]))
 
-    @settings(max_examples=80, **CASES)
+    @settings(max_examples=50, **CASES)
     @given(reference, st.lists(st.sampled_from(FLAGS), max_size=1))
     def check(spec, flags):
         spec = spec.replace("GOOD", str(files / "good.h5"))

@@ -16,7 +16,7 @@ def solved(tmp_path_factory):
     return path
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_people_and_scripts_see_the_same(mosaicdd, solved):
     shown = mosaicdd("quantities", solved, "--flow", "left[0:0.5]")
     assert (shown.code, shown.err) == (0, "")

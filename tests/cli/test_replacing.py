@@ -22,7 +22,7 @@ def solved(mosaicdd, common_path, comm):
     return path
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     "command",
     [
@@ -54,7 +54,7 @@ def test_the_users_own_files_are_not_replaced_unasked(
     assert (common_path / own).read_bytes() == OWN
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_what_is_read_is_never_replaced(solved, mosaicdd, common_path, comm, monkeypatch):
     before = solved.read_bytes()
     link = common_path / "link.h5"
@@ -116,7 +116,7 @@ def test_solutions_are_written_to_h5(mosaicdd, tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_neither_does_the_library_replace_them(solved, common_path, comm):
     own = common_path / "own.h5"
     if comm.rank == 0:

@@ -27,7 +27,7 @@ def write(comm, common_path):
     return write
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_file_holds_the_domain_and_nan_outside(comm, mosaicdd, common_path, strict_json):
     output = common_path / "out.h5"
     sides = ("--boundary", "expr:log(1-hypot(x-0.6,y-0.8)/0.6)", "--side", "outline=dirichlet:1")
@@ -139,7 +139,7 @@ def test_values_from_a_file_of_points(mosaicdd, tmp_path, write, strict_json):
     assert strict_json(done.out)["max_error"] < 1e-4
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_polygons_from_a_file_keep_their_names(mosaicdd, common_path, write, strict_json, comm):
     holes = [[[0.7, 0.9], [0.9, 0.95], [0.8, 1.2]], [[0.3, 0.4], [0.5, 0.4], [0.4, 0.6]]]
     outer = [[0.1, 0.1], [1.1, 0.2], [1.0, 1.4], [0.2, 1.5]]
@@ -204,7 +204,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_one_line_on_all_ranks(
     comm, mosaicdd, common_path, write, arguments, message

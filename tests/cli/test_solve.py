@@ -171,7 +171,7 @@ def test_a_shipped_model_solves_by_its_name(model, solve):
     assert np.abs(stored.field - truth).mean() <= 2 * report["error_estimate"]
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_without_json_people_read_what_happened_where(mosaicdd, common_path, comm):
     path = common_path / "out.h5"
     ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *EXACT)
@@ -240,7 +240,7 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
     np.testing.assert_allclose(stored.field, truth, rtol=0, atol=1e-8)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

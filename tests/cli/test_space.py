@@ -100,7 +100,7 @@ def test_a_solution_file_is_a_boundary_file(mosaicdd, tmp_path):
     np.testing.assert_array_equal(read_solution(first).field, read_solution(second).field)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_solve_goes_on_from_its_checkpoint(mosaicdd, common_path, comm, by_one):
     path = common_path / "out.h5"
     arguments = (*SOLVE, *FIELDS, *SIDES, "-o", path)

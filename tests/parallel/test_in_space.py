@@ -20,7 +20,7 @@ from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, traffic
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 
-SIZES = (1, 3, 6)
+SIZES = (1, 3, 4, 6)
 S = 2  # cells between lattice planes
 CELLS = [(7,), (4, 7, 5)]
 ROUNDING = 5 * 8 * 2.3e-16  # of sums of at most 8 products of numbers below 5

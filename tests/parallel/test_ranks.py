@@ -66,10 +66,11 @@ def test_more_ranks_than_subdomains_along_an_axis_are_refused(make_ranks, dims, 
         make_ranks(dims).partition(counts)
 
 
-@pytest.mark.ranks(3)
+@pytest.mark.ranks(2, 3)
 def test_the_sum_is_over_all_ranks_and_nan_anywhere_is_nan_everywhere(comm, make_ranks):
     mine = np.array([comm.rank, 1.0, np.nan if comm.rank == 1 else 0.0])
-    np.testing.assert_array_equal(make_ranks().sum(mine), [3.0, 3.0, np.nan])
+    numbers = sum(range(comm.size))
+    np.testing.assert_array_equal(make_ranks().sum(mine), [numbers, comm.size, np.nan])
 
 
 @pytest.mark.parametrize(
@@ -168,13 +169,13 @@ def test_a_cartesian_communicator_gives_its_dims_unless_others_are_given(comm):
     cartesian.Free()
 
 
-@pytest.mark.ranks(6)
-@pytest.mark.parametrize("axes", [(6,), (1, 2, 3)])
+@pytest.mark.ranks(4, 6)
+@pytest.mark.parametrize("axes", [1, 3])
 def test_of_other_than_two_axes_only_the_ranks_are_taken(comm, axes):
-    cartesian = comm.Create_cart(axes)
+    cartesian = comm.Create_cart((comm.size,) if axes == 1 else (1, 2, comm.size // 2))
     with Ranks.of(cartesian) as ranks:
-        assert ranks.fitted((2, 90)).dims == (1, 6)
-        assert ranks.fitted((90, 2)).dims == (6, 1)
+        assert ranks.fitted((2, 90)).dims == (1, comm.size)
+        assert ranks.fitted((90, 2)).dims == (comm.size, 1)
     cartesian.Free()
 
 
@@ -190,7 +191,7 @@ def test_messages_of_the_program_around_do_not_arrive_here(comm):
 
 
 @pytest.mark.ranks(2)
-def test_thousands_of_ranks_and_exchanges_leave_no_communicator_behind(comm):
+def test_hundreds_of_ranks_and_exchanges_leave_no_communicator_behind(comm):
     line = torch.zeros(1, 4, 4)
 
     def use_and_close():
@@ -201,11 +202,12 @@ def test_thousands_of_ranks_and_exchanges_leave_no_communicator_behind(comm):
             assert Replicas(ranks, 2).ranks.size == 1
         return exchange  # kept longer than the ranks
 
-    # MPICH has 2048 communicators, of which each round makes two; 300 rounds are what is promised.
-    last = [use_and_close() for _ in range(300)]
-    for _ in range(2000):
-        use_and_close()
+    # MPICH has 2048 communicators, of which each round makes two; one that is left of each is too many.
+    taken = [comm.Dup() for _ in range(1700)]
+    last = [use_and_close() for _ in range(400)]
     assert last[0].messages == 1
+    for communicator in taken:
+        communicator.Free()
 
 
 @pytest.mark.ranks(2)
@@ -249,7 +251,7 @@ def test_closed_ranks_say_so(comm):
             closed.sum(np.ones(1))
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_what_is_no_communicator_of_this_rank_is_refused(comm):
     with pytest.raises(TypeError, match="intracommunicator of mpi4py, Ranks or None, got int"):
         Ranks.of(4)
@@ -257,7 +259,7 @@ def test_what_is_no_communicator_of_this_rank_is_refused(comm):
         Ranks.of(MPI.COMM_NULL)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_one_rank_alone_is_the_same_whatever_communicator_is_around(comm):
     for ranks in (
         Ranks.alone(),

@@ -22,7 +22,8 @@ def test_all_that_these_ranks_can_show_is_measured(ranks, common_path, monkeypat
         return transform(values, *arguments, **named)
 
     monkeypatch.setattr(scipy.fft, "dstn", noting)
-    monkeypatch.setattr(measure, "SIZES", (2, 4))
+    for name, size in {"SIZES": (2, 4), "_VECTOR": 2**16, "_WRITTEN": 256}.items():
+        monkeypatch.setattr(measure, name, size)
     measurement = measure.Measurement(
         lambda: ExactSolver(LAPLACE.at(), Subdomain(cells=8)), SolveSettings()
     )

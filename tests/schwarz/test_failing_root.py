@@ -5,7 +5,7 @@ import pytest
 
 import mosaicdd as m
 
-RANKS = pytest.mark.ranks(1, 3)
+RANKS = pytest.mark.ranks(1, 2, 3)
 PROBLEM = m.Problem(m.Domain((64, 64)), "laplace", sides=m.Dirichlet("sin(3*x) + y"))
 HOT = m.Problem(m.Domain((64, 64)), "heat", {"f": "1"})
 

@@ -28,7 +28,7 @@ def refusal(*arguments):
     return str(failure.value)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("c", NOTHING.values(), ids=NOTHING)
 def test_sources_that_cannot_flow_out_are_refused(comm, c):
     problem = m.Problem(BOX, "diffusion", {"c": c, "f": 1.0}, INSULATED)

@@ -20,7 +20,7 @@ def require_equal(solution, serial):
     )
 
 
-@pytest.mark.ranks(6, 16)
+@pytest.mark.ranks(4, 6, 16)
 def test_any_number_of_ranks_up_to_sixteen(comm, make_lattice, make_solver, problem):
     lattice = make_lattice((20, 21))
     boundary, _ = problem(lattice)

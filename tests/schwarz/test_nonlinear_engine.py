@@ -195,19 +195,19 @@ def test_settings_of_other_methods_are_refused():
         )
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_squares_whose_newtons_method_did_not_converge_are_no_convergence(comm):
     """The reaction is so steep that steps in two of the squares go to and fro; the lines come to rest anyway."""
     steep = {"r": "100*tanh(1000*(u - 0.2))"}
     one = Problem(
         Domain((24, 32), 1 / 32), "reaction-diffusion", steep, Dirichlet("sin(3*x) + cos(2*y)")
     )
-    solution = solve(one, SubdomainNewton(16), ranks=comm, rtol=1e-3)
+    solution = solve(one, SubdomainNewton(16), ranks=comm, rtol=1e-2)
     assert solution.status == "stagnated"
     told = comm.allgather(solution.report["failure"])
     assert told == [told[0]] * comm.size
     assert re.search(
-        r"did not converge in [1-6] subdomains? of 16 x 16 cells; in that of the nodes 0 to 16 along y and "
+        r"did not converge in [1-6] subdomains? of 16 x 16 cells; in that of the nodes \d+ to \d+ along y and "
         r"\d+ to \d+ along x its last step is \de-0\d of the largest value there: take 'exact'",
         told[0],
     )

@@ -124,7 +124,7 @@ def hot(domain, kind):
     return Problem(domain, "quasilinear-diffusion", {"f": f}, sides)
 
 
-@pytest.mark.parametrize("kind", ["flux", "exchange"])
+@pytest.mark.parametrize("kind", [pytest.param("flux", marks=pytest.mark.nightly), "exchange"])
 def test_a_conductivity_of_the_solution_is_of_second_order_at_curved_outlines(kind):
     grids, errors = (32, 64, 128), []
     for n in grids:
@@ -262,7 +262,7 @@ def test_a_solution_is_where_another_solve_begins():
     np.testing.assert_allclose(begun.field, solve_directly(warmer), rtol=0, atol=1e-8)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_the_file_holds_the_problem(comm, common_path):
     problem, path = several()["holes"], common_path / "out.h5"
     solve(problem, ranks=comm, settings=TIGHT, output=Output(path))
@@ -271,7 +271,7 @@ def test_the_file_holds_the_problem(comm, common_path):
     np.testing.assert_allclose(stored.field, solve_directly(stored.problem), rtol=0, atol=1e-8)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_what_has_no_flows_is_refused_in_one_line(comm):
     for name in ("minimal-surface", "p-laplace"):
         with pytest.raises(Unsupported, match=f"{name} couples the differences"):

@@ -31,7 +31,7 @@ def beside(alpha, g, **others):
     }
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(("offset", "rtol"), [(0.0, RTOL), (1.0, RTOL), (1e6, 1e-8)])
 @pytest.mark.parametrize("a", [1.0, 1e-7])
 def test_an_exchange_however_large_gives_right_values(comm, a, offset, rtol):
@@ -46,7 +46,7 @@ def test_an_exchange_however_large_gives_right_values(comm, a, offset, rtol):
     assert max(counts) <= min(counts) + 4, counts
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     ("pde", "fields"),
     [
@@ -65,7 +65,7 @@ def test_one_is_one_beside_any_exchange(comm, pde, fields):
         assert abs(solution.gather() - 1.0).max() < CLOSE, alpha
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("alpha", [1e4, 1e16])
 def test_steps_in_time_beside_an_exchange_stay_where_nothing_drives_them(comm, alpha):
     g = saddle(2.0)
@@ -187,7 +187,7 @@ def test_rows_count_as_much_as_what_is_beside_them():
     np.testing.assert_array_equal(RowWeights.of(alone).every((4, 5)), 1.0)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("pde", ["laplace", "diffusion"])
 def test_of_values_whose_squares_are_beyond_float64_it_is_said(comm, pde):
     a = {"a": "1 + x"} if pde == "diffusion" else {}

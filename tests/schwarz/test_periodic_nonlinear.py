@@ -121,7 +121,7 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, name):
     assert abs(together.gather() - alone.field).max() < 1e-10 * abs(alone.field).max()
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_shapes_between_periodic_sides(comm):
     wave = Domain.from_distance("0.3 + 0.1*sin(pi*x) - y", (64, 64), 1 / 32)
     sides = periodic("x") | {"outline": Robin(1.0, "x*(2 - x)"), "top": Dirichlet(0.5)}

@@ -91,7 +91,7 @@ def test_a_hole_across_the_sides_is_that_in_the_middle(n, hole):
         np.testing.assert_allclose(field[:, :-1], moved, atol=1e-9)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("both", [False, True])
 def test_a_hole_across_the_sides_has_a_name_like_others(comm, both):
     """Moved by half the width it is the other hole, and the bottom is the middle where that is periodic."""
@@ -118,7 +118,7 @@ def test_a_hole_across_the_sides_has_a_name_like_others(comm, both):
     assert np.nanmax(abs(one[20] - 1)[:13]) < 0.2  # beside hole1
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_wall_between_periodic_sides_is_outer_only_at_another_side(comm):
     wall = Domain.from_distance("0.1 - abs(y - 0.5)", (64, 64), 1 / 64)
     names = PAIRS | {"hole1": Dirichlet(1.0), "bottom": Dirichlet(0.0), "top": Dirichlet(2.0)}
@@ -174,7 +174,7 @@ def test_what_is_connected_through_the_sides_only_is_one_part():
         solve(Problem(Domain.from_mask(mask, 1 / 64), "poisson", {"f": 1.0}, one.sides))
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_an_outline_that_does_not_go_on_is_refused(comm):
     disk = Domain.from_distance("0.3 - hypot(x, y - 0.5)", (64, 64), 1 / 64)
     with pytest.raises(

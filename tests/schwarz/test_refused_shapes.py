@@ -99,7 +99,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_refused_on_all_ranks(comm, make, message):
     with pytest.raises(ValueError, match=message) as raised:

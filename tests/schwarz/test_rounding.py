@@ -83,7 +83,7 @@ def test_a_reaction_is_no_rounding(kind):
     assert 1.1 <= solution.report["energy_estimate"] / energy <= 10
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("kind", ["checkerboard", "blocks"])
 def test_each_of_several_problems_has_its_own_on_any_ranks(kind, comm):
     problem = random_problem(kind, several=(3,))

@@ -202,7 +202,7 @@ def test_a_window_is_the_part_of_the_field(comm):
     np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_fluxes_that_cannot_be_are_refused_on_all_ranks(comm):
     sides = {name: Neumann(1.0) for name in ("left", "right", "top", "bottom")}
     problem = Problem(Domain((64, 64), 1.0), "poisson", sides=sides)

@@ -23,7 +23,7 @@ ISO_10211 = """
 """
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_iso_10211_case_1_all_28_temperatures_within_a_tenth_of_a_kelvin(comm):
     n = 12  # cells of a square
     sides = {"left": Neumann(), "top": Dirichlet(20.0)}
@@ -33,7 +33,7 @@ def test_iso_10211_case_1_all_28_temperatures_within_a_tenth_of_a_kelvin(comm):
     assert abs(found - given).max() < 0.1
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_nafems_t4_within_a_twentieth_of_a_kelvin(comm):
     sides = {
         "bottom": Dirichlet(100.0),

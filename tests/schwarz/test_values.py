@@ -18,7 +18,7 @@ from mosaicdd.problems.references.references import solve_directly
 CELLS = (64, 96)
 NODES = (65, 97)
 EXACT = m.SolveSettings(rtol=1e-11)
-RANKS = pytest.mark.ranks(1, 3)
+RANKS = pytest.mark.ranks(1, 2, 3)
 AGAIN = "make a new one"
 
 

@@ -311,7 +311,7 @@ def test_the_reaction_of_a_nonlinear_equation_moves_in_time():
     assert np.log2(errors[0] / errors[1]) > 1.7
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_front_of_fisher_s_equation_runs_at_its_speed(comm):
     # u = (1 + exp(x / sqrt(6) - 5 t / 6))^-2 solves du/dt - lap u + u^2 - u = 0 (Ablowitz, Zeppetella 1979).
     wave = "(1+exp((x-2)/sqrt(6)-5*t/6))**-2"
@@ -350,7 +350,7 @@ def test_bad_input_is_one_clear_line(change, message):
         m.march(m.Problem((32, 32), pde, fields), initial, **change)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize(
     ("fields", "sides"), [({"f": "1/(0.2-t)"}, "0"), ({"f": 1.0}, "log(0.2-t)")], ids=["f", "sides"]
 )
@@ -385,7 +385,7 @@ def test_what_is_periodic_decays_as_its_modes_do(comm, cells):
     np.testing.assert_array_equal(field[:, 0], field[:, -1])
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_series_is_not_saved_beside_data_that_were_changed(comm, common_path):
     a = np.ones((65, 65))
     problem = m.Problem(

@@ -123,7 +123,7 @@ def test_the_fields_do_not_depend_on_the_ranks(name, alone_and_together):
         np.testing.assert_allclose(other, field, rtol=0, atol=1e-9)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_the_file_holds_the_shape(comm, common_path):
     path, problem = common_path / "out.h5", cooling(48)
     series = m.march(problem, SHAPE, dt=0.1, steps=2, ranks=comm, output=path, **TIGHT)
@@ -146,7 +146,7 @@ def data(**changed):
     return m.Problem(given["domain"], "heat", fields, m.Neumann("t")), given["initial"]
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("name", ["initial", "a", "f", "domain", "frames", "function"])
 def test_a_march_is_not_resumed_with_other_values(name, comm, common_path):
     ones = np.ones((33, 49))
@@ -203,7 +203,7 @@ def test_a_shock_of_burgers_equation_stays_between_its_values():
     assert np.all(middle < 0.5)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_burgers_equation_flows_around_a_hole(alone_and_together):
     hole = m.Domain.from_distance("0.15 - hypot(x - 0.4, y - 0.45)", (64, 64), 1 / 64)
     sides = {"left": m.Dirichlet(1.0), "bottom": m.Dirichlet(1.0), "hole1": m.Dirichlet(0.0)}

@@ -10,7 +10,7 @@ import mosaicdd as m
 SETTINGS = m.TrainingSettings(epochs=2, batch_size=12)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_file_that_the_root_cannot_write_ends_all_and_the_next_training_runs(
     comm, lost, common_path
 ):

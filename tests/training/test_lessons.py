@@ -133,7 +133,7 @@ def test_steps_on_shards_give_the_weights_of_whole_ones(make, ranks, case, shard
     assert card.validation
 
 
-@pytest.mark.ranks(3)
+@pytest.mark.ranks(2, 3)
 def test_operators_begin_with_the_principal_components_of_all_ranks_samples(
     make, ranks, by_one, rows_alike
 ):

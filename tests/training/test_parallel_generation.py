@@ -35,7 +35,7 @@ def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     assert not list(common_path.glob("*.parts"))
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypatch):
     monkeypatch.setattr(media, "_PART", 2)
     settings = MediaSettings(samples=5, validation=0.4)

@@ -83,7 +83,7 @@ def two_phases(contrast):
     return m.Problem(m.Domain((512, 512)), "diffusion", fields)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_where_it_contracts_badly_elements_solve_and_go_on_to(comm, known_by_one):
     problem = two_phases(1e7)
     with m.Solver(problem, ranks=comm, settings=m.SolveSettings(rtol=1e-10)) as solver:
@@ -201,7 +201,7 @@ def test_no_contrast_costs_a_digit_and_the_estimate_says_how_far_it_is(kind, pow
     assert error < 1e-7 * np.ptp(solution.field)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("contrast", [1e9, 1e12])
 def test_conductors_that_nothing_drives_are_right_beside_sides_that_drive_much(comm, contrast):
     """No residual relative to what the sides drive shows the level of a conductor of two nodes."""
