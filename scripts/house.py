@@ -1,7 +1,7 @@
 """Measure the package's own structure: files, lines, signatures, and what a solve wires together.
 
 Usage: house.py [COMMIT ...] prints a column for each commit and one for the working tree, and writes
-``benchmarks/house.md``. Run in the repository.
+``benchmarks/house.md``; house.py --folders prints which folder needs which. Run in the repository.
 """
 
 import ast
@@ -137,6 +137,34 @@ class House:
         ).stdout
 
 
+def folders(root: Path = ROOT / "mosaicdd") -> str:
+    """Draw which folder of the package imports which: whoever needs the fewest, through others too, comes first."""
+    names = sorted(path.name for path in root.iterdir() if (path / "__init__.py").exists())
+    needs = {name: set() for name in names}
+    for name in names:
+        for path in (root / name).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
+                needs[name] |= {part for part in (module or "").split(".")[1:2] if part in needs}
+        needs[name] -= {name}
+
+    def reached(name: str) -> set[str]:
+        seen, new = set(), {name}
+        while new:
+            seen |= new
+            new = set().union(*(needs[each] for each in new)) - seen
+        return seen
+
+    ordered = sorted(names, key=lambda name: (len(reached(name)), len(needs[name]), name))
+    width = max(map(len, names))
+    return "\n".join(
+        f"{name:{width}}  <-  {', '.join(each for each in ordered if each in needs[name])}".rstrip(
+            " <-"
+        )
+        for name in ordered
+    )
+
+
 def main(commits: list[str]) -> None:
     """Print and write the table."""
     columns = {}
@@ -162,4 +190,7 @@ def main(commits: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:] == ["--folders"]:
+        print(folders())
+    else:
+        main(sys.argv[1:])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from house import folders
 
 import mosaicdd as m
 
@@ -59,3 +60,7 @@ def test_the_steps_of_a_way_come_in_the_page_s_order(way, called):
 def test_every_row_of_the_page_is_a_step():
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     assert len(rows) == sum(map(len, ways().values())) + len(ways())  # and the headings
+
+
+def test_folders_import_each_other_as_they_are_drawn():
+    assert folders() in (PAGE.parent / "contributing.md").read_text()
