@@ -150,6 +150,8 @@ def require_differentiable(problem: Problem) -> None:
         why = "sides are periodic"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
+    elif operator.couples_corners:
+        why = f"{problem.equation.name} has a mixed derivative, axy"
     elif not medium_of(operator).self_adjoint:
         why = f"{problem.equation.name} has a velocity"
     elif not problem.plain and _floats(problem):

@@ -65,6 +65,12 @@ def ends(axis: int, axes: int, elsewhere: slice = slice(None)) -> tuple[Slices, 
     return at(axis, axes, slice(None, -1), elsewhere), at(axis, axes, slice(1, None), elsewhere)
 
 
+def diagonals() -> tuple[tuple[Slices, Slices], tuple[Slices, Slices]]:
+    """Return, of the cells of a plane, the nodes at the low and the high ends along y of diagonals that rise, and of those that fall."""
+    low, high = slice(None, -1), slice(1, None)
+    return ((low, low), (high, high)), ((low, high), (high, low))
+
+
 def last(index: Sequence[Any]) -> tuple[Any, ...]:
     """Return an index of the last axes of arrays, of all on those before."""
     return (..., *index)

@@ -13,9 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters, others
+from mosaicdd.lattice.axes import letters, others, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.unsupported import Unsupported
 
 _THIN = 0.375
 """Of the distance of lattice lines: below, the last two of a periodic axis hardly overlap with others.
@@ -34,16 +35,28 @@ def period_of(cells: int, spacing: int) -> int:
     return -(-cells // spacing) * spacing
 
 
-def spacing_between(grid: Grid, spacing: int, periodic: tuple[bool, ...]) -> int:
+def spacing_between(
+    grid: Grid, spacing: int, periodic: tuple[bool, ...], *, whole: bool = False
+) -> int:
     """Return the distance of lattice lines that leaves no thin lattice cell between periodic sides.
 
-    It is more than half of ``spacing``, and at most that; where none of these does, it is that.
+    It is more than half of ``spacing``, and at most that; where none of these does, it is that. ``whole``: it leaves no
+    smaller cell at all, and the cells between the sides are even; `Unsupported` where none does.
     """
     around = [cells for cells, wraps in zip(grid.shape, periodic, strict=True) if wraps]
 
     def thinnest(s: int) -> float:
         return min(((cells - 1) % s + 1) / s for cells in around)
 
+    if whole and around:
+        every = range(spacing, 3, -1)
+        fitting = [s for s in every if all(cells % s == cells % 2 == 0 for cells in around)]
+        if not fitting or min(around) <= spacing:
+            raise Unsupported(
+                f"with a mixed derivative, axy, periodic sides have even numbers of cells between them, more than {spacing}, "
+                f"that one number from {every[-1]} to {spacing} divides; here there are {times(grid.shape)} cells"
+            )
+        return fitting[0]
     if not around or min(around) <= spacing:
         return spacing
     choices = range(spacing, spacing // 2, -1)

@@ -18,7 +18,7 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
@@ -88,13 +88,15 @@ class MediumSolver(SolverOfMedia):
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, for several problems, and where nodes are coupled across cells;
-        and a velocity is theirs alone.
+        These pay where its iterations have contracted badly, for several problems, and in the steps of nonlinear equations
+        whose nodes are coupled across cells; and a velocity is theirs alone.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method
         operator, few = self.operator, problems < _SEVERAL and self.contracts
-        multigrid = few and operator.self_adjoint and not operator.couples_corners
+        # Of derivatives that are coupled across cells, elements know the edge of the lattice.
+        edged = self.discretisation is None and operator.couples_corners
+        multigrid = few and operator.self_adjoint and not edged
         return self.method if multigrid else "condensed"
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
@@ -146,7 +148,7 @@ class Exact:
         """Return the solver by condensed elements, which solve any linear problem."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         source = Source(problem, grid, subdomain)
-        if _lies_on_lattice(problem, grid, subdomain):
+        if _lies_on_lattice(problem, grid, subdomain) and not _is_mixed(operator):
             return MediumSolver(medium_of(operator), subdomain, source)
         cells = f"the cells are no multiples of {subdomain.cells // 2}"
         medium = medium_of(operator, problem.hindrance or cells)
@@ -175,8 +177,16 @@ class Exact:
     def _subdomain(self, problem: Problem, grid: Grid) -> Subdomain:
         # Of cubes half as many: what a lattice reaches beyond a grid counts three times.
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
-        spacing = spacing_between(grid, cells // 2, problem.conditions.periodic)
+        periodic, mixed = problem.conditions.periodic, _is_mixed(problem.operator)
+        spacing = spacing_between(grid, cells // 2, periodic, whole=mixed)
         return Subdomain(2 * spacing, 2 * spacing * grid.spacing)
+
+
+def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
+    """Say whether a linear operator has a mixed derivative."""
+    if isinstance(operator, Nonlinear):
+        return False
+    return operator.couples_corners
 
 
 def _lies_on_lattice(problem: Problem, grid: Grid, subdomain: Subdomain) -> bool:

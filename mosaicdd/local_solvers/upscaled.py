@@ -76,8 +76,10 @@ class UpscaledSolver(BoundSolver):
                 f"{name} is for coefficients that are fields, those of {problem.equation.name} are "
                 "numbers here; take 'exact'"
             )
-        if not medium.self_adjoint:
-            raise Unsupported(f"{name} is for diffusion without a velocity; take 'exact'")
+        if not medium.self_adjoint or medium.couples_corners:
+            raise Unsupported(
+                f"{name} is for diffusion without a velocity or a mixed derivative; take 'exact'"
+            )
         require_plain(name, problem)
         cells = RATIO * _fitting(name, grid, sizes)
         self.name = name

@@ -61,8 +61,8 @@ class Problem:
     TypeError
         If a condition is none.
     Unsupported
-        If a side is natural or periodic, or the domain no rectangle, with an equation that has mixed
-        derivatives.
+        If the domain is no rectangle, with an equation that has mixed derivatives, or a side is natural or periodic
+        with one that has a velocity, too.
     """
 
     domain: Domain
@@ -101,6 +101,11 @@ class Problem:
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
+            elif self.domain.shape is not None and self.operator.couples_corners:
+                raise Unsupported(
+                    f"{self.hindrance}, and the equation has a mixed derivative, axy: such equations are solved on "
+                    "rectangles"
+                )
             else:
                 medium_of(self.operator, self.hindrance)
         self.problems  # noqa: B018 - checks the numbers of problems
@@ -132,6 +137,9 @@ class Problem:
             return nonlinear
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
+            tensor = [n for name, n in numbers.items() if name.startswith("a")]
+            if None in tensor and "axy" in numbers:  # which is checked in each cell
+                numbers["axy"] = 0.0
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
             stored = getattr(self.equation, "storage", None)
             fields = {name: field for name, field in self._coefficients.items() if name != stored}

@@ -120,9 +120,9 @@ def test_a_tensor_of_the_plane_is_refused_in_space():
         medium_of(EllipticOperator(ayy=2.0, axx=1.0)).conductances(BOX, whole(BOX))
 
 
-def test_a_mixed_derivative_is_refused_as_a_medium():
-    with pytest.raises(Unsupported, match=r"mixed derivative, axy 0\.5"):
-        medium_of(EllipticOperator(axy=0.5))
+def test_a_mixed_derivative_beside_a_velocity_is_refused_as_a_medium():
+    with pytest.raises(Unsupported, match=r"mixed derivative, axy 0\.5, and a velocity"):
+        medium_of(EllipticOperator(axy=0.5, bx=1.0))
 
 
 def test_values_that_are_not_positive_are_told_with_their_place_in_space():

@@ -218,11 +218,6 @@ def test_networks_and_averages_are_refused(name):
         solve(problem, name)
 
 
-def test_mixed_derivatives_are_refused():
-    with pytest.raises(Unsupported, match=r"side is natural .* mixed derivative, axy 0\.5"):
-        Problem((64, 64), "anisotropic-diffusion", {"axy": 0.5}, {"left": Neumann()})
-
-
 def test_waves_are_refused_by_what_hinders_them_alone():
     waves = EllipticOperator(c=-0.25)
     equation = Equation(name="waves", text="", parameters={}, operator=lambda: waves)

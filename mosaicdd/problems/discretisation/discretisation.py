@@ -22,10 +22,11 @@ or along a periodic axis the grid again; or parts of a lattice that comes round 
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends
+from mosaicdd.lattice.axes import diagonals, ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties
 from mosaicdd.problems.discretisation.cut import nonzero
@@ -42,6 +43,8 @@ from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
+
+_Tied = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Discretisation:
@@ -152,8 +155,8 @@ class Discretisation:
         active = (volumes > 0) & ~known
         if cut is not None:
             active &= ~cut.given
-        along, against = [], []
-        tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        along, against, across = [], [], None
+        tied: list[_Tied] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
         every = tuple(zip(whole.along, whole.against, strict=True))
@@ -163,9 +166,14 @@ class Discretisation:
             along.append(np.where(both, forth, 0.0))
             if not whole.symmetric:
                 against.append(np.where(both, back, 0.0))
-            for here, there, k in ((low, high, forth), (high, low, back)) if known.any() else ():
-                beside = nonzero(active[here] & known[there] & (k > 0))
-                tied.append((flat[here][beside], number[there][beside], k[beside]))
+            edges = [(low, high, forth), (high, low, back)]
+            tied += _tied(edges, active, known, flat, number)
+        if whole.across is not None:
+            across = np.zeros_like(whole.across)
+            for kept, k, (low, high) in zip(across, whole.across, diagonals(), strict=True):
+                np.copyto(kept, k, where=active[low] & active[high])
+                edges = [(low, high, k), (high, low, k)]
+                tied += _tied(edges, active, known, flat, number)
         ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self.exchange, part)
@@ -174,7 +182,7 @@ class Discretisation:
             exchange = self.grid.spacing * self.outline.alphas
             outlines = cut.on_outlines(active, on_sides, every, exchange)
             outlines.add_to_diagonal(reaction, exchange)
-        left = Conductances(tuple(along), reaction, tuple(against))
+        left = Conductances(tuple(along), reaction, tuple(against), across)
         if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0
@@ -297,6 +305,24 @@ class Discretisation:
         added = np.atleast_2d(values)[:, at]
         for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
             np.add.at(field, place, added[number % len(added)])
+
+
+def _tied(
+    edges: Sequence[tuple[Part, Part, np.ndarray]],
+    active: np.ndarray,
+    known: np.ndarray,
+    flat: np.ndarray,
+    number: np.ndarray,
+) -> list[_Tied]:
+    """Return the nodes that edges tie to known ones, the numbers of these, and the conductances.
+
+    ``edges``: from which nodes, to which, and what conducts; ``flat``, ``number``: of nodes, and of values.
+    """
+    tied: list[_Tied] = []
+    for here, there, k in edges if known.any() else ():
+        beside = nonzero(active[here] & known[there] & (k != 0))
+        tied.append((flat[here][beside], number[there][beside], k[beside]))
+    return tied
 
 
 def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:

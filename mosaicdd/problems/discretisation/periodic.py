@@ -47,7 +47,7 @@ def glued(
         )
         for _ in range(2)
     )
-    symmetric = True
+    symmetric, across = True, None
     for rounds in _rounds(part, periods):
         between, volumes = natural(tuple(r.source for r in rounds))
         symmetric &= between.symmetric
@@ -58,7 +58,10 @@ def glued(
             for axis, values in enumerate(edges):
                 place = (r.edges if i == axis else r.nodes for i, r in enumerate(rounds))
                 total[axis][*place] += values
-    return Conductances(along, reaction, () if symmetric else against), all_volumes
+        if between.across is not None:
+            across = np.zeros((2, *(n - 1 for n in shape))) if across is None else across
+            across[:, *(r.edges for r in rounds)] += between.across
+    return Conductances(along, reaction, () if symmetric else against, across), all_volumes
 
 
 def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:

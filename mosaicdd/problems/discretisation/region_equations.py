@@ -45,7 +45,7 @@ def region_equations(discretisation: Discretisation | LinearStep, part: Part) ->
     medium, grid = discretisation.medium, discretisation.grid
     varies = any(field.number is None for field in medium.fields.values())
     around = discretisation.outline is not None and any(discretisation.periods)
-    if varies or around or len(part) != 2:  # squares are of planes
+    if varies or around or medium.couples_corners or len(part) != 2:  # squares are of planes
         return discretisation.equations(part)
     common = medium.conductances(grid, (slice(0, 3), slice(0, 3)))
     return _Whole(common, discretisation, part).equations()

@@ -105,7 +105,12 @@ class Stretch:
         return on_grid
 
     def conductances(self, between: Conductances) -> Conductances:
-        """Return those of the lattice from those between the nodes of `part`; without reaction between."""
+        """Return those of the lattice from those between the nodes of `part`; without reaction between.
+
+        `ValueError` if nodes are coupled across cells, of which there is no part along an edge.
+        """
+        if between.across is not None:
+            raise ValueError("nodes that are coupled across cells have none between them")
 
         def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
             every = []

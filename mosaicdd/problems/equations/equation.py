@@ -89,7 +89,8 @@ class Equation(NamedEquation):
     varying
         Which of the parameters may be fields: those of a `Medium`, by its names for them.
     instead
-        Parameters that may be given in the place of one, all of them; ``operator`` takes them, too.
+        Parameters that may be given in the place of one, with their defaults, None where one must be given;
+        ``operator`` takes them, too.
     source
         Whether there is a right-hand side, the field ``f``.
     draw
@@ -114,7 +115,7 @@ class Equation(NamedEquation):
     operator: Callable[..., EllipticOperator]
     parameters: Mapping[str, float] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
-    instead: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    instead: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     source: bool = True
     draw: Callable[[np.random.Generator], dict[str, float]] | None = None
     reaction: str | None = None
@@ -157,13 +158,16 @@ class Equation(NamedEquation):
         values = {**self.parameters, **field_values}
         for name, others in self.instead.items():
             chosen = [other for other in others if other in field_values]
-            if chosen and (name in field_values or len(chosen) < len(others)):
+            needed = [other for other, default in others.items() if default is None]
+            if chosen and (name in field_values or not {*needed} <= {*chosen}):
                 got = " and ".join([name] * (name in field_values) + chosen)
                 raise ValueError(
-                    f"{self.name} takes the field {name}, or {' and '.join(others)} instead, got {got}"
+                    f"{self.name} takes the field {name}, or {' and '.join(needed)} instead, got {got}"
                 )
             if chosen:
                 del values[name]
+                defaults = {n: v for n, v in others.items() if v is not None}
+                values = {**defaults, **values}
         return values
 
     def at(self, **values: float) -> EllipticOperator:

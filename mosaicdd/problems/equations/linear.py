@@ -62,9 +62,10 @@ ANISOTROPIC_DIFFUSION = Equation(
     text="-div(T grad u) = f, T = [[axx, axy], [axy, ayy]]",
     operator=EllipticOperator,
     parameters={"axx": 1.0, "ayy": 1.0, "axy": 0.0},
+    varying=("axx", "ayy", "axy"),
     draw=_draw_tensor,
 )
-"""Diffusion that is stronger in one direction than in the other, the same everywhere."""
+"""Diffusion that is stronger in one direction than in the other."""
 
 
 def _flowing(bx: float, by: float, a: float, c: float) -> EllipticOperator:
@@ -91,23 +92,27 @@ ADVECTION_DIFFUSION = Equation(
 
 
 def _diffusing(
-    c: float, a: float = 1.0, axx: float | None = None, ayy: float | None = None
+    c: float,
+    a: float = 1.0,
+    axx: float | None = None,
+    ayy: float | None = None,
+    axy: float = 0.0,
 ) -> EllipticOperator:
     along = {"axx": a if axx is None else axx, "ayy": a if ayy is None else ayy}
     if not (min(along.values()) > 0 and c >= 0):
         raise ValueError(
             f"diffusion needs a > 0 and c >= 0, got axx {along['axx']:g}, ayy {along['ayy']:g}, c {c:g}"
         )
-    return EllipticOperator(**along, c=c)
+    return EllipticOperator(**along, axy=axy, c=c)
 
 
 DIFFUSION = Equation(
     name="diffusion",
-    text="-div(a grad u) + c u = f, a one field or diag(axx, ayy)",
+    text="-div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]]",
     operator=_diffusing,
     parameters={"a": 1.0, "c": 0.0},
-    varying=("a", "axx", "ayy", "c"),
-    instead={"a": ("axx", "ayy")},
+    varying=("a", "axx", "ayy", "axy", "c"),
+    instead={"a": {"axx": None, "ayy": None, "axy": 0.0}},
     reaction="c",
 )
 
@@ -121,7 +126,7 @@ def _storing(s: float, **others: float) -> EllipticOperator:
 HEAT = replace(
     DIFFUSION,
     name="heat",
-    text="s du/dt - div(a grad u) + c u = f, a one field or diag(axx, ayy)",
+    text="s du/dt - div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]]",
     operator=_storing,
     parameters={**DIFFUSION.parameters, "s": 1.0},
     varying=(*DIFFUSION.varying, "s"),

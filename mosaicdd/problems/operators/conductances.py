@@ -11,6 +11,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from mosaicdd.lattice.axes import at, ends, last
 
 _HIGH, _INNER = slice(1, None), slice(1, -1)
+# Of a node, how far back the cells begin across which it is coupled: along rising diagonals, and along falling ones.
+_CORNERS = (((0, 0), (1, 1)), ((1, 0), (0, 1)))
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,12 @@ class Conductances:
                 there = (edge >= 0) & (edge < values.shape[axis])
                 edges = (*place[:axis], edge, *place[axis + 1 :])
                 total[there] += values[tuple(number[there] for number in edges)]
+        if self.across is not None:
+            for diagonal, corners in zip(self.across, _CORNERS, strict=True):
+                for up, right in corners:
+                    y, x = place[0] - up, place[1] - right
+                    there = (y >= 0) & (y < len(diagonal)) & (x >= 0) & (x < diagonal.shape[1])
+                    total[there] += diagonal[y[there], x[there]]
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:
@@ -218,11 +226,13 @@ class Conductances:
             forth, back = (k[at(axis, axes, _HIGH, _INNER)][first] for k in (along, against))
             entries += [(here, there, -forth), (there, here, -back)]
         if self.across is not None:
-            rising, falling = (-k[inner] for k in self.across)
-            for low, high, values in (
-                (numbers[:-1, :-1], numbers[1:, 1:], rising),
-                (numbers[1:, :-1], numbers[:-1, 1:], falling),
-            ):
+            around = [any(periodic[axis : axis + 1]) for axis in range(2)]
+            first = tuple(slice(n - (not wraps)) for n, wraps in zip(shape, around, strict=True))
+            right, up = (np.roll(numbers, -1, axis) for axis in (1, 0))
+            both = np.roll(up, -1, 1)
+            rising, falling = (-k[1:, 1:][first] for k in self.across)
+            for low, high, values in ((numbers, both, rising), (up, right, falling)):
+                low, high = low[first], high[first]
                 entries += [(low, high, values), (high, low, values)]
         rows, columns, values = (
             np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)

@@ -62,6 +62,11 @@ class EllipticOperator:
         return self.by == self.bx == 0.0
 
     @property
+    def couples_corners(self) -> bool:
+        """Whether nodes are coupled across cells: there is a mixed derivative."""
+        return self.axy != 0.0
+
+    @property
     def reflective(self) -> bool:
         """Whether reflections in both axes leave ``A`` as it is, so that sines are eigenvectors."""
         return self.self_adjoint and self.axy == 0.0

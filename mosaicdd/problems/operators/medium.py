@@ -1,7 +1,7 @@
 """A medium: coefficients that are fields, and the discrete operator that they make.
 
 The operator is ``-div(T grad u) + b . grad u + c u`` with a diagonal tensor ``T``, mostly ``a`` in both
-directions. Between two neighbouring nodes flows the difference of their values times a *conductance*.
+directions; of others see `tensors`. Between two neighbouring nodes flows the difference of their values times a *conductance*.
 Where ``a`` is given at the nodes, it is the harmonic mean of the two; where it is given per cell, as
 images and material maps are, the mean of the two cells beside the grid edge, which is exact where
 materials meet on grid lines. ``b`` and ``c`` are given at the nodes. All is scaled by the squared
@@ -31,6 +31,7 @@ from mosaicdd.problems.operators.edge_means import (
     sum_around,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.tensors import between_nodes, tensors_of_cells
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
@@ -60,22 +61,27 @@ class Medium:
     """The coefficients of a problem.
 
     ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
-    ``(ny, nx)``; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is not given is zero.
+    ``(ny, nx)``; in the plane ``axy`` beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is not given is zero.
 
     ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
     spacing what conducts along an axis is then divided by the square of its side.
     """
 
-    NAMES = (*DIFFUSION, "bx", "by", "c")
+    NAMES = (*DIFFUSION, "axy", "bx", "by", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
-    couples_corners = False
 
     def __init__(self, fields: Mapping[str, Field], aspect: tuple[float, ...] = ()):
         self.fields, self.aspect = dict(fields), aspect
         self._zero = Field("", 0.0)
         self._c = fields.get("c", self._zero)
+
+    @property
+    def couples_corners(self) -> bool:
+        """Whether nodes are coupled across cells: the tensor is not diagonal."""
+        axy = self.fields.get("axy")
+        return axy is not None and axy.number != 0.0
 
     def _along(self, axes: int) -> list[Field]:
         """Return the diffusion along each axis; raise `Unsupported` if it is not known of all."""
@@ -120,6 +126,10 @@ class Medium:
 
     def require_shape(self, grid: Grid) -> None:
         """Check that values belong to a grid, and serve all problems; else raise `ValueError` or `Unsupported`."""
+        if self.couples_corners and not self.self_adjoint:
+            raise Unsupported(
+                "the tensor is not diagonal beside a velocity: leave out axy, or bx and by"
+            )
         for name, field in self.fields.items():
             if field.problems > 1:
                 raise Unsupported(
@@ -139,12 +149,12 @@ class Medium:
         same = self._c.number is not None
         place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
         c = require_sign(self._c.sample(grid, place)[0], self._c, grid, place, positive=False)
-        along = self._diffusion(grid, part)
+        along, across = self._diffusion(grid, part)
         reaction = grid.spacing**2 * c
         if same:  # of one value, which takes no memory
             reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
-            return Conductances(along, reaction)
+            return Conductances(along, reaction, across=across)
         ways = []
         for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
             low, high = ends(axis, len(part))
@@ -160,6 +170,11 @@ class Medium:
         around the nodes.
         """
         c = _near(self._c, grid, part, cover, fill=0.0)
+        reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
+        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
+        if self.couples_corners:  # of a rectangle, whose cells are whole
+            along, across = self._tensors(grid, part)
+            return Conductances(along, reaction, across=across)
         between = []
         for axis, a in enumerate(self._along(len(part))):
             if a.per_cell(grid):
@@ -175,8 +190,6 @@ class Medium:
             between.append(cover.of_edges(axis) / (resistance[high] + resistance[low]))
         for axis, side in enumerate(self.aspect):
             between[axis] = between[axis] / side**2
-        reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
-        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.self_adjoint:
             return Conductances(tuple(between), reaction)
         ways = []
@@ -190,8 +203,12 @@ class Medium:
         along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
 
-    def _diffusion(self, grid: Grid, part: Part) -> tuple[np.ndarray, ...]:
-        """Return the conductances along each axis, without a velocity."""
+    def _diffusion(
+        self, grid: Grid, part: Part
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+        """Return the conductances along each axis and across cells, without a velocity."""
+        if self.couples_corners:
+            return self._tensors(grid, part)
         # Once of a coefficient, which mostly is the same along all axes.
         every = self._along(len(part))
         kept = {a: shares(a, grid, part) for a in dict.fromkeys(every)}
@@ -201,7 +218,14 @@ class Medium:
         ]
         for axis, side in enumerate(self.aspect):
             along[axis] /= side**2
-        return tuple(along)
+        return tuple(along), None
+
+    def _tensors(self, grid: Grid, part: Part) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the conductances along each axis and across cells; none where the grid has no cells."""
+        tensors = tensors_of_cells(self.fields, grid, part)
+        y, x = self._side(0), self._side(1)
+        tensors /= np.array([y * y, x * x, x * y])[:, None, None]
+        return between_nodes(tensors)
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""
@@ -213,18 +237,19 @@ def medium_of(operator: object, because: str = "") -> Medium:
 
     ``because``: why it must be one, for messages.
 
-    `Unsupported` if its tensor is not diagonal, it describes waves, or is not linear.
+    `Unsupported` if its tensor is not diagonal beside a velocity, it describes waves, or is not linear.
     """
     if isinstance(operator, Medium):
         return operator
     if not isinstance(operator, EllipticOperator):
         lacks = "is not linear"
-    elif operator.axy:
-        lacks = f"has a mixed derivative, axy {operator.axy:g}"
+    elif operator.axy and not operator.self_adjoint:
+        lacks = f"has a mixed derivative, axy {operator.axy:g}, and a velocity"
     elif operator.c < 0:
         lacks = f"describes waves, c is {operator.c:g}, not 0 or more"
     else:
         names = ["bx", "by", "c", *(["a"] if operator.ayy == operator.axx else ["axx", "ayy"])]
+        names += ["axy"] * bool(operator.axy)
         values = {name: getattr(operator, "axx" if name == "a" else name) for name in names}
         return Medium({name: Field(name, value) for name, value in values.items()})
     raise Unsupported(

@@ -169,8 +169,8 @@ def _require_conductances(problem: Problem) -> None:
         why = "is an equation in time"
     elif isinstance(operator, Nonlinear):
         why = "is not linear"
-    elif isinstance(operator, EllipticOperator) and operator.axy:
-        why = f"has a mixed derivative, axy {operator.axy:g}"
+    elif operator.couples_corners:
+        why = "has a mixed derivative, axy"
     elif isinstance(operator, EllipticOperator) and operator.c < 0:
         why = f"describes waves, c is {operator.c:g}"
     if why:

@@ -1,0 +1,224 @@
+"""Tensors that are not diagonal: an assembly of its own, second order, all sides, alike on ranks, and what is refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import spsolve
+
+import mosaicdd as m
+from mosaicdd.problems.equations.linear import tensor
+from mosaicdd.problems.references.references import solve_directly
+
+CELLS = (67, 83)  # prime numbers
+DOMAIN = m.Domain(CELLS, 1 / 83)
+SIDES = {
+    "left": m.Dirichlet("y"),
+    "right": m.Robin(2.0, "x"),
+    "top": m.Neumann(0.0),
+    "bottom": m.Neumann("x"),
+}
+TIGHT = m.SolveSettings(rtol=1e-11)
+
+
+def rough(shape, ratio, seed=0):
+    """Return fields of tensors with any axes and ratios up to one, independent of each other."""
+    rng = np.random.default_rng(seed)
+    ratios, angles = ratio ** rng.uniform(size=shape), rng.uniform(0, np.pi, shape)
+    every = [tensor(*draw) for draw in zip(ratios.flat, angles.flat, strict=True)]
+    return {n: np.array([t[n] for t in every]).reshape(shape) for n in ("axx", "axy", "ayy")}
+
+
+def periodic(*names):
+    return dict.fromkeys(names, m.Periodic())
+
+
+PROBLEMS = {
+    "one number": lambda: m.Problem(
+        DOMAIN, "anisotropic-diffusion", {"axy": -0.8, "f": "x"}, SIDES
+    ),
+    "per cell": lambda: m.Problem(DOMAIN, "diffusion", {**rough(CELLS, 20), "f": "x"}, SIDES),
+    "at nodes": lambda: m.Problem(
+        DOMAIN, "anisotropic-diffusion", {**rough((68, 84), 20), "f": "x"}, m.Dirichlet("x*y")
+    ),
+    "at both, and a reaction": lambda: m.Problem(
+        DOMAIN,
+        "diffusion",
+        {"axx": rough(CELLS, 9)["axx"] + 1, "axy": 0.3, "ayy": "2+x", "c": 9.0},
+        SIDES,
+    ),
+    "insulated": lambda: m.Problem(
+        DOMAIN, "diffusion", {**rough(CELLS, 20), "f": "x - 0.5"}, m.Neumann(0.0)
+    ),
+    "a pair": lambda: m.Problem(
+        m.Domain((48, 70), 1 / 48),
+        "diffusion",
+        {**rough((48, 70), 20), "f": "x"},
+        periodic("bottom", "top") | {"left": m.Dirichlet("y"), "right": m.Robin(1.0, 2.0)},
+    ),
+    "both pairs": lambda: m.Problem(
+        m.Domain((48, 72), 1 / 48),
+        "diffusion",
+        {**rough((48, 72), 20), "f": "sin(pi*x/0.75)"},
+        periodic("left", "right", "bottom", "top"),
+    ),
+}
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_number_of_ranks_takes_the_same_iterations_to_the_field_of_a_direct_solver(
+    comm, known_by_one, name
+):
+    problem = PROBLEMS[name]()
+    solution = m.solve(problem, "exact", ranks=comm, settings=TIGHT)
+    alone = known_by_one(m.solve, problem, "exact", settings=TIGHT)
+    assert solution.report["accelerate"] == "multigrid"
+    assert (solution.status, solution.iterations) == (alone.status, alone.iterations)
+    assert solution.converged
+    assert solution.iterations <= 30
+    reference = solve_directly(problem)
+    assert abs(solution.gather() - reference).max() < 1e-9 * np.ptp(reference)
+
+
+def assembled(cells, sides, fields):
+    """Return matrix and loads of cells that hold the energy of their mean rises and of their twist, cell by cell.
+
+    Values are given on the left, and a flux of 1 flows in on the right.
+    """
+    (ny, nx), (hy, hx) = cells, sides
+    rows, columns, entries = [], [], []
+    for y in range(ny):
+        for x in range(nx):
+            axx, axy, ayy = (fields[name][y, x] for name in ("axx", "axy", "ayy"))
+            along_x = np.array([-1, 1, -1, 1]) / (2 * hx)
+            along_y = np.array([-1, -1, 1, 1]) / (2 * hy)
+            twist = np.array([1, -1, -1, 1]) / 2
+            energy = axx * np.outer(along_x, along_x) + ayy * np.outer(along_y, along_y)
+            energy += axy * (np.outer(along_x, along_y) + np.outer(along_y, along_x))
+            energy += (axx / hx**2 + ayy / hy**2) * np.outer(twist, twist)
+            corners = np.array([y * (nx + 1) + x + k for k in (0, 1, nx + 1, nx + 2)])
+            rows += list(np.repeat(corners, 4))
+            columns += list(np.tile(corners, 4))
+            entries += list(hx * hy * energy.ravel())
+    loads = np.zeros((ny + 1, nx + 1))
+    loads[:, -1] = hy
+    loads[[0, -1], -1] /= 2
+    return sp.csr_array((entries, (rows, columns))), loads.ravel()
+
+
+def test_cells_that_are_no_squares_hold_the_energy_of_their_rises_and_of_their_twist():
+    cells, sides, fields = (24, 20), (0.05, 0.1), rough((24, 20), 30)
+    a, b = assembled(cells, sides, fields)
+    unknown = np.flatnonzero(np.indices((25, 21))[1].ravel() > 0)
+    field = np.zeros(25 * 21)
+    field[unknown] = spsolve(a[unknown][:, unknown].tocsc(), b[unknown])
+    domain = m.Domain(cells, {"y": sides[0], "x": sides[1]})
+    insulated = dict.fromkeys(("top", "bottom"), m.Neumann(0.0))
+    conditions = {"left": m.Dirichlet(0.0), "right": m.Neumann(1.0), **insulated}
+    solution = m.solve(m.Problem(domain, "diffusion", fields, conditions), settings=TIGHT)
+    assert solution.field == pytest.approx(field.reshape(25, 21), abs=1e-9 * np.ptp(field))
+
+
+# Of u = sin(2 x + y): the flux is T grad u, and f what is left of it, with u_x = 2 c, u_y = c, c = cos(2 x + y).
+VARYING = {"axx": "2 + x*y", "axy": "0.9*sin(3*x)*cos(y)", "ayy": "1.5 + 0.5*sin(2*y)"}
+FLUX_X = "(2*(2 + x*y) + 0.9*sin(3*x)*cos(y))*cos(2*x + y)"
+FLUX_Y = "(2*0.9*sin(3*x)*cos(y) + 1.5 + 0.5*sin(2*y))*cos(2*x + y)"
+SOURCE = (
+    "((4*(2 + x*y) + 4*0.9*sin(3*x)*cos(y) + 1.5 + 0.5*sin(2*y))*sin(2*x + y)"
+    " - (2*y + 2.7*cos(3*x)*cos(y) - 1.8*sin(3*x)*sin(y) + cos(2*y))*cos(2*x + y))"
+)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_the_largest_error_is_of_second_order(per_cell):
+    errors = []
+    for n in (32, 64, 128, 256):
+        fields = {**VARYING}
+        if per_cell:
+            middles = (np.arange(n) + 0.5) / n
+            y, x = middles[:, None], middles
+            fields["axx"] = 2 + x * y
+            fields["axy"] = 0.9 * np.sin(3 * x) * np.cos(y)
+            fields["ayy"] = 1.5 + 0.5 * np.sin(2 * y) + 0 * x
+        sides = {
+            "left": m.Dirichlet("sin(2*x + y)"),
+            "bottom": m.Dirichlet("sin(2*x + y)"),
+            "right": m.Neumann(FLUX_X),
+            "top": m.Robin(3.0, f"{FLUX_Y} + 3*sin(2*x + y)"),
+        }
+        problem = m.Problem(m.Domain((n, n), 1 / n), "diffusion", {**fields, "f": SOURCE}, sides)
+        solution = m.solve(problem, "exact", rtol=1e-9)
+        assert solution.converged
+        errors.append(abs(solution.field - np.sin(2 * solution.x + solution.y[:, None])).max())
+    assert errors[-1] < 1e-5
+    assert np.array(errors[:-1]) / errors[1:] == pytest.approx([4, 4, 4], rel=0.15)
+
+
+@pytest.mark.parametrize("ratio", [3, 30, 300, 3000])
+def test_the_estimate_is_no_less_than_the_error_and_the_residual_is_as_asked(ratio):
+    for seed in range(3):
+        f = np.random.default_rng(seed).standard_normal((68, 84))
+        problem = m.Problem(DOMAIN, "diffusion", {**rough(CELLS, ratio, seed), "f": f}, SIDES)
+        solution = m.solve(problem, rtol=1e-5)
+        error = np.sqrt(np.square(solution.field - solve_directly(problem)).mean())
+        assert error <= solution.error_estimate < 20 * error
+        assert solution.report["discrete_residual"] <= 1e-5
+
+
+def test_where_it_contracts_badly_elements_solve():
+    fields = {**tensor(3000.0, 0.5), "f": "sin(9*x)"}
+    problem = m.Problem(m.Domain((128, 128), 1 / 128), "anisotropic-diffusion", fields, SIDES)
+    solution = m.solve(problem, rtol=1e-10)
+    assert solution.report["accelerate"] == "cg"
+    assert solution.converged
+    reference = solve_directly(problem)
+    assert abs(solution.field - reference).max() < 1e-7 * np.ptp(reference)
+
+
+def test_heat_fades_at_the_rate_of_the_grids_equation():
+    n, steps, dt = 32, 3, 0.1
+    h = 2 * np.pi / n
+    domain = m.Domain((n, n), h)
+    fields = {"axx": 2.0, "axy": 0.7, "ayy": 1.0}
+    problem = m.Problem(domain, "heat", fields, periodic("left", "right", "bottom", "top"))
+    series = m.march(problem, initial="sin(x + y)", steps=steps, dt=dt, method="euler")
+    rate = (4 * 3.0 * np.sin(h / 2) ** 2 + 2 * 0.7 * np.sin(h) ** 2) / h**2
+    expected = (1 + dt * rate) ** -steps
+    start, *_, end = series
+    assert end == pytest.approx(expected * start, abs=3e-5)
+
+
+BAD = rough(CELLS, 5)
+BAD["axy"] = BAD["axy"].copy()
+BAD["axy"][3, 7] = 9.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (BAD, r"positive definite everywhere .* in the cell \(3, 7\) \(y, x\) axx is .* axy 9,"),
+        ({"axx": 1.0, "axy": "x", "ayy": 0.25}, r"in the cell \(0, 41\) .* axy 0\.50"),
+        ({"axx": "1", "axy": 0.5, "ayy": "x-9"}, r"in the cell \(0, 0\) .* ayy -9"),
+    ],
+)
+@pytest.mark.ranks(1, 3)
+def test_a_tensor_that_is_not_positive_definite_is_refused_with_its_first_cell(
+    comm, fields, message
+):
+    with pytest.raises(ValueError, match=message):
+        m.solve(m.Problem(DOMAIN, "diffusion", fields, SIDES), ranks=comm)
+
+
+def test_what_is_not_solved_is_refused():
+    round_sides = periodic("left", "right")
+    problem = m.Problem(
+        m.Domain((48, 49)), "diffusion", {"axx": 1.0, "axy": "x/9", "ayy": 1.0}, round_sides
+    )
+    with pytest.raises(m.Unsupported, match=r"even numbers of cells between them, .* 49x48 cells"):
+        m.solve(problem)
+    disk = m.Domain.from_distance(lambda x, y: np.hypot(x - 0.5, y - 0.4) - 0.3, CELLS, 1 / 83)
+    with pytest.raises(m.Unsupported, match=r"domain is no rectangle here, .* mixed derivative"):
+        m.Problem(disk, "anisotropic-diffusion", {"axy": 0.5})
+    problem = m.Problem((64, 64), "diffusion", {"axx": 1.0, "axy": "x/99", "ayy": 1.0})
+    with pytest.raises(m.Unsupported, match="without a velocity or a mixed derivative"):
+        m.solve(problem, "averaged")
