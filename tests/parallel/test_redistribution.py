@@ -3,6 +3,7 @@
 The cases are drawn by a seeded generator, the same on every rank.
 """
 
+import dataclasses
 import math
 import tracemalloc
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mosaicdd.parallel.layouts.layout import Layout
+from mosaicdd.parallel.layouts.layout import Layout, LayoutRows
 from mosaicdd.parallel.layouts.placements import (
     Halo,
     Merge,
@@ -286,3 +287,100 @@ def test_types_that_differ_between_ranks_are_refused_on_all(ranks):
     mine = np.zeros(layout.local_shape(ranks.rank), "f4" if ranks.rank == 1 else "f8")
     with pytest.raises(ValueError, match=r"float32.*float64"):
         redistribute(mine, layout, layout, ranks)
+
+
+def around(layout, draw):
+    """Return a layout with halos for shards: along one axis that comes round, some of width 0."""
+    placements, whole = [], set()
+    for parts, placement in zip(layout.mesh, layout.placements, strict=True):
+        if isinstance(placement, Shard) and placement.axis not in whole:
+            widths = draw.integers(0, 5, (parts, 2)).tolist()
+            period = layout.shape[placement.axis] - int(draw.integers(2))
+            placement = Halo(
+                placement.axis,
+                tuple(map(tuple, widths)),
+                placement.sizes,
+                max(period, 1) if draw.random() < 0.7 else None,
+            )
+        if placement.merge is Merge.OWNER:
+            whole.add(placement.axis)
+        placements.append(placement)
+    return Layout(layout.shape, layout.mesh, placements)
+
+
+def test_the_adjoint_of_a_movement_has_the_same_products_for_random_layouts(ranks):
+    periodic = 0
+    for seed, draw, source, target in random_cases(ranks.size):
+        target = around(target, draw)
+        periodic += any(getattr(p, "period", None) is not None for p in target.placements)
+        way = Redistribution(source, target, ranks, float)
+        mine = np.random.default_rng((seed, ranks.rank))
+        x, y = (mine.standard_normal(of.local_shape(ranks.rank)) for of in (source, target))
+        there, back = way(x), way.adjoint()(y)
+        assert back.shape == x.shape
+        products = np.vdot(there, y), np.vdot(x, back)
+        sizes = [np.vdot(a, a) for a in (there, y, x, back)]
+        (one, other, *squares) = ranks.sum(np.array([*products, *sizes]))
+        scale = np.sqrt(max(squares[0] * squares[1], squares[2] * squares[3]))
+        assert abs(one - other) <= 1e-14 * scale, f"seed {seed}: {source} -> {target}"
+        np.testing.assert_array_equal(way.adjoint().adjoint().adjoint()(y), back)
+    assert periodic > 5
+
+
+def test_what_a_layout_promises_holds_for_random_arrays(ranks):
+    # Convolution, sum, norm, slices and transposition over ranks give what they give of the whole.
+    for seed, draw, source, target in random_cases(ranks.size, count=30):
+        note = f"seed {seed}: {source} -> {target}"
+        whole = draw.integers(-(2**20), 2**20, source.shape).astype(float)
+        mine = redistribute(scattered(source, draw, whole, ranks.rank), source, target, ranks)
+        if target.is_partition:
+            owned = [mine[box.local].sum() for box in target.owned(ranks.rank)]
+            total = ranks.sum(np.array([sum(owned, 0.0)]))
+            assert total[0] == whole.sum(), note
+            np.testing.assert_allclose(
+                norm(mine, target, ranks), np.linalg.norm(whole), rtol=1e-14, err_msg=note
+            )
+        turned = Layout(
+            whole.T.shape, target.mesh, [turned_placement(p, whole.ndim) for p in target.placements]
+        )
+        np.testing.assert_array_equal(mine.T, expected(turned, whole.T, ranks.rank), note)
+        if not target.spread(Merge.SUM) and len(whole) > 1:
+            start, stop = sorted(draw.choice(len(whole) + 1, 2, replace=False).tolist())
+            rows, root = (
+                LayoutRows(target, start, stop),
+                Layout((stop - start, *whole.shape[1:]), (ranks.size,), (On(0),)),
+            )
+            part = Redistribution(rows, root, ranks, float)(mine)
+            np.testing.assert_array_equal(part, root.cut(whole[start:stop], ranks.rank), note)
+
+
+def turned_placement(placement, axes):
+    if placement.merge is not Merge.OWNER:
+        return placement
+    return dataclasses.replace(placement, axis=axes - 1 - placement.axis)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("periodic", [False, True])
+def test_a_convolution_of_halos_is_the_shard_of_the_convolution(ranks, width, periodic):
+    draw = np.random.default_rng(0)
+    whole, kernel = draw.integers(-9, 9, (29, 5)).astype(float), np.arange(1.0, 2 * width + 2)
+    shard = Layout(whole.shape, (ranks.size,), (Shard(0),))
+    halo = Layout(whole.shape, (ranks.size,), (Halo(0, width, period=29 if periodic else None),))
+    mine = redistribute(shard.cut(whole, ranks.rank), shard, halo, ranks)
+    wide = np.pad(whole, ((width, width), (0, 0)), mode="wrap" if periodic else "edge")
+    if not periodic:  # the ends have no copies
+        mine = np.pad(
+            mine,
+            (
+                (width * (ranks.rank == 0), width * (ranks.rank == ranks.size - 1)),
+                (0, 0),
+            ),
+            mode="edge",
+        )
+    result = shard.cut(convolved(wide, kernel), ranks.rank)
+    np.testing.assert_array_equal(convolved(mine, kernel), result)
+
+
+def convolved(values, kernel):
+    return np.stack([np.convolve(column, kernel, "valid") for column in values.T], axis=1)

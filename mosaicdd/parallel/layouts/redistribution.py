@@ -9,6 +9,7 @@ For one writer or reader of files, arrays go to and from rank 0 in portions of r
 more than its own part and one portion.
 """
 
+import copy
 import functools
 import itertools
 import math
@@ -81,21 +82,38 @@ class Redistribution:
                 )
         self.source, self.target, self.dtype = source, target, np.dtype(dtype)
         self._ranks, rank = ranks, ranks.rank
-        self._own = _boxes(source, rank, target, rank)
-        self._adds = bool(source.spread(Merge.SUM))
-        clears = self._adds or not _takes(target, rank)
-        self._cleared = [box.local for box in target.held(rank)] if clears else []
         peers = range(ranks.size)
+        self._own = _boxes(source, rank, target, rank)
         self._gives = [_boxes(source, rank, target, peer) if peer != rank else [] for peer in peers]
         self._takes = [_boxes(source, peer, target, rank) if peer != rank else [] for peer in peers]
+        self._plan(adds=bool(source.spread(Merge.SUM)))
+
+    def adjoint(self) -> "Redistribution":
+        """Return the movement back in which values are added up where they were taken from, as gradients are."""
+
+        def turned(boxes: Sequence[_Shared]) -> list[_Shared]:
+            return [_Shared(box.target, box.source) for box in boxes]
+
+        back = copy.copy(self)
+        back.source, back.target = self.target, self.source
+        back._own = turned(self._own)
+        back._gives, back._takes = list(map(turned, self._takes)), list(map(turned, self._gives))
+        back._plan(adds=True)
+        return back
+
+    def _plan(self, *, adds: bool) -> None:
+        """Say whether values are added up; then, and where none come, the target begins with zeros."""
+        self._adds, rank = adds, self._ranks.rank
+        clears = adds or not _takes(self.target, rank)
+        self._cleared = [box.local for box in self.target.held(rank)] if clears else []
         # What is added up arrives one rank after another in here; what is not, in its place.
-        counts = [sum(map(_values, takes)) if self._adds else 0 for takes in self._takes]
+        counts = [sum(map(_values, takes)) if adds else 0 for takes in self._takes]
         self._ends = [0, *itertools.accumulate(counts)]
         self._terms = np.empty(self._ends[-1], self.dtype)
-        if ranks.size > 1:
-            self._plan()
+        if self._ranks.size > 1:
+            self._describe()
 
-    def _plan(self) -> None:
+    def _describe(self) -> None:
         """Describe to MPI what goes to and comes from each rank."""
         rank, comm = self._ranks.rank, self._ranks.comm
         given_shape, taken_shape = self.source.local_shape(rank), self.target.local_shape(rank)
