@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from mosaicdd.parallel.even_shares import evenly
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.schwarz.nonlinear import nonlinear_iteration
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
@@ -115,3 +117,37 @@ def test_another_equation_is_refused_in_one_line():
     with pytest.raises(ValueError, match="does not solve p-laplace; take 'exact'") as caught:
         Solver(Problem(Domain(CELLS), "p-laplace"), NAME)
     assert "\n" not in str(caught.value)
+
+
+STEEP = "1.6*exp(-((x - 0.3)**2 + (y - 0.3)**2)/0.6)*sin(4*(x + y))"  # near one corner
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_all_ranks_take_newtons_steps_in_subdomains_of_one(
+    known_by_one, comm, across_batches, monkeypatch
+):
+    one = problem(cells=(128, 128), sides=STEEP)
+    alone = known_by_one(solve, one, NAME, settings=FAST)
+    had, did = [], []
+
+    def recorded(rows, work, ranks):
+        def counted(rows):
+            did.append(len(rows))
+            return work(rows)
+
+        had.append(len(rows))
+        return evenly(rows, counted, ranks)
+
+    monkeypatch.setattr(nonlinear_iteration, "evenly", recorded)
+    together = solve(one, NAME, settings=FAST, ranks=comm)
+    had, did = (np.array(comm.allgather(counts)) for counts in (had, did))
+    means = had.mean(axis=0)
+    assert did.shape == (comm.size, together.iterations + 1)  # once more for the derivative
+    np.testing.assert_array_equal(did.sum(axis=0), had.sum(axis=0))
+    assert (did.max(axis=0) <= np.maximum(1.2 * means, np.ceil(means))).all()
+    assert did.sum(axis=1).max() <= 1.2 * means.sum()
+    assert comm.size == 1 or had.sum(axis=1).max() >= 1.5 * means.sum()
+    assert together.iterations == alone.iterations
+    assert together.report["outside_training_range"] == alone.report["outside_training_range"]
+    atol = across_batches(alone.field)
+    np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=atol)

@@ -13,13 +13,13 @@ Shape letters as in `bound`; ``L = 2 (m - 1)`` nodes of centre lines.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.transfer import Batch
+from mosaicdd.lattice.transfer import Batch, batch_shape
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.correction import CompiledCorrection, CorrectionNetwork
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry, images
@@ -27,7 +27,7 @@ from mosaicdd.local_solvers.networks.unrolled import CompiledUnrolled, UnrolledN
 from mosaicdd.local_solvers.nonlinear.nonlinear import (
     NewtonPlan,
     NonlinearSolver,
-    places,
+    Share,
     split,
 )
 from mosaicdd.local_solvers.source import at_nodes, source_operator
@@ -61,6 +61,7 @@ class CorrectedPlan:
         self._network = learned.network.compiled(solver.base, square, learned.limits, device)
         self._lines: torch.Tensor | None = None
         self._seen: torch.Tensor | None = None
+        self._late: list[tuple[Batch, torch.Tensor, torch.Tensor]] = []
         self._apart = torch.zeros(block.region_subdomains, dtype=torch.bool, device=device)
         if ring:
             self._mark_ring()
@@ -105,7 +106,7 @@ class CorrectedPlan:
         return torch.from_numpy(source_operator(base, square, columns)).to(self._device)
 
     def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Correct the linear solutions; what is out of range is solved by Newton's method."""
+        """Correct the linear solutions; what is out of range is left to Newton's method."""
         lines, seen = self._of(batch)
         if lines is None:
             torch.mm(g, self._linear, out=out)
@@ -117,7 +118,7 @@ class CorrectedPlan:
             x, w = self._network.input(g[portion]), None if seen is None else seen[portion]
             out[portion] += self._network(x, w)
             outside[portion] |= self._network.outside(x, w)
-        self._replace(batch, g, outside, self._newton, out)
+        self._leave(batch, g, outside, out)
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Differentiate what `solve` gives: by a table, or the correction by differences, if it has them."""
@@ -135,8 +136,30 @@ class CorrectedPlan:
                 self._tabulate(x, out[portion])
             else:
                 self._differentiate(differ, x, w, out[portion])
-        self._replace(batch, g, self.outside(batch, g), self._exact.responses_at, out)
+        self._leave(batch, g, self.outside(batch, g), out)
         return out
+
+    def rest(
+        self, share: Share, *, responses: bool = False
+    ) -> Iterator[tuple[Batch, torch.Tensor]]:
+        """Give what Newton's method makes of subdomains that are out of range, on any rank; see `NonlinearPlan`."""
+        late, self._late = self._late, []
+        told = [rows for _, _, rows in late]
+        work = self._exact.derived if responses else self._exact.solved
+        every = share(
+            torch.cat(told).cpu().numpy(),
+            lambda rows: work(torch.from_numpy(rows).to(self._device)).cpu().numpy(),
+        )
+        parts = torch.from_numpy(every).to(self._device).split([len(rows) for rows in told])
+        for (batch, outside, _), values in zip(late, parts, strict=True):
+            if not len(values):
+                continue
+            if not responses:
+                self.left[batch][outside.view(batch_shape(batch))] = values[:, -1]
+                values = values[:, :-1]
+            out = values.new_zeros(len(outside), values.shape[1])
+            out[outside] = values
+            yield batch, out.unflatten(1, (len(self._hats), -1)) if responses else out
 
     def _differentiate(
         self,
@@ -161,22 +184,12 @@ class CorrectedPlan:
             return None, None
         return self._lines[batch].flatten(0, 1), self._seen[batch].flatten(0, 1)
 
-    def _newton(self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-        out = g.new_empty(len(g), len(self._at))
-        self._exact.solve_at(rows, columns, g, out)
-        return out
-
-    def _replace(
-        self,
-        batch: Batch,
-        g: torch.Tensor,
-        outside: torch.Tensor,
-        exactly: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
-        out: torch.Tensor,
+    def _leave(
+        self, batch: Batch, g: torch.Tensor, outside: torch.Tensor, out: torch.Tensor
     ) -> None:
-        if outside.any():
-            rows, columns = places(batch, g.device)
-            out[outside] = exactly(rows[outside], columns[outside], g[outside]).to(out)
+        """Leave subdomains of a batch to `rest`."""
+        out[outside] = 0.0
+        self._late.append((batch, outside, self._exact.told(batch, outside, g)))
 
     def _mark_ring(self) -> None:
         """Mark the subdomains along the domain's edge."""

@@ -7,7 +7,7 @@ Shape letters as in `bound`; ``R, C`` rows and columns of subdomains of a block'
 of centre lines.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.lattice.transfer import Batch
+from mosaicdd.lattice.transfer import Batch, batch_shape
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
 from mosaicdd.local_solvers.exact import BYTES, PER_PROBLEM
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
@@ -27,6 +27,9 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.unsupported import Unsupported
+
+Share = Callable[[np.ndarray, Callable[[np.ndarray], np.ndarray]], np.ndarray]
+"""Does work, row by row, for this rank's rows ``(n, width)``: ``share(rows, work)``."""
 
 
 class NonlinearPlan(Protocol):
@@ -44,13 +47,22 @@ class NonlinearPlan(Protocol):
         ...
 
     def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write centre lines ``(B, L)`` for perimeters ``(B, P)`` to ``out``."""
+        """Write centre lines ``(B, L)`` for perimeters ``(B, P)`` to ``out``; zeros for what is left to `rest`."""
         ...
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
-        """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``.
+        """Return the derivatives of centre lines in the directions of the hats, ``(B, 8, L)``, or zeros as `solve`.
 
         ``closely`` takes time for it, as the first ones have not been good enough.
+        """
+        ...
+
+    def rest(
+        self, share: Share, *, responses: bool = False
+    ) -> Iterable[tuple[Batch, torch.Tensor]]:
+        """Give, by batch, what has been left since the last call: centre lines, or responses; zeros for the others.
+
+        All ranks call it together; ``share`` has any of them do the work.
         """
         ...
 
@@ -168,30 +180,39 @@ class NewtonPlan:
 
     def solve(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
         """Solve one subdomain after another, in batches."""
-        self.solve_at(*places(batch, g.device), g, out)
+        everything = g.new_ones(len(g), dtype=torch.bool)
+        solved = self.solved(self.told(batch, everything, g))
+        out.copy_(solved[:, :-1])
+        self.left[batch] = solved[:, -1].view(batch_shape(batch))
 
-    def solve_at(
-        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor, out: torch.Tensor
-    ) -> None:
-        """Solve the subdomains at rows and columns of the region, ``(B,)`` each."""
-        for portion in split(len(g), BATCH):
-            u, _, left = self._solved(rows[portion], columns[portion], g[portion])
-            out[portion] = u[:, *self._lines]
-            self.left[rows[portion], columns[portion]] = left
+    def told(self, batch: Batch, members: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        """Return what there is to know of members ``(B,)`` of a batch: perimeters, source and fields, a row for each."""
+        return torch.cat([g[members], *self._windows.told(batch, members)], dim=1)
+
+    def solved(self, told: torch.Tensor) -> torch.Tensor:
+        """Return of each row the centre lines, and how far from convergence they are, ``(B, L + 1)``."""
+        out = told.new_empty(len(told), self._lines.shape[1] + 1)
+        for portion in split(len(told), BATCH):
+            u, _, left = self._solved(told[portion])
+            out[portion, :-1], out[portion, -1] = u[:, *self._lines], left
+        return out
 
     def responses(self, batch: Batch, g: torch.Tensor, *, closely: bool) -> torch.Tensor:
         """Solve with the derivative at the solutions."""
-        return self.responses_at(*places(batch, g.device), g)
+        everything = g.new_ones(len(g), dtype=torch.bool)
+        return self.derived(self.told(batch, everything, g)).unflatten(1, (len(self._hats), -1))
 
-    def responses_at(
-        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the responses of the subdomains at rows and columns of the region."""
-        out = g.new_empty(len(g), len(self._hats), self._lines.shape[1])
-        for portion in split(len(g), BATCH):
-            u, fields, _ = self._solved(rows[portion], columns[portion], g[portion])
-            out[portion] = self.derivative(u, fields)
+    def derived(self, told: torch.Tensor) -> torch.Tensor:
+        """Return of each row of `told` the responses, ``(B, 8 L)``."""
+        out = told.new_empty(len(told), len(self._hats) * self._lines.shape[1])
+        for portion in split(len(told), BATCH):
+            u, fields, _ = self._solved(told[portion])
+            out[portion] = self.derivative(u, fields).flatten(1)
         return out
+
+    def rest(self, share: Share, *, responses: bool = False) -> tuple[()]:
+        """Return nothing: all is solved at once, as all ranks have as much of it."""
+        return ()
 
     def derivative(self, u: torch.Tensor, fields: Fields) -> torch.Tensor:
         """Return the responses at values of squares, ``(B, 8, L)`` of float32."""
@@ -206,11 +227,9 @@ class NewtonPlan:
         """Return None: there are no data for which it is not made."""
         return
 
-    def _solved(
-        self, rows: torch.Tensor, columns: torch.Tensor, g: torch.Tensor
-    ) -> tuple[torch.Tensor, Fields, torch.Tensor]:
-        f, fields = self._windows.at(rows, columns)
+    def _solved(self, told: torch.Tensor) -> tuple[torch.Tensor, Fields, torch.Tensor]:
         m = self.newton.cells
+        g, f, fields = self._windows.parted(told, self._nodes.shape[1])
         u = g.new_zeros(len(g), m + 1, m + 1)
         u[:, *self._nodes] = g
         self.newton.linear(u, f, self._reaction)
@@ -237,11 +256,21 @@ class Windows:
         """Take a source at the nodes of the region."""
         self._f = None if f is None else self._cut(f)[..., 1:-1, 1:-1]
 
-    def at(self, rows: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor | None, Fields]:
-        """Return source and fields of the squares at rows and columns of the region."""
-        f = None if self._f is None else self._f[rows, columns]
-        varying = {name: values[rows, columns] for name, values in self._varying.items()}
-        return f, self.numbers | varying
+    def told(self, batch: Batch, members: torch.Tensor) -> list[torch.Tensor]:
+        """Return source and fields that vary of members ``(B,)`` of a batch, those of each in a row."""
+        parts = [*([] if self._f is None else [self._f]), *self._varying.values()]
+        return [values[batch][members.view(batch_shape(batch))].flatten(1) for values in parts]
+
+    def parted(
+        self, told: torch.Tensor, first: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None, Fields]:
+        """Part rows of so many numbers and what `told` returns: the numbers, source and fields."""
+        side = self._cells + 1
+        sides = [*([] if self._f is None else [side - 2]), *(side for _ in self._varying)]
+        g, *parts = told.split([first, *(n**2 for n in sides)], dim=1)
+        squares = [values.unflatten(1, (n, n)) for values, n in zip(parts, sides, strict=True)]
+        f = None if self._f is None else squares.pop(0)
+        return g, f, self.numbers | dict(zip(self._varying, squares, strict=True))
 
     def of(self, batch: Batch) -> tuple[torch.Tensor | None, Fields]:
         """Return source and fields of a batch of squares."""
@@ -255,13 +284,6 @@ class Windows:
     def _cut(self, values: torch.Tensor) -> torch.Tensor:
         side, step = self._cells + 1, self._step
         return values.unfold(0, side, step).unfold(1, side, step)
-
-
-def places(batch: Batch, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return row and column of each subdomain of a batch."""
-    rows, columns = (torch.arange(p.start, p.stop, p.step or 1, device=device) for p in batch)
-    grid = torch.meshgrid(rows, columns, indexing="ij")
-    return grid[0].flatten(), grid[1].flatten()
 
 
 def split(count: int, largest: int) -> list[slice]:

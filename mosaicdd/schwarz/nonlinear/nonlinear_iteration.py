@@ -7,14 +7,17 @@ slower than those of a linear equation do, far from where it was taken. What rem
 makes faster. Where $R (T v - v)$ has not fallen, half of the last step is tried, and so on.
 """
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.transfer import batch_shape
-from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearPlan
+from mosaicdd.lattice.transfer import Batch, batch_shape
+from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearPlan, Share
+from mosaicdd.parallel.even_shares import evenly
 from mosaicdd.schwarz.coarse.coarse_space import OwnCoarseSpace
 from mosaicdd.schwarz.drivers import AndersonMemory
 from mosaicdd.schwarz.stopping import Monitor
@@ -39,6 +42,7 @@ class NonlinearIteration:
         self.members = self._buffers.batches(task.block.ring(0))
         self._exchange = interface_exchange(task.ranks, task.block, task.settings)
         self._coarse = OwnCoarseSpace(task)
+        self._share: Share = functools.partial(evenly, ranks=task.ranks)
         self._solving = task.clock.part("local_solve")
         self._linearising = task.clock.part("responses")
 
@@ -49,6 +53,10 @@ class NonlinearIteration:
             g, values = self._buffers.restricted(v, batch)
             with self._solving:
                 self._plan.solve(batch, g, values)
+            self._buffers.blend(values, batch, out)
+        with self._solving:
+            rest = list(self._plan.rest(self._share))
+        for batch, values in rest:
             self._buffers.blend(values, batch, out)
         return self._corrected(v, out)
 
@@ -86,15 +94,20 @@ class NonlinearIteration:
         """
         m, s = self._block.lattice.subdomain.cells, self._block.lattice.spacing
         shape = self._block.region_subdomains
-        responses = v.flat.new_empty(*shape, 8, 2 * (m - 1), dtype=torch.float32)
+        responses = v.flat.new_zeros(*shape, 8, 2 * (m - 1), dtype=torch.float32)
         centre = v.flat.new_zeros(8, *shape)
-        with self._linearising:
+
+        def at_once() -> Iterator[tuple[Batch, torch.Tensor]]:
             for batch in self.members:
                 g = self._buffers.restricted(v, batch)[0]
-                derivative = self._plan.responses(batch, g, closely=closely)
+                yield batch, self._plan.responses(batch, g, closely=closely)
+
+        with self._linearising:
+            rest = self._plan.rest(self._share, responses=True)
+            for batch, derivative in itertools.chain(at_once(), rest):
                 derivative = derivative.unflatten(0, batch_shape(batch))
-                responses[batch] = derivative.float()
-                centre[:, *batch] = derivative[..., s - 1].movedim(2, 0).to(centre)
+                responses[batch] += derivative.float()
+                centre[:, *batch] += derivative[..., s - 1].movedim(2, 0).to(centre)
         self._coarse.take(responses, centre[:, *self._block.ring(0)])
 
     def _clear(self, out: Interface) -> None:
