@@ -6,8 +6,12 @@ as a user starts them.
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -214,14 +218,37 @@ def test_an_output_folder_that_does_not_exist(refused):
     assert "does not exist; create it first" in line
 
 
+@contextmanager
+def unprivileged():
+    """Be another user for a while where this is root, whom no permission stops."""
+    if root := os.geteuid() == 0:
+        os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+
+
 @pytest.mark.ranks(*SIZES)
-def test_an_output_folder_that_is_read_only(refused, common_path, comm, monkeypatch):
-    if os.geteuid() == 0:  # whom no permission stops
-        monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
-    elif comm.rank == 0:
-        common_path.chmod(0o500)
+def test_an_output_folder_that_is_read_only(mosaicdd, comm):
+    how = ("--cells", "64x64", *BOUNDARY, *EXACT)
+    # The folders of tests are closed to other users.
+    folder = Path(comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None))
+    assert mosaicdd("solve", "-o", folder / "before.h5", *how).code == 0  # has imported everything
+    if comm.rank == 0:
+        folder.chmod(0o555)
     comm.Barrier()
-    assert "is read-only; choose another one" in refused(*EXACT)
+    with unprivileged():
+        ended = mosaicdd("solve", "-o", folder / "out.h5", *how)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.endswith(f": the folder {folder} is read-only; choose another one\n")
+    comm.Barrier()
+    assert os.listdir(folder) == ["before.h5"]
+    comm.Barrier()
+    if comm.rank == 0:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.ranks(*SIZES)
