@@ -159,7 +159,7 @@ def iterate_and_watch(make_lattice, make_solver, make_ranks, problem, monkeypatc
     return run
 
 
-@pytest.mark.ranks(1, 2)
+@pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("levels", [1, 2])
 def test_thirty_iterations_leave_python_s_memory_as_it_was(levels, iterate_and_watch):
     held = []
@@ -179,7 +179,7 @@ def test_thirty_iterations_leave_python_s_memory_as_it_was(levels, iterate_and_w
     assert after - before < 40_000
 
 
-@pytest.mark.ranks(1, 2)
+@pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("levels", [1, 2])
 def test_thirty_iterations_leave_torch_s_memory_as_it_was(levels, iterate_and_watch):
     activities = [torch.profiler.ProfilerActivity.CPU]

@@ -195,7 +195,7 @@ def test_settings_of_other_methods_are_refused():
         )
 
 
-@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.ranks(2, 3)
 def test_squares_whose_newtons_method_did_not_converge_are_no_convergence(comm):
     """The reaction is so steep that steps in two of the squares go to and fro; the lines come to rest anyway."""
     steep = {"r": "100*tanh(1000*(u - 0.2))"}

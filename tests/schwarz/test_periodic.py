@@ -251,7 +251,7 @@ def test_iterations_are_those_of_the_square():
 
 
 @pytest.mark.usefixtures("by_elements")
-@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize("varying", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("axes", AXES)
 def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes, varying):
     counts = []

@@ -83,7 +83,7 @@ def two_phases(contrast):
     return m.Problem(m.Domain((512, 512)), "diffusion", fields)
 
 
-@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.ranks(2, 3)
 def test_where_it_contracts_badly_elements_solve_and_go_on_to(comm, known_by_one):
     problem = two_phases(1e7)
     with m.Solver(problem, ranks=comm, settings=m.SolveSettings(rtol=1e-10)) as solver:
