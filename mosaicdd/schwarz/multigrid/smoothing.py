@@ -12,7 +12,7 @@ from collections.abc import Callable
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class
-from mosaicdd.schwarz.multigrid.sums import Sum, in_turn
+from mosaicdd.schwarz.multigrid.sums import Sum, in_turn, planned
 
 
 def colours(level: LevelOperator) -> list[list[Class]]:
@@ -46,6 +46,7 @@ class Smoothing:
         self._not_last = [of for group in groups[:-1] for of in group]
         self._residual = {of: self.coarse.new_zeros(nodes.size) for of in self._not_last}
         self._stretches = nodes.stretches()
+        self._ones = self.coarse.new_ones(max(s.stop - s.start for s in self._stretches))
         groups_back = groups[::-1]
         self._down = self._in_turn(
             *([self._relaxed(of, first=True) for of in group] for group in groups),
@@ -59,18 +60,16 @@ class Smoothing:
 
     def down(self) -> None:
         """Sweep from zero, and take what is left to the coarse nodes."""
-        for step in self._down:
-            step()
+        self._down()
 
     def up(self) -> None:
         """Add the interpolated correction, and sweep in the reversed order."""
-        for step in self._up:
-            step()
+        self._up()
 
-    def _in_turn(self, *stages: list[Callable[[slice], Sum]]) -> list[Sum]:
+    def _in_turn(self, *stages: list[Callable[[slice], Sum]]) -> Callable[[], None]:
         """Plan stages, each a sum for some classes, stretch by stretch."""
         each = ([[of(s) for of in stage] for s in self._stretches] for stage in stages)
-        return [step for part in in_turn(each) for step in part]
+        return planned([step for part in in_turn(each) for step in part])
 
     def _relaxed(self, of: Class, *, first: bool) -> Callable[[slice], Sum]:
         level, number, turn = self._level, self._level.nodes.number[of], self._turn
@@ -112,14 +111,15 @@ class Smoothing:
 
     def _interpolated(self, of: Class) -> Callable[[slice], Sum]:
         nodes, number = self._level.nodes, self._level.nodes.number[of]
-        unit = self.coarse.new_ones(1)
         weights = self._by.weights[of] if any(of) else {of: None}
 
         def of_stretch(s: slice) -> Sum:
             values, products = self.values[number, s], []
             for corner, weight in weights.items():
                 coarse = shifted(self.coarse, s, nodes.distance(towards(of, corner)))
-                products.append((unit.expand_as(coarse) if weight is None else weight[s], coarse))
+                products.append(
+                    (self._ones[: len(coarse)] if weight is None else weight[s], coarse)
+                )
             return Sum(values, values, products)
 
         return of_stretch

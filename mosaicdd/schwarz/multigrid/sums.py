@@ -1,10 +1,13 @@
 """Sums of products over the nodes of a class: what every step of a cycle is made of, planned once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import torch
+
+from mosaicdd.schwarz.multigrid.vector_code import HEAD, compiled
 
 T = TypeVar("T")
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -18,16 +21,21 @@ class Sum:
     ----------
     base, scale
         None for 0 and for 1. The base may be the result itself.
+    own
+        From which each ``b_i`` is subtracted first; None if it is not.
     """
 
     out: torch.Tensor
     base: torch.Tensor | None
     products: list[Factors]
     scale: torch.Tensor | None = None
+    own: torch.Tensor | None = None
 
     def __call__(self) -> None:
         """Compute it."""
         out, products = self.out, self.products
+        if self.own is not None:
+            products = [(a, self.own - b) for a, b in products]
         if self.base is None:
             first, second = products[0]
             torch.mul(first, second, out=out)
@@ -60,3 +68,39 @@ def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
         for number, part in enumerate(of_stage)
     ]
     return [part for _, _, part in sorted(parts, key=lambda entry: entry[:2])]
+
+
+def planned(sums: Sequence[Sum]) -> Callable[[], None]:
+    """Return what computes sums in their order: compiled code where there is any, and torch's calls elsewhere."""
+
+    def by_torch() -> None:
+        for each in sums:
+            each()
+
+    run = compiled() if all(map(_is_plain, sums)) else None
+    if run is None:
+        return by_torch
+    table = np.zeros((len(sums), HEAD + 2 * max((len(s.products) for s in sums), default=0)), int)
+    for row, each in zip(table, sums, strict=True):
+        ends = [each.out, each.base, each.scale, each.own]
+        row[:4] = [0 if end is None else end.data_ptr() for end in ends]
+        row[4:HEAD] = len(each.products), len(each.out)
+        factors = [factor.data_ptr() for product in each.products for factor in product]
+        row[HEAD : HEAD + len(factors)] = factors
+
+    def by_code(kept: Sequence[Sum] = sums) -> None:
+        """Compute them; their numbers stay where they are as long as they are kept."""
+        run(table)
+
+    return by_code
+
+
+def _is_plain(each: Sum) -> bool:
+    """Say whether all that a sum is made of is contiguous numbers in float32 of a processor."""
+    factors = [factor for product in each.products for factor in product]
+    parts = [each.out, each.base, each.scale, each.own, *factors]
+    return all(
+        part is None
+        or (part.dtype == torch.float32 and part.device.type == "cpu" and part.is_contiguous())
+        for part in parts
+    )

@@ -1,0 +1,71 @@
+"""Sums of products by compiled code, against torch's."""
+
+import sys
+
+import pytest
+import torch
+
+from mosaicdd.schwarz.multigrid import sums, vector_code
+from mosaicdd.schwarz.multigrid.sums import Sum, planned
+
+LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
+
+
+@pytest.fixture
+def compiled():
+    """Leave tests out where there is no compiled code."""
+    pytest.importorskip("llvmlite")
+    assert vector_code.compiled() is not None
+
+
+def several(length, dtype=torch.float32, seed=0):
+    """Return sums of every form, of numbers at odd places, each into a result of its own or an earlier one."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def new():
+        return torch.randn(length + 3, generator=generator, dtype=dtype)[3:]
+
+    def products(count):
+        return [(new(), new()) for _ in range(count)]
+
+    first, second = new(), new()
+    return [
+        Sum(first, new(), products(4), new()),
+        Sum(second, None, [(new(), first), *products(2)]),
+        Sum(second, second, [(first, new())]),
+        Sum(new(), new(), [], new()),
+        Sum(new(), new(), []),
+        Sum(new(), None, products(8), own=new()),
+        Sum(new(), second, products(1), new(), own=first),
+    ]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_compiled_sums_are_those_of_torch(length, compiled, monkeypatch):
+    by_code, by_torch = several(length), several(length)
+    planned(by_code)()
+    monkeypatch.setattr(sums, "compiled", lambda: None)
+    planned(by_torch)()
+    for code, torchs in zip(by_code, by_torch, strict=True):
+        torch.testing.assert_close(code.out, torchs.out, rtol=1e-5, atol=1e-6)
+
+
+def test_a_stretch_ends_where_it_ends(compiled):
+    room = torch.zeros(50)
+    planned([Sum(room[3:42], None, [(torch.ones(39), torch.ones(39))])])()
+    assert torch.equal(room, torch.cat([torch.zeros(3), torch.ones(39), torch.zeros(8)]))
+
+
+def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
+    doubles = several(40, torch.float64)
+    planned(doubles)()
+    spread = torch.zeros(80)
+    planned([Sum(spread[::2], torch.ones(40), [(torch.ones(40), torch.ones(1).expand(40))])])()
+    assert torch.equal(spread.view(40, 2)[:, 0], torch.full((40,), 2.0))
+    assert torch.equal(spread.view(40, 2)[:, 1], torch.zeros(40))
+
+
+def test_without_llvmlite_there_is_no_compiled_code(monkeypatch):
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    assert vector_code.compiled.__wrapped__() is None
