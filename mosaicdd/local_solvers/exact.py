@@ -28,7 +28,7 @@ PER_PROBLEM = 40
 """Bytes for each node of each of several problems: source, field, and what passes between."""
 MULTIGRID = 110
 """Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
-_SEVERAL = 4
+_SEVERAL = 8
 """Problems at once from which condensed elements pay for themselves.
 
 Of the time that elements take for so many, set-up included, multigrid takes one by one at 1024 x 1024 cells, of 4, 8 and

@@ -34,7 +34,7 @@ class Cycle:
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
         self._copies = blocks.exchange(level.inverse)
-        self._stages: list[tuple[Smoothing, Passage]] = []
+        stages: list[tuple[Smoothing, Passage]] = []
         self._between: list[Copies | OwnCopies | None] = []  # the sweeps of a level
         while blocks.shared or blocks.whole.count > _INVERTED:
             by = interpolation(level)
@@ -42,30 +42,32 @@ class Cycle:
             below = coarser(level, by, passage)
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
-            self._stages.append((Smoothing(level, by), passage))
+            stages.append((Smoothing(level, by), passage))
             self._between.append(blocks.exchange(level.inverse) if blocks.shares.twice else None)
             level, blocks = below, passage.below
         self._solve, self._places = _inverse(level, blocks)
-        vectors = [(stage.right_hand_side, stage.values) for stage, _ in self._stages]
-        lowest = torch.zeros_like(level.inverse)
-        self._vectors = [*vectors, (lowest, torch.zeros_like(lowest))]
-        self.right_hand_side, self.values = self._vectors[0]
+        vectors = [(smoothing.right_hand_side, smoothing.values) for smoothing, _ in stages]
+        self._lowest = torch.zeros_like(level.inverse), torch.zeros_like(level.inverse)
+        vectors.append(self._lowest)
+        self.right_hand_side, self.values = vectors[0]
+        self._stages = [
+            (smoothing, passage.way_down(smoothing.coarse, b), passage.way_up(x, smoothing.coarse))
+            for (smoothing, passage), (b, x) in zip(stages, vectors[1:], strict=True)
+        ]
 
     def __call__(self) -> None:
         """Compute the values of a right-hand side."""
         if self._copies is not None:
             self._copies.refresh(self.right_hand_side)
-        for (smoothing, passage), (below, _) in zip(self._stages, self._vectors[1:], strict=True):
+        for smoothing, down, _ in self._stages:
             smoothing.down()
-            passage.down(smoothing.coarse, below)
-        lowest, values = self._vectors[-1]
+            down()
+        lowest, values = self._lowest
         b = lowest.view(-1)[self._places].double()
         values.view(-1)[self._places] = self._solve(b).float()
-        stages = zip(reversed(self._stages), self._vectors[:0:-1], strict=True)
-        for ((smoothing, passage), (_, values)), copies in zip(
-            stages, reversed(self._between), strict=True
-        ):
-            passage.up(values, smoothing.coarse)
+        ways = zip(reversed(self._stages), reversed(self._between), strict=True)
+        for (smoothing, _, up), copies in ways:
+            up()
             if copies is not None:
                 copies.refresh(smoothing.values)
             smoothing.up()

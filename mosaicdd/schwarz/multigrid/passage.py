@@ -1,7 +1,7 @@
 """The way between a level and the one below: by the slots of its coarse nodes to another layout, and over the ranks."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -42,31 +42,50 @@ class Passage:
 
         Where the level below has another node it stays as it is.
         """
-        slots = self._fine.at_slots(coarse)
-        if self._ranks is not None:
-            out.zero_()
-        for number in range(len(out)):
-            below = self.nodes.at_slots(out[number])
-            for here, there in self._owned:
-                below[there[number]] = slots[here[number]]
-        if self._ranks is not None:
-            out.copy_(torch.from_numpy(self._ranks.sum(out.double().cpu().numpy())))
-        self.refresh(out)
+        self.way_down(coarse, out)()
         return out
 
-    def up(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Fill the coarse nodes, ``(M,)``, with values of the level below, whose copies are refreshed."""
-        self.refresh(values)
-        slots = self._fine.at_slots(out)
-        for number in range(len(values)):
-            below = self.nodes.at_slots(values[number])
-            for here, there in self._around:
-                slots[here[number]] = below[there[number]]
+    def way_down(self, coarse: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
+        """Plan `down` for vectors that are used again."""
+        pairs = self._pairs(self._owned, coarse, out)
+
+        def fill() -> None:
+            if self._ranks is not None:
+                out.zero_()
+            for slots, below in pairs:
+                below.copy_(slots)
+            if self._ranks is not None:
+                out.copy_(torch.from_numpy(self._ranks.sum(out.double().cpu().numpy())))
+            self.refresh(out)
+
+        return fill
+
+    def way_up(self, values: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
+        """Plan to fill the coarse nodes, ``(M,)``, with values of the level below, whose copies are refreshed."""
+        pairs = self._pairs(self._around, out, values)
+
+        def fill() -> None:
+            self.refresh(values)
+            for slots, below in pairs:
+                slots.copy_(below)
+
+        return fill
 
     def refresh(self, vector: torch.Tensor) -> None:
         """Let the copies in a vector of the level below be the values of their owners; all ranks together."""
         if self._copies is not None:
             self._copies.refresh(vector)
+
+    def _pairs(
+        self, parts: list[tuple[list[Slices], list[Slices]]], coarse: torch.Tensor, of: torch.Tensor
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return views of values at coarse nodes, and of where they are in a vector of the level below."""
+        slots = self._fine.at_slots(coarse)
+        return [
+            (slots[here[number]], self.nodes.at_slots(values)[there[number]])
+            for number, values in enumerate(of)
+            for here, there in parts
+        ]
 
     def _parts(
         self, blocks: Blocks, box: Sequence[Range]

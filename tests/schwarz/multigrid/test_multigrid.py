@@ -126,7 +126,7 @@ def interpolation_matrix(level, by, passage, below):
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
     at_slots = torch.full((level.nodes.size,), -1.0)
-    passage.up(columns, at_slots)
+    passage.way_up(columns, at_slots)()
     matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
     for row, place in enumerate(fine.tolist()):
         number, slot = divmod(place, level.nodes.size)
