@@ -31,9 +31,9 @@ MULTIGRID = 110
 _SEVERAL = 8
 """Problems at once from which condensed elements pay for themselves.
 
-Of the time that elements take for so many, set-up included, multigrid takes one by one at 1024 x 1024 cells, of 4, 8 and
-16: 0.56, 1.04 and 1.29 in the medium smooth, 0.83, 1.21 and 1.67 in noise, 1.25 and 1.90 (8) in channels; for as many again
-1.10 to 3.57. Side by side in the cache, four at a time, products would take 0.84 of that, so they are solved one by one.
+Of the processor time that elements take for so many, set-up included, multigrid takes one by one at 512 x 512 cells, of 4, 8
+and 16: 0.75, 0.76 and 0.94 in the medium smooth, 0.58, 0.97 and 1.31 in noise, 0.87, 1.08 and 1.70 in channels; for as many
+again 0.9 to 1.8, 1.1 to 1.8, 1.4 to 3.0. Side by side in the cache products would take 0.9 of that, so they are solved one by one.
 """
 DIRECTIONS = 60
 """Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""

@@ -6,9 +6,11 @@ decides the end, too; directions go on as if nothing had happened. Rounding make
 time, so new directions are made orthogonal to the last one in the energy itself (flexible).
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +57,16 @@ class Ended:
     least: float
 
 
+class _Part(NamedTuple):
+    """The vectors of an iteration at the slots of a class in a stretch; views, made once."""
+
+    x: torch.Tensor
+    r: torch.Tensor
+    p: torch.Tensor
+    q: torch.Tensor
+    z: torch.Tensor
+
+
 @dataclass
 class _State:
     """Where an iteration is.
@@ -63,9 +75,9 @@ class _State:
     ----------
     x
         The values, float64, without the last direction's part.
-    r, p, q
-        The residual divided by `unit`, the last direction and the left side of it divided by the equations' scale;
-        float32.
+    r, p, q, z
+        The residual divided by `unit`, the last direction, the left side of it divided by the equations' scale, and
+        the cycle's values; float32.
     stretches
         Of slots, see `Parities`.
     energy
@@ -86,6 +98,7 @@ class _State:
     r: torch.Tensor
     p: torch.Tensor
     q: torch.Tensor
+    z: torch.Tensor
     stretches: Sequence[slice]
     unit: float
     energy: float = 0.0
@@ -96,13 +109,18 @@ class _State:
     steps: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
+        vectors = self.x, self.r, self.p, self.q, self.z
+        self.parts = [
+            [_Part(*(vector[of, s] for vector in vectors)) for of in range(len(self.x))]
+            for s in self.stretches
+        ]
+        self._room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
 
-    def add_direction(self, of: int, stretch: slice) -> None:
+    def add_direction(self, part: "_Part") -> None:
         """Add the last direction's part to the values of a class in a stretch."""
         if self.length:
-            p = self.room[: stretch.stop - stretch.start].copy_(self.p[of, stretch])
-            self.x[of, stretch].add_(p, alpha=self.length)
+            p = self._room[: len(part.p)].copy_(part.p)
+            part.x.add_(p, alpha=self.length)
 
     def begin_again(self) -> None:
         """Forget the last direction; what its steps have seen of the spectrum is kept, where that is no rounding."""
@@ -113,10 +131,21 @@ class _State:
 
     def settle(self) -> None:
         """Add the last direction's part to all values."""
-        for stretch in self.stretches:
-            for of in range(len(self.x)):
-                self.add_direction(of, stretch)
+        for part in self.every():
+            self.add_direction(part)
         self.length = 0.0
+
+    def every(self) -> Iterator["_Part"]:
+        """Yield all parts, stretch by stretch."""
+        return itertools.chain.from_iterable(self.parts)
+
+    def step(self, alpha: float) -> float:
+        """Subtract ``alpha q`` from the residual; return its square."""
+        squares = 0.0
+        for part in self.every():
+            part.r.add_(part.q, alpha=-alpha)
+            squares += float(torch.dot(part.r, part.r))
+        return squares
 
 
 class FlexibleGradients:
@@ -153,7 +182,8 @@ class FlexibleGradients:
         # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
         p, q = torch.zeros_like(r), torch.zeros_like(r)
         product = Product(self._level, p, q)
-        state = _State(x, r, p, q, product.stretches, size, least=self._least)
+        z = self._cycle.values
+        state = _State(x, r, p, q, z, product.stretches, size, least=self._least)
         status: str | None = None
         residual = self._renewed(state, b) / size
         if residual <= judge.aim and judge.confirms(x):
@@ -216,10 +246,12 @@ class FlexibleGradients:
         largest = self._norm(state.r) * state.unit / size
         residuals = [largest]
         while True:
-            z, beta = self._correction(), 0.0
+            self._correction()
+            beta = 0.0
             if state.energy:
-                beta = -self._total(_dot(state.q, z, product.stretches))[0] / state.energy
-            state.energy, gamma = self._direction(state, product, z, beta)
+                along = sum(float(torch.dot(part.q, part.z)) for part in state.every())
+                beta = -self._total(along)[0] / state.energy
+            state.energy, gamma = self._direction(state, product, beta)
             if not state.energy > 0:
                 status = "stagnated" if math.isfinite(state.energy) else "diverged_nan"
                 left = largest if math.isfinite(state.energy) else math.nan
@@ -230,8 +262,7 @@ class FlexibleGradients:
             # As of directions that are not divided by their units.
             state.steps.append((alpha, beta * state.unit / state.unit_before))
             state.unit_before = state.unit
-            squares = _step(state.r, state.q, alpha, product.stretches)
-            numbers = squares, self.system.square(state.p), *judge.calls()
+            numbers = state.step(alpha), self.system.square(state.p), *judge.calls()
             squares, square, *calls = self._total(*numbers)
             state.norm = math.sqrt(squares) * state.unit
             norm = self._norm(state.r) if self._weighted else math.sqrt(squares)
@@ -247,24 +278,21 @@ class FlexibleGradients:
             if not self._alone and _slow(residuals):
                 return SLOW, largest
 
-    def _direction(
-        self, state: _State, product: Product, z: torch.Tensor, beta: float
-    ) -> list[float]:
+    def _direction(self, state: _State, product: Product, beta: float) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
         gamma = energy = 0.0
-        for number, s in enumerate(product.stretches):
-            for of in range(len(z)):
-                state.add_direction(of, s)
-                p = state.p[of, s]
-                torch.add(z[of, s], p, alpha=beta, out=p)
-                gamma += float(torch.dot(state.r[of, s], p))
+        for number, parts in enumerate(state.parts):
+            for part in parts:
+                state.add_direction(part)
+                torch.add(part.z, part.p, alpha=beta, out=part.p)
+                gamma += float(torch.dot(part.r, part.p))
             if number:  # whose neighbours are there now
                 energy += product.of_stretch(number - 1)
         energy += product.of_stretch(len(product.stretches) - 1)
         energy += self.system.add_excess(state.p, state.q)
         if self._copies is not None:
             self._copies.clear(state.q)
-            energy = _dot(state.p, state.q, product.stretches)
+            energy = sum(float(torch.dot(part.p, part.q)) for part in state.every())
         return self._total(energy, gamma)
 
     def _correction(self) -> torch.Tensor:
@@ -321,18 +349,3 @@ def _slow(residuals: list[float]) -> bool:
     return (
         len(residuals) % _TRIALS == 1 and recent[-1] > _CONTRACTION ** (len(recent) - 1) * recent[0]
     )
-
-
-def _dot(a: torch.Tensor, b: torch.Tensor, stretches: Sequence[slice]) -> float:
-    """Return the product of two vectors."""
-    return sum(float(torch.dot(a[of, s], b[of, s])) for s in stretches for of in range(len(a)))
-
-
-def _step(r: torch.Tensor, q: torch.Tensor, alpha: float, stretches: Sequence[slice]) -> float:
-    """Subtract ``alpha q`` from a residual; return its square."""
-    squares = 0.0
-    for s in stretches:
-        for of in range(len(r)):
-            values = r[of, s].add_(q[of, s], alpha=-alpha)
-            squares += float(torch.dot(values, values))
-    return squares

@@ -21,6 +21,7 @@ class Product:
         self._level, self._p, self._q = level, p, q
         self.stretches = level.nodes.stretches()
         self._sums = [self._of_stretch(s) for s in self.stretches]
+        self._pairs = [list(zip(p[:, s], q[:, s], strict=True)) for s in self.stretches]
 
     def _of_stretch(self, stretch: slice) -> Callable[[], None]:
         """Return the sums of a stretch."""
@@ -43,5 +44,4 @@ class Product:
     def of_stretch(self, number: int) -> float:
         """Compute it in a stretch; return what that makes of ``p q``."""
         self._sums[number]()
-        s = self.stretches[number]
-        return sum(float(torch.dot(p[s], q[s])) for p, q in zip(self._p, self._q, strict=True))
+        return sum(float(torch.dot(p, q)) for p, q in self._pairs[number])
