@@ -57,7 +57,7 @@ class Ended:
     least: float
 
 
-class _Part(NamedTuple):
+class _Views(NamedTuple):
     """The vectors of an iteration at the slots of a class in a stretch; views, made once."""
 
     x: torch.Tensor
@@ -111,12 +111,12 @@ class _State:
     def __post_init__(self) -> None:
         vectors = self.x, self.r, self.p, self.q, self.z
         self.parts = [
-            [_Part(*(vector[of, s] for vector in vectors)) for of in range(len(self.x))]
+            [_Views(*(vector[of, s] for vector in vectors)) for of in range(len(self.x))]
             for s in self.stretches
         ]
         self._room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
 
-    def add_direction(self, part: "_Part") -> None:
+    def add_direction(self, part: "_Views") -> None:
         """Add the last direction's part to the values of a class in a stretch."""
         if self.length:
             p = self._room[: len(part.p)].copy_(part.p)
@@ -135,7 +135,7 @@ class _State:
             self.add_direction(part)
         self.length = 0.0
 
-    def every(self) -> Iterator["_Part"]:
+    def every(self) -> Iterator["_Views"]:
         """Yield all parts, stretch by stretch."""
         return itertools.chain.from_iterable(self.parts)
 
