@@ -9,6 +9,7 @@ K_x - 1)``; those between on lines constant in y, ``(K_y - 1, K_x, q - 1)``; and
 ``(K_x - 1, K_y, q - 1)``. With ``q = 1``, which serves any number of axes, the first alone has any.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -18,7 +19,6 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
 
 
 class Coarsening:
@@ -50,7 +50,8 @@ class Coarsening:
             )
         cells = tuple(count * points for count in lattice.cells)
         grid = lattice.grid.coarser(cells, self.step)
-        self.lattice = Lattice(grid, Subdomain(2 * points, lattice.subdomain.size))
+        coarse = dataclasses.replace(lattice.subdomain, cells=2 * points)
+        self.lattice = Lattice(grid, coarse)
         nodes = tuple(count - 1 for count in lattice.cells)
         self.shapes: list[tuple[int, ...]] = [nodes]
         if points > 1:

@@ -7,6 +7,7 @@ centre: ``1 <= i < K_y``, ``1 <= j < K_x`` with ``K = N / s`` lattice cells per 
 Along a periodic axis line ``K`` is line 0 again: there is no edge, and the centres are ``0 <= i < K``.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,6 +198,13 @@ class Lattice:
         """The weights ``1 - |t - s| / s`` at ``t = 1..m - 1`` cells from the edge of a subdomain."""
         s = self.spacing
         return 1.0 - np.abs(np.arange(1, 2 * s) - s) / s
+
+    @property
+    def centre_weights(self) -> np.ndarray:
+        """The weights of a subdomain's centre lines, ``(2 (m - 1),)``: of each line `hat`; of a plane, crossed hats."""
+        axes = len(self.grid.shape)
+        crossed = functools.reduce(np.multiply.outer, [self.hat] * (axes - 1), np.ones(()))
+        return np.tile(crossed.ravel(), axes)
 
     def hats(self, axis: int, start: int, stop: int) -> np.ndarray:
         """Return the weights of the partition of unity along one axis.

@@ -1,18 +1,19 @@
-"""One subdomain: the square on which a local solver works.
+"""One subdomain: the square on which a local solver works, in space a cube.
 
-Points are (y, x) in cells, counted from the subdomain's lower-left corner.
+Points are (y, x) in cells, counted from the subdomain's lower-left corner; in space (z, y, x).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.perimeter import square_perimeter
+from mosaicdd.lattice.axes import others
+from mosaicdd.lattice.perimeter import perimeter_nodes
 
 
 @dataclass(frozen=True)
 class Subdomain:
-    """A square of ``cells`` x ``cells`` grid cells with side ``size``.
+    """A square of ``cells`` x ``cells`` grid cells with side ``size``, in space a cube.
 
     Parameters
     ----------
@@ -20,10 +21,13 @@ class Subdomain:
         Cells per side, ``m``; even, so that two lattice cells fit.
     size
         Side, in units of domain length.
+    axes
+        2 of a square, 3 of a cube.
     """
 
     cells: int = 32
     size: float = 0.5
+    axes: int = 2
 
     def __post_init__(self) -> None:
         if self.cells < 2 or self.cells % 2:
@@ -37,30 +41,43 @@ class Subdomain:
         return self.size / self.cells
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells per axis."""
+        return (self.cells,) * self.axes
+
+    @property
     def perimeter(self) -> np.ndarray:
-        """Perimeter nodes in order, ``(4 m, 2)`` integers."""
-        return square_perimeter(self.cells)
+        """Perimeter nodes in order, ``(P, 2)`` integers; ``P = 4 m`` of a square."""
+        return perimeter_nodes(self.shape)
+
+    def coarse_nodes(self, points: int = 1) -> np.ndarray:
+        """Return every ``s / q``-th node of the perimeter, in order, ``(8 q, 2)``; of a cube ``(26, 3)`` with ``q = 1``."""
+        return self.cells // (2 * points) * perimeter_nodes((2 * points,) * self.axes)
 
     def hats(self, points: int = 1) -> np.ndarray:
-        """Return hats on the perimeter, 1 at every ``s / q``-th node and 0 at the next, ``(8 q, 4 m)``."""
-        nodes, step = 4 * self.cells, self.cells // (2 * points)
-        away = np.abs(np.arange(nodes) - step * np.arange(nodes // step)[:, None])
-        return np.maximum(0.0, 1.0 - np.minimum(away, nodes - away) / step)
+        """Return hats on the perimeter, 1 at a coarse node and 0 at the next, ``(8 q, 4 m)``.
+
+        On the faces of a cube they are bilinear, ``(26, P)`` with ``q = 1``.
+        """
+        away = np.abs(self.perimeter - self.coarse_nodes(points)[:, None])
+        return np.maximum(0.0, 1.0 - away / (self.cells // (2 * points))).prod(axis=2)
 
     @property
     def interior(self) -> np.ndarray:
         """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers."""
-        inner = np.arange(1, self.cells)
-        y, x = np.meshgrid(inner, inner, indexing="ij")
-        return np.stack([y.ravel(), x.ravel()], axis=1)
+        return np.indices((self.cells - 1,) * self.axes).reshape(self.axes, -1).T + 1
 
     @property
     def centre_lines(self) -> np.ndarray:
         """Nodes of the horizontal, then of the vertical centre line, ``(2 (m - 1), 2)`` integers.
 
         The centre itself stands in both lines, as lattice nodes stand in both line families of the
-        interface.
+        interface. In space there are three planes.
         """
-        inner = np.arange(1, self.cells)
-        middle = np.full_like(inner, self.cells // 2)
-        return np.concatenate([np.stack([middle, inner], 1), np.stack([inner, middle], 1)])
+        lines = []
+        for axis in range(self.axes):
+            along = np.indices((self.cells - 1,) * (self.axes - 1)).reshape(self.axes - 1, -1).T + 1
+            nodes = np.full((len(along), self.axes), self.cells // 2)
+            nodes[:, others(axis, self.axes)] = along
+            lines.append(nodes)
+        return np.concatenate(lines)

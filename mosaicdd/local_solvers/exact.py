@@ -122,24 +122,25 @@ class Exact:
     """The exact local solver of any equation, on subdomains of so many cells per side, half as many in space.
 
     Between periodic sides they may be smaller, where the last ones would be thin.
+
+    ``shared``: whether constant coefficients are solved by one operator for all subdomains, where these fit the domain;
+    else as media are.
     """
 
     name = "exact"
     spacing = None
 
-    def __init__(self, cells: int = 32):
-        self.cells = cells
+    def __init__(self, cells: int = 32, *, shared: bool = True):
+        self.cells, self._shared = cells, shared
 
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem's operator and source on a grid."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         if isinstance(operator, Nonlinear):
             return self.newton(problem, grid)
-        if len(grid.shape) != 2:  # a dense operator of a cube is too large
-            return self.condensed(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
             return self.condensed(problem, grid)
-        if not _lies_on_lattice(problem, grid, subdomain):
+        if not self._shared or not _lies_on_lattice(problem, grid, subdomain):
             return self.condensed(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
@@ -179,7 +180,7 @@ class Exact:
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
         periodic, mixed = problem.conditions.periodic, _is_mixed(problem.operator)
         spacing = spacing_between(grid, cells // 2, periodic, whole=mixed)
-        return Subdomain(2 * spacing, 2 * spacing * grid.spacing)
+        return Subdomain(2 * spacing, 2 * spacing * grid.spacing, len(grid.shape))
 
 
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
@@ -215,7 +216,7 @@ class ExactSolver(SharedSolver):
 
     @property
     def matrix(self) -> np.ndarray:
-        """Values at all nodes of the subdomain, ``(m + 1, m + 1, P)``, for unit perimeter values."""
+        """Values at all nodes of the subdomain, ``(m + 1, m + 1, P)``, for unit perimeter values; of a cube with an axis more."""
         return _matrix(self.operator, self.subdomain)
 
     def plan(
@@ -226,12 +227,12 @@ class ExactSolver(SharedSolver):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` integers in cells; no others are allowed."""
+        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` or ``(Q, 3)`` integers in cells; no others are allowed."""
         nodes = np.asarray(points).astype(int)
         m = self.subdomain.cells
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
-        rows = self.matrix[nodes[:, 0], nodes[:, 1]]
+        rows = self.matrix[tuple(nodes.T)]
         return linear_plan(
             rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
         )
@@ -246,10 +247,19 @@ def _strongly_anisotropic(operator: EllipticOperator) -> bool:
 @lru_cache(maxsize=4)
 def _matrix(operator: EllipticOperator, subdomain: Subdomain) -> np.ndarray:
     """Factorise and solve, once per process: every solve estimates its error by the exact solver."""
-    m, perimeter = subdomain.cells, subdomain.perimeter
-    nodes = np.zeros((m + 1, m + 1, 4 * m))
-    nodes[perimeter[:, 0], perimeter[:, 1], np.arange(4 * m)] = 1.0
-    system = DirichletSystem(operator, Grid((m, m), subdomain.spacing))
-    nodes[1:-1, 1:-1] = system.solve(system.right_hand_side(nodes)).reshape(m - 1, m - 1, -1)
+    perimeter = subdomain.perimeter
+    columns = np.arange(len(perimeter))
+    system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
+    nodes = np.zeros((*system.grid.nodes, len(perimeter)))
+    nodes[(*perimeter.T, columns)] = 1.0
+    inside = nodes[(slice(1, -1),) * subdomain.axes]
+    if subdomain.axes == 2:
+        inside[...] = system.solve(system.right_hand_side(nodes)).reshape(inside.shape)
+    else:  # the nodes of a face have one neighbour inside, those of an edge none
+        beside = perimeter.clip(1, subdomain.cells - 1)
+        faced = np.abs(perimeter - beside).sum(axis=1) == 1
+        inside[(*(beside[faced] - 1).T, columns[faced])] = -system.stencil.min()
+        solution = system.solve_by_sines(inside.reshape(-1, len(perimeter)))
+        inside[...] = solution.reshape(inside.shape)
     nodes.flags.writeable = False
     return nodes

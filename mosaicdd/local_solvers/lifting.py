@@ -29,7 +29,7 @@ def unit_points(points: np.ndarray, subdomain: Subdomain) -> np.ndarray:
 def exact_solutions(
     operator: EllipticOperator, subdomain: Subdomain, degree: int | None, points: np.ndarray
 ) -> np.ndarray:
-    """Evaluate smooth exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, 2 degree + 1)``.
+    """Evaluate smooth exact solutions at ``points``, ``(Q, 2)`` in cells: ``(Q, 2 degree + 1)``; in space more.
 
     Polynomials where the operator has second derivatives only. Otherwise the discrete solutions on a
     square twice as wide whose boundary data are harmonic polynomials, cut to the subdomain: they are
@@ -43,7 +43,7 @@ def exact_solutions(
     values = _discrete_solutions(operator, subdomain, degree)
     nodes = np.rint(points).astype(int)
     if np.array_equal(nodes, points):
-        return values[nodes[:, 0], nodes[:, 1]]
+        return values[tuple(nodes.T)]
     import scipy.interpolate  # slow to import, rarely needed
 
     along = np.arange(subdomain.cells + 1)
@@ -63,15 +63,16 @@ def _discrete_solutions(
     operator: EllipticOperator, subdomain: Subdomain, degree: int
 ) -> np.ndarray:
     """Return discrete solutions at the nodes of a subdomain, ``(m + 1, m + 1, 2 degree + 1)``."""
-    m = subdomain.cells
+    m, axes = subdomain.cells, subdomain.axes
     along = np.linspace(-2.0, 2.0, 2 * m + 1)  # in half sides of the subdomain
-    y, x = np.meshgrid(along, along, indexing="ij")
-    fields = EllipticOperator().exact_polynomials(degree, y, x)
-    system = DirichletSystem(operator, Grid((2 * m, 2 * m), subdomain.spacing))
-    inner = system.solve(system.right_hand_side(fields))
-    fields[1:-1, 1:-1] = inner.reshape(2 * m - 1, 2 * m - 1, -1)
-    part = fields[m // 2 : m // 2 + m + 1, m // 2 : m // 2 + m + 1]
-    part = part / np.abs(part).max(axis=(0, 1))
+    points = np.meshgrid(*[along] * axes, indexing="ij")
+    fields = EllipticOperator().exact_polynomials(degree, *points)
+    system = DirichletSystem(operator, Grid((2 * m,) * axes, subdomain.spacing))
+    solve = system.solve if axes == 2 else system.solve_by_sines
+    inside = fields[(slice(1, -1),) * axes]
+    inside[...] = solve(system.right_hand_side(fields)).reshape(inside.shape)
+    part = fields[(slice(m // 2, m // 2 + m + 1),) * axes]
+    part = part / np.abs(part).max(axis=tuple(range(axes)))
     part.flags.writeable = False
     return part
 

@@ -120,7 +120,9 @@ def default_local_solver(problem: Problem) -> LocalSolver:
     subdomain.
     """
     size, operator = Subdomain().cells, problem.operator  # those of all that are shipped
-    if len(problem.domain.cells) != 2 or problem.domain.grid().aspect:  # networks are of squares
+    if len(problem.domain.cells) != 2:  # multigrid is faster there than subdomains that are alike
+        return Exact(shared=False)
+    if problem.domain.grid().aspect:  # networks are of squares
         return Exact()
     if not problem.plain or any(n % (size // 2) or n < size for n in problem.domain.cells):
         return Exact()

@@ -16,6 +16,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import Plan
+from mosaicdd.local_solvers.parity import ParityPlan, keeps_reflections
 
 
 class LinearPlan:
@@ -122,6 +123,8 @@ def reversed_lines(points: np.ndarray, subdomain: Subdomain) -> int | None:
     One for the interior, row by row; two for the centre lines. None for any other order of points.
     """
     points = np.asarray(points)
+    if points.shape[1] != 2:
+        return None
     for lines in (1, 2):
         if len(points) % lines == 0:
             line = points.reshape(lines, -1, 2)
@@ -139,7 +142,7 @@ def linear_plan(
     dtype: torch.dtype,
     weights: np.ndarray | None = None,
 ) -> Plan:
-    """Plan a linear local solver: by half of the products where its symmetry allows it.
+    """Plan a linear local solver: by half of the products where its symmetry allows it, of cubes by an eighth.
 
     The operator ``(Q, P)`` is of query points ``(Q, 2)``, (y, x) in cells; ``weights (Q,)`` are
     factors for the values.
@@ -147,9 +150,11 @@ def linear_plan(
     operator = np.asarray(operator)
     if weights is not None:
         operator = np.asarray(weights)[:, None] * operator
-    lines = reversed_lines(points, subdomain)
-    if torch.device(device).type == "cpu" and lines and _is_kept(operator, lines):
+    lines, on_cpu = reversed_lines(points, subdomain), torch.device(device).type == "cpu"
+    if on_cpu and lines and _is_kept(operator, lines):
         return ReflectionPlan(operator, lines, dtype=dtype)
+    if on_cpu and subdomain.axes > 2 and keeps_reflections(operator, points, subdomain):
+        return ParityPlan(operator, points, subdomain, dtype=dtype)
     return LinearPlan(operator, device=device, dtype=dtype)
 
 

@@ -2,12 +2,14 @@
 
 It does not depend on the iteration, so it is computed once per subdomain, by the exact discrete
 operator: one product with a small matrix, which no network could undercut; or, at all nodes inside, where
-sines are eigenvectors, four products with the small matrix of these. A block's part of ``f`` is
+sines are eigenvectors, two products with the small matrix of these along each axis. A block's part of ``f`` is
 sampled by the rank that needs it; nobody holds the whole.
 
-Shape letters: ``B`` subdomains, ``Q`` query points, ``n`` problems, ``I = (m - 1)**2`` inner nodes.
+Shape letters: ``B`` subdomains, ``Q`` query points, ``n`` problems, ``I = (m - 1)**2`` inner
+nodes, in space ``(m - 1)**3``.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -97,7 +99,7 @@ class BlockSource:
         self._tensors: Tensors = {"device": device, "dtype": dtype}
         self._solve: _Rows | _Sines
         operator = source.operator
-        everywhere = len(points) == (m - 1) ** 2 and weights is None
+        everywhere = len(points) == (m - 1) ** source.subdomain.axes and weights is None
         if everywhere and operator.reflective:
             self._solve = _Sines(operator, source.subdomain, **self._tensors)
         else:
@@ -115,28 +117,29 @@ class BlockSource:
         """Add ``w`` of a batch to values ``(B, Q)``, problem by problem."""
         if self._version != self._source.version:
             self._load()
-        rows, columns = batch
         values = out.view(-1, *batch_shape(batch), out.shape[1])
         if self._values is not None:
-            values += self._values[:, rows, columns]
+            values += self._values[:, *batch]
         elif self._patches is not None:
-            patches = self._patches[:, rows, columns]  # (n or 1, rows, columns, m - 1, m - 1)
+            patches = self._patches[:, *batch]  # (n or 1, rows, columns, m - 1, m - 1)
             for i in range(values.shape[1]):  # a row of subdomains at a time
                 self._solve.add(patches[:, i], values[:, i])
 
     def _load(self) -> None:
         """Sample the source, and solve for it where the results are kept."""
         f = self._source.on(self._block, **self._tensors)
-        inside = self._m - 1
-        patches = f[:, 1:, 1:].unfold(1, inside, self._s).unfold(2, inside, self._s)
+        patches, axes = f, len(self._block.cells)
+        for axis in range(1, 1 + axes):
+            length = patches.shape[axis] - 1
+            patches = patches.narrow(axis, 1, length).unfold(axis, self._m - 1, self._s)
         self._version = self._source.version
         self._patches, self._values = patches, None
         if not self._kept:
             return
-        shape = *patches.shape[:3], self._points
-        values = torch.zeros(shape, **self._tensors)
-        for batch in batches(tuple(slice(0, n) for n in shape[1:3]), _BATCH):
-            self.add(batch, values[:, *batch].reshape(-1, shape[3]))
+        subdomains = patches.shape[1 : 1 + axes]
+        values = torch.zeros(len(patches), *subdomains, self._points, **self._tensors)
+        for batch in batches(tuple(slice(0, n) for n in subdomains), _BATCH):
+            self.add(batch, values[:, *batch].reshape(-1, self._points))
         self._values, self._patches = values, None
 
 
@@ -144,17 +147,20 @@ def source_operator(
     operator: EllipticOperator, subdomain: Subdomain, columns: np.ndarray
 ) -> np.ndarray:
     """Return ``A^-T`` inside a subdomain times columns ``(I, Q)``: what of ``A^-1 f`` these see, from ``f``."""
-    m = subdomain.cells
-    matrix = DirichletSystem(operator, Grid((m, m), subdomain.spacing)).matrix
-    factor = scipy.sparse.linalg.splu(matrix.T.tocsc())
-    return np.ascontiguousarray(factor.solve(subdomain.spacing**2 * columns))
+    system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
+    columns = subdomain.spacing**2 * columns
+    if subdomain.axes > 2:  # a factorisation of a cube takes a hundred times as long
+        return system.solve_by_sines(columns)
+    factor = scipy.sparse.linalg.splu(system.matrix.T.tocsc())
+    return np.ascontiguousarray(factor.solve(columns))
 
 
 def at_nodes(subdomain: Subdomain, points: np.ndarray) -> np.ndarray:
     """Return the columns that see inner nodes' values, ``(I, Q)``."""
-    m = subdomain.cells
-    unit = np.zeros(((m - 1) ** 2, len(points)))
-    unit[((points - 1) @ [m - 1, 1]).astype(int), np.arange(len(points))] = 1.0
+    inner = (subdomain.cells - 1,) * subdomain.axes
+    unit = np.zeros((math.prod(inner), len(points)))
+    rows = np.ravel_multi_index(tuple((points - 1).astype(int).T), inner)
+    unit[rows, np.arange(len(points))] = 1.0
     return unit
 
 
@@ -178,7 +184,7 @@ class _Rows:
 
     def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
         """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""
-        out += f.flatten(-2) @ self._columns
+        out += f.flatten(out.dim() - 1) @ self._columns
 
 
 class _Sines:
@@ -195,13 +201,19 @@ class _Sines:
         m, spacing = subdomain.cells, subdomain.spacing
         angles = np.pi * np.arange(1, m) / m
         sines = np.sqrt(2 / m) * np.sin(np.arange(1, m)[:, None] * angles)
-        stencil, cosines = operator.stencil(spacing), 2 * np.cos(angles)
-        values = stencil[1, 1] + stencil[0, 1] * cosines[:, None] + stencil[1, 0] * cosines
+        values = DirichletSystem(operator, Grid(subdomain.shape, spacing)).eigenvalues
         self._sines = torch.as_tensor(sines).to(device=device, dtype=dtype)
         self._scale = torch.as_tensor(spacing**2 / values).to(device=device, dtype=dtype)
 
     def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
         """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""
+        spectrum = self._transformed(f).mul_(self._scale)
+        out += self._transformed(spectrum).flatten(out.dim() - 1)
+
+    def _transformed(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sine transform along the last axes, two or three."""
         v = self._sines
-        spectrum = torch.matmul(v, f @ v).mul_(self._scale)
-        out += torch.matmul(v, spectrum @ v).flatten(-2)
+        values = torch.matmul(v, values @ v)
+        if self._scale.dim() > 2:
+            values = torch.matmul(v, values.flatten(-2)).unflatten(-1, v.shape)
+        return values

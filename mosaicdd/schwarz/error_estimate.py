@@ -90,7 +90,7 @@ class EdgeError:
         self, subdomain: Subdomain, *, device: torch.device, dtype: torch.dtype
     ) -> Plan:
         """Plan what two linear local solvers differ by: half of the work of both."""
-        unit = torch.eye(4 * subdomain.cells, device=device, dtype=dtype)
+        unit = torch.eye(len(subdomain.perimeter), device=device, dtype=dtype)
         values = unit.new_empty(len(unit), len(subdomain.interior))
         operators = []
         for plan in self._plans:
@@ -105,20 +105,21 @@ class EdgeError:
         total = np.zeros(v.problems)
         if not self._plans:
             return total
-        for rows, columns in self._batches(max(1, _BATCH // v.problems)):
-            total += self._square(v, rows, columns)
+        for tiles in self._batches(max(1, _BATCH // v.problems)):
+            total += self._square(v, tiles)
         inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
         return np.sqrt(self._ranks.sum(total) / inside)
 
-    def _batches(self, largest: int) -> Iterator[tuple[Tiles, Tiles]]:
-        """Yield the owned tiles along the edge of the domain: rows, then columns."""
-        (low, rows, high), (left, columns, right) = map(self._ends, (0, 1))
-        everything = left + columns + right
-        for down, across in ((low, everything), (high, everything), (rows, left), (rows, right)):
-            for tiles, others in itertools.product(down, across):
-                for part in tiles.split(largest):
-                    for other in others.split(max(1, largest // part.count)):
-                        yield part, other
+    def _batches(self, largest: int) -> Iterator[tuple[Tiles, ...]]:
+        """Yield the owned tiles along the edge of the domain, a run per axis: rows, then columns."""
+        axes = range(len(self._block.cells))
+        runs = [self._ends(axis) for axis in axes]
+        for axis in axes:
+            inside = [between for _, between, _ in runs[:axis]]
+            everything = [[*low, *between, *high] for low, between, high in runs[axis + 1 :]]
+            for end in (0, 2):
+                for tiles in itertools.product(*inside, runs[axis][end], *everything):
+                    yield from _split(tiles, largest)
 
     def _ends(self, axis: int) -> tuple[list[Tiles], list[Tiles], list[Tiles]]:
         """Return the owned tiles along an axis: the first of the domain, others, the last."""
@@ -135,20 +136,31 @@ class EdgeError:
                 high.append(Tiles(last - run.cells, 1, run.cells))
         return low, inside, high
 
-    def _square(self, v: Interface, rows: Tiles, columns: Tiles) -> np.ndarray:
+    def _square(self, v: Interface, tiles: tuple[Tiles, ...]) -> np.ndarray:
         """Return the sum of the squares of the differences inside tiles, ``(n,)``."""
-        m, s, count = self._transfer.m, self._transfer.s, v.problems * rows.count * columns.count
-        perimeters = torch.empty(count, 4 * m, **self._tensors)
-        batch = rows.subdomains(self._block, 0), columns.subdomains(self._block, 1)
+        m, s, axes = self._transfer.m, self._transfer.s, len(tiles)
+        count = v.problems * math.prod(run.count for run in tiles)
+        nodes = len(self._block.lattice.subdomain.perimeter)
+        perimeters = torch.empty(count, nodes, **self._tensors)
+        batch = tuple(run.subdomains(self._block, axis) for axis, run in enumerate(tiles))
         self._transfer.restrict(v, batch, perimeters)
-        values = [torch.empty(count, (m - 1) ** 2, **self._tensors) for _ in self._plans]
+        values = [torch.empty(count, (m - 1) ** axes, **self._tensors) for _ in self._plans]
         for plan, out in zip(self._plans, values, strict=True):
             plan(perimeters, out)
         difference = values[0] if len(values) == 1 else torch.sub(*values, out=values[0])
-        filled = difference.view(v.problems, -1, m - 1, m - 1)[
-            ..., m - rows.cells * s :, m - columns.cells * s :
-        ]
-        return filled.square().sum(dim=(1, 2, 3)).double().cpu().numpy()
+        inside = difference.view(v.problems, -1, *[m - 1] * axes)
+        filled = inside[:, :, *(slice(m - run.cells * s, m - 1) for run in tiles)]
+        return filled.square().flatten(1).sum(dim=1).double().cpu().numpy()
+
+
+def _split(tiles: tuple[Tiles, ...], largest: int) -> Iterator[tuple[Tiles, ...]]:
+    """Cut runs, one per axis, into such of at most so many tiles together."""
+    if not tiles:
+        yield ()
+        return
+    for part in tiles[0].split(largest):
+        for others in _split(tiles[1:], max(1, largest // part.count)):
+            yield part, *others
 
 
 def estimate_errors(

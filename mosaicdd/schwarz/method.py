@@ -1,7 +1,6 @@
 """Local solvers put to work on a block: the iteration, and the fill of its result."""
 
 import dataclasses
-import functools
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -30,11 +29,7 @@ class Method(ABC):
             plan = self._plan(block, points, kept=True)
             self.iterate: Iteration = PhaseIteration(task, plan)
             return
-        axes = len(block.cells)
-        crossed_hats = functools.reduce(
-            np.multiply.outer, [block.lattice.hat] * (axes - 1), np.ones(())
-        )
-        weights = np.tile(crossed_hats.ravel(), axes)
+        weights = block.lattice.centre_weights
         plan, coarse_space = self._plan(block, points, weights, kept=True), None
         if settings.levels == 2:
             hats = torch.from_numpy(block.lattice.subdomain.hats(coarse_points))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, common, in_rows, within
+from mosaicdd.lattice.axes import Slices, common, in_rows, moved, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.source import Source
@@ -61,32 +61,27 @@ class DiscreteResidual:
 
     def add(self, strip: Strip) -> None:
         """Take the owned nodes of a strip into account that lie inside the domain."""
-        rows, columns = (
+        owned = tuple(
             slice(inner.start + (place.start == 0), inner.stop - (place.stop == nodes))
             for inner, place, nodes in zip(strip.inner, strip.place, self._grid.nodes, strict=True)
         )
-        if rows.stop <= rows.start:
+        if owned[0].stop <= owned[0].start:
             return
-        top, left = (
-            place.start - inner.start for place, inner in zip(strip.place, strip.inner, strict=True)
-        )
-        across = slice(left + columns.start, left + columns.stop)
+        origin = [p.start - inner.start for p, inner in zip(strip.place, strip.inner, strict=True)]
         if self._source is not None:
-            self._places.append((slice(top + rows.start, top + rows.stop), across))
-        step = max(1, _PIECE // ((columns.stop - columns.start) * len(strip.values)))
-        for start in range(rows.start, rows.stop, step):
-            stop = min(start + step, rows.stop)
-            part = strip.values[:, start - 1 : stop + 1, columns.start - 1 : columns.stop + 1]
-            residual = self._system.apply(part.movedim(0, -1)).double()
+            self._places.append(moved(owned, origin))
+        for piece in in_rows(owned, max(1, _PIECE // len(strip.values))):
+            around = (slice(part.start - 1, part.stop + 1) for part in piece)
+            residual = self._system.apply(strip.values[:, *around].movedim(0, -1)).double()
             if self._source is not None:
-                f = self._scaled_source((slice(top + start, top + stop), across))
+                f = self._scaled_source(moved(piece, origin))
                 residual -= torch.from_numpy(f).movedim(0, -1).to(residual)
-            self._squares += residual.square().sum(dim=(0, 1)).cpu().numpy()
+            self._squares += residual.square().flatten(0, -2).sum(dim=0).cpu().numpy()
 
     def _scaled_source(self, place: Slices) -> np.ndarray:
         """Return the source times the squared spacing, ``(n or 1, rows, columns)``."""
         f = None if self._source is None else self._source.problem.source_at(self._grid, place)
-        return np.zeros((1, 1, 1)) if f is None else self._grid.spacing**2 * f
+        return np.zeros((1,) * (1 + len(place))) if f is None else self._grid.spacing**2 * f
 
     def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem, and begin anew.
@@ -149,7 +144,7 @@ class NodeResidual:
             filled.append(slice(low * s - place.start, max(0, high * s - place.start), 2 * s))
             lines.append(slice(low - block.first[axis], high - block.first[axis], 2))
             nodes.append(slice(low * s - block.origin[axis], high * s - block.origin[axis], 2 * s))
-        difference = strip.owned[:, *filled] - self._v.lines[0][:, lines[0], nodes[1]]
+        difference = strip.owned[:, *filled] - self._v.lines[0][:, lines[0], *nodes[1:]]
         self._squares += difference.double().square().flatten(1).sum(dim=1).cpu().numpy()
 
     def root_mean_square(self) -> np.ndarray:

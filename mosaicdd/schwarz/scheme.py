@@ -37,8 +37,9 @@ _SAFETY = 1.5  # of an error estimate: on larger lattices eigenvalues are a litt
 
 # Laplace's, as `measure_spectrum` finds it on larger lattices, where errors below -0.1 hardly occur;
 # measured anew by a test.
-_LAPLACE = (-0.1, 0.23)
-_LAPLACE_SAFETY = 1.5  # rho = 1/3: single errors of a network fade by up to 0.25 per iteration
+_LAPLACE = {2: (-0.1, 0.23), 3: (-0.09, 0.39)}  # by the number of axes
+# rho = 1/3, in space 1/2: single errors of a network fade by up to 0.25 (in space 0.4) per iteration
+_LAPLACE_SAFETY = {2: 1.5, 3: 2.0}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def scheme_of(
     ``points``: coarse nodes per lattice cell along a line; by default as many as the spectrum asks for.
     """
     if operator.symmetric and operator.scale_free and points in (None, 1):
-        return Scheme(1, "chebyshev", _cycle(*_LAPLACE), _LAPLACE_SAFETY)
+        factors = _cycle(*_LAPLACE[subdomain.axes])
+        return Scheme(1, "chebyshev", factors, _LAPLACE_SAFETY[subdomain.axes])
     return _measured(operator, subdomain, points)
 
 
@@ -71,7 +73,8 @@ def _measured(operator: EllipticOperator, subdomain: Subdomain, points: int | No
     factors = _cycle(eigenvalues.real.min(), min(eigenvalues.real.max(), _LARGEST))
     damped = np.prod([1 - omega * (1 - eigenvalues) for omega in factors], axis=0)
     peclet = np.hypot(operator.by, operator.bx) * subdomain.size / min(operator.ayy, operator.axx)
-    if np.abs(damped).max() ** (1 / len(factors)) <= _SLOW and peclet <= _FLOW:
+    fast = np.abs(damped).max() ** (1 / len(factors)) <= _SLOW and peclet <= _FLOW
+    if fast or subdomain.axes > 2:  # in space there are no finer coarse spaces
         return Scheme(points or 1, "chebyshev", factors, _safety(eigenvalues))
     points = points or _FINER
     longer = {"cells": _SLOW_LATTICE, "steps": _SLOW_STEPS}
@@ -102,9 +105,9 @@ def measure_spectrum(
     ``points``: coarse nodes per lattice cell along a line; ``steps``: of Arnoldi's method, from random values.
     """
     side = cells * subdomain.cells // 2
-    lattice = Lattice(Grid((side, side), subdomain.spacing), subdomain)
+    lattice = Lattice(Grid((side,) * subdomain.axes, subdomain.spacing), subdomain)
     block = Block.whole(lattice)
-    task = Task(Ranks.alone(), block, SolveSettings())
+    task = Task(Ranks.alone().fitted(lattice.subdomains), block, SolveSettings())
     iterate = SharedMethod(task, ExactSolver(operator, subdomain), points).iterate
     image = Interface(block, **task.tensors)
     owned = image.ownership().flat

@@ -114,24 +114,25 @@ class Setup:
                     f"{times(dims)} are ranks along {len(dims)} axes, the domain has {axes}: give one number for "
                     f"each, along {coordinates(axes)}"
                 )
-        if axes != 2:
-            self._require_in_space()
-        with argument("sides"):
-            problem.conditions.require_parts(self.grid)
-        with argument("local_solver" if problem.domain.shape is None else "domain"):
-            self.bound = self._bind(problem)
-
-    def _require_in_space(self) -> None:
-        """Check that a box is solved by what knows boxes: multigrid, on processors."""
-        if not isinstance(self._unbound, Exact):
+        if axes != 2 and not isinstance(self._unbound, Exact):
             raise Unsupported(
                 f"local_solver: {getattr(self._unbound, 'name', 'this one')} is of squares, and {times(self.grid.shape)} "
                 "cells are a box: take 'exact'"
             )
+        with argument("sides"):
+            problem.conditions.require_parts(self.grid)
+        with argument("local_solver" if problem.domain.shape is None else "domain"):
+            self.bound = self._bind(problem)
+        if axes != 2:
+            self._require_in_space()
+
+    def _require_in_space(self) -> None:
+        """Check that nothing is asked for that a box lacks: media are multigrid's there, without an interface."""
+        media = self.bound.own_operators
         lacking = {
             "device='cuda'": self.settings.device.startswith("cuda"),
-            f"certify={self.settings.certify}": self.settings.certify is not None,
-            "keep='interface'": not self.fill,
+            f"certify={self.settings.certify}": self.settings.certify is not None and media,
+            "keep='interface'": not self.fill and media,
         }
         for what, asked in lacking.items():
             if asked:

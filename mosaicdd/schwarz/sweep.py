@@ -26,10 +26,10 @@ class BatchBuffers:
 
     def __init__(self, task: Task):
         self._largest, self._problems = task.largest, task.problems
-        m, rows = task.block.lattice.subdomain.cells, task.problems * task.largest
+        subdomain, rows = task.block.lattice.subdomain, task.problems * task.largest
         self._transfer = Transfer(task.block, **task.tensors)
-        self._perimeters = torch.empty(rows, 4 * m, **task.tensors)
-        self._centre_lines = torch.empty(rows, 2 * (m - 1), **task.tensors)
+        self._perimeters = torch.empty(rows, len(subdomain.perimeter), **task.tensors)
+        self._centre_lines = torch.empty(rows, len(subdomain.centre_lines), **task.tensors)
         self._moving = task.clock.part("gather_scatter")
 
     def batches(self, part: Slices, step: int = 1) -> list[Batch]:

@@ -27,7 +27,9 @@ ROUNDINGS = 5 * 8 * 2.3e-16  # sums of 8 products of numbers below 5, a rounding
 def lattice_of(cells, s=2, **options):
     spacing = 0.125
     return Lattice(
-        Grid(tuple(k * s for k in cells), spacing), Subdomain(2 * s, 2 * s * spacing), **options
+        Grid(tuple(k * s for k in cells), spacing),
+        Subdomain(2 * s, 2 * s * spacing, len(cells)),
+        **options,
     )
 
 

@@ -1,4 +1,4 @@
-"""The discrete equation on a rectangle with Dirichlet data: its sparse system and direct solution.
+"""The discrete equation on a rectangle or box with Dirichlet data: its sparse system and direct solution.
 
 Of constant coefficients by its stencil, in a medium by its conductances.
 
@@ -7,22 +7,24 @@ right-hand sides. Used by the exact local solver, the datasets and the reference
 """
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
+import scipy.fft
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.lattice.axes import at, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.problems.shapes.outline import sides
 from mosaicdd.problems.sides.boundary import Boundary
 
 Places = tuple[slice, ...]
@@ -97,7 +99,7 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
     Parameters
     ----------
     operator
-        Whose 3 x 3 stencil is applied; ``A`` is positive definite where that is self-adjoint and its
+        Whose stencil of 3 nodes per axis is applied; ``A`` is positive definite where that is self-adjoint and its
         ``c`` not negative.
     grid
         Whose inner nodes are the unknowns.
@@ -105,68 +107,83 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
 
     def __init__(self, operator: EllipticOperator, grid: Grid):
         super().__init__(operator, grid)
-        self.stencil = operator.stencil(grid.spacing)
+        self.stencil = operator.stencil(grid.spacing, len(grid.shape))
 
     @cached_property
     def matrix(self) -> scipy.sparse.csr_array:
         """``A``, of ``(ny - 1) (nx - 1)`` rows, row by row from the bottom."""
-        ny, nx = (cells - 1 for cells in self.shape)
-        rows = [
-            scipy.sparse.kron(
-                scipy.sparse.eye_array(ny, k=dy),
-                scipy.sparse.diags_array(self.stencil[dy + 1], offsets=[-1, 0, 1], shape=(nx, nx)),
-            )
-            for dy in (-1, 0, 1)
-        ]
-        matrix = sum(rows[1:], rows[0]).tocsr()
+        matrix = _banded(self.stencil, self.shape).tocsr()
         matrix.eliminate_zeros()
         return matrix
+
+    @cached_property
+    def eigenvalues(self) -> np.ndarray:
+        """Those of the sine modes, ``(ny - 1, nx - 1)``, of an operator whose eigenvectors they are; else `ValueError`."""
+        if not self.operator.reflective:
+            raise ValueError(f"sines are no eigenvectors of {self.operator}")
+        axes = len(self.shape)
+        values = np.full([cells - 1 for cells in self.shape], self.stencil[(1,) * axes])
+        for axis, cells in enumerate(self.shape):
+            cosines = 2 * np.cos(np.pi * np.arange(1, cells) / cells)
+            values += self.stencil[at(axis, axes, 0, 1)] * cosines.reshape(at(axis, axes, -1, 1))
+        return values
+
+    def solve_by_sines(self, right_hand_side: np.ndarray) -> np.ndarray:
+        """Solve for ``(N, ...)`` by sine transforms, of an operator whose eigenvectors sines are; else `ValueError`."""
+        inner = tuple(cells - 1 for cells in self.shape)
+        values = right_hand_side.reshape(*inner, -1)
+        axes = tuple(range(len(inner)))
+        modes = scipy.fft.dstn(values, type=1, axes=axes) / self.eigenvalues[..., None]
+        return scipy.fft.idstn(modes, type=1, axes=axes).reshape(right_hand_side.shape)
 
     def apply(self, field: Array) -> Array:
         """Apply the stencil to any field with its edge.
 
         From ``(ny + 1, nx + 1, ...)`` it gives ``(ny - 1, nx - 1, ...)``.
         """
-        ny, nx = field.shape[0] - 2, field.shape[1] - 2
-        total = float(self.stencil[1, 1]) * field[1:-1, 1:-1]
+        axes = self.stencil.ndim
+        inner = [nodes - 2 for nodes in field.shape[:axes]]
+        total = float(self.stencil[(1,) * axes]) * field[(slice(1, -1),) * axes]
         for weight, places in self._neighbours_by_weight:
-            first, *others = (field[dy : dy + ny, dx : dx + nx] for dy, dx in places)
-            total += weight * functools.reduce(operator.add, others, first)
+            first, *rest = (
+                field[tuple(slice(a, a + n) for a, n in zip(place, inner, strict=True))]
+                for place in places
+            )
+            total += weight * functools.reduce(operator.add, rest, first)
         return total
 
     @cached_property
-    def _neighbours_by_weight(self) -> list[tuple[float, list[tuple[int, int]]]]:
+    def _neighbours_by_weight(self) -> list[tuple[float, list[tuple[int, ...]]]]:
         """The other entries of the stencil, ``(weight, [(row, column), ..])``: few products."""
-        groups: dict[float, list[tuple[int, int]]] = {}
-        for dy, dx in zip(*np.nonzero(self.stencil), strict=True):
-            if (dy, dx) != (1, 1):
-                groups.setdefault(float(self.stencil[dy, dx]), []).append((dy, dx))
+        groups: dict[float, list[tuple[int, ...]]] = {}
+        for place in zip(*np.nonzero(self.stencil), strict=True):
+            if place != (1,) * self.stencil.ndim:
+                groups.setdefault(float(self.stencil[place]), []).append(place)
         return list(groups.items())
 
     def edge_terms(self, boundaries: Sequence[Boundary]) -> list[tuple[Places, np.ndarray]]:
         """Return what the edges alone add to ``b``: only the nodes next to them have any.
 
-        They are, for the inner nodes beside the bottom, the top, the left and the right edge of a grid of at least 4 x
-        4 cells, each node once: where they lie in the field, as a slice per axis, and their values
+        They are, for the inner nodes beside the bottom, the top, the left and the right edge of a grid of at least 4
+        cells along each axis, each node once: where they lie in the field, as a slice per axis, and their values
         ``(rows, columns, n)``.
         """
-        (ny, nx), count = self.shape, len(boundaries)
-        edges = {
-            side: np.stack([boundary.edges[side] for boundary in boundaries], axis=-1)
-            for side in sides()
-        }
+        axes, count = len(self.shape), len(boundaries)
         strips: list[tuple[Places, np.ndarray]] = []
-        for end, three in enumerate((slice(0, 3), slice(-3, None))):
-            rows = np.zeros((3, nx + 1, count))
-            rows[:, 0], rows[:, -1] = edges[1, 0][three], edges[1, 1][three]
-            rows[-end] = edges[0, end]
-            at = ny - 1 if end else 1
-            strips.append(((slice(at, at + 1), slice(1, nx)), -self.apply(rows)))
-        for end in (0, 1):
-            columns = np.zeros((ny - 1, 3, count))
-            columns[:, -end] = edges[1, end][1:-1]
-            at = nx - 1 if end else 1
-            strips.append(((slice(2, ny - 1), slice(at, at + 1)), -self.apply(columns)))
+        for axis, end in itertools.product(range(axes), (0, 1)):
+            # Next to axes before, the nodes are those of their strips.
+            nodes = [slice(1, n) if k < axis else slice(0, n + 1) for k, n in enumerate(self.shape)]
+            nodes[axis] = slice(self.shape[axis] - 2, None) if end else slice(0, 3)
+            counts = [len(range(n + 1)[p]) for n, p in zip(self.shape, nodes, strict=True)]
+            values = np.zeros((*counts, count))
+            for edge in (*itertools.product(range(axis + 1, axes), (0, 1)), (axis, end)):
+                along = tuple(nodes[k] for k in others(edge[0], axes))
+                data = [boundary.edges[edge][along] for boundary in boundaries]
+                values[at(edge[0], axes, -edge[1])] = np.stack(data, axis=-1)
+            place = [slice(2, n - 1) if k < axis else slice(1, n) for k, n in enumerate(self.shape)]
+            beside = self.shape[axis] - 1 if end else 1
+            place[axis] = slice(beside, beside + 1)
+            strips.append((tuple(place), -self.apply(values)))
         return strips
 
     def right_hand_side_norms(self, boundaries: Sequence[Boundary]) -> np.ndarray:
@@ -174,6 +191,20 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
         terms = [values.reshape(-1, len(boundaries)) for _, values in self.edge_terms(boundaries)]
         # One by one, by BLAS, which scales: the squares of large values would overflow.
         return np.array([_norm(row) for row in np.concatenate(terms).T.copy()])
+
+
+def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray:
+    """Return the matrix of a stencil on the inner nodes of so many cells, the last axis fastest."""
+    nodes = shape[0] - 1
+    if stencil.ndim == 1:
+        return scipy.sparse.diags_array(stencil, offsets=[-1, 0, 1], shape=(nodes, nodes))
+    bands = [
+        scipy.sparse.kron(
+            scipy.sparse.eye_array(nodes, k=step), _banded(stencil[step + 1], shape[1:])
+        )
+        for step in (-1, 0, 1)
+    ]
+    return sum(bands[1:], bands[0])
 
 
 def _norm(values: np.ndarray) -> float:

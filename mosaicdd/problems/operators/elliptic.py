@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import at
+
 
 @dataclass(frozen=True)
 class EllipticOperator:
@@ -91,13 +93,15 @@ class EllipticOperator:
             self.ayy / y**2, self.axx / x**2, self.axy / (x * y), self.by / y, self.bx / x, self.c
         )
 
-    def stencil(self, spacing: float) -> np.ndarray:
+    def stencil(self, spacing: float, axes: int = 2) -> np.ndarray:
         """Return the weights ``(3, 3)`` of the discrete operator times ``spacing**2``, axes (y, x).
 
-        Central differences of second order; velocities by exponential fitting (Allen, Southwell
+        In space ``(3, 3, 3)`` of an operator that is the same along all axes; of another a `ValueError`. Central differences of second order; velocities by exponential fitting (Allen, Southwell
         1955; Il'in 1969), which is of second order where cells are small, upwind where they are not,
         and free of wiggles at any cell Peclet number.
         """
+        if axes != 2:
+            return self._same_along(axes, spacing)
         weights = np.zeros((3, 3))
         for axis, (a, b) in enumerate(((self.ayy, self.by), (self.axx, self.bx))):
             peclet = b * spacing / (2 * a)
@@ -112,21 +116,48 @@ class EllipticOperator:
         weights[::2, ::2] += self.axy / 2 * np.array([[-1, 1], [1, -1]])
         return weights
 
-    def exact_polynomials(self, degree: int, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return polynomials with ``A u = 0`` at points ``(Q,)``, of an operator that is scale free.
+    def _same_along(self, axes: int, spacing: float) -> np.ndarray:
+        if not self.symmetric:
+            raise ValueError(f"an operator that differs by axis is one of 2 axes, not of {axes}")
+        weights = np.zeros((3,) * axes)
+        for axis in range(axes):
+            weights[at(axis, axes, slice(None), 1)] += self.axx * np.array([-1, 2, -1])
+        weights[(1,) * axes] += self.c * spacing**2
+        return weights
+
+    def exact_polynomials(self, degree: int, *points: np.ndarray) -> np.ndarray:
+        """Return polynomials with ``A u = 0`` at points ``(Q,)`` by axis, of an operator that is scale free.
 
         1 and the real and imaginary parts of ``(x + mu y)**k``, ``k = 1..degree``, with the root ``mu``
         of ``axx + 2 axy mu + ayy mu**2``; harmonic polynomials where ``mu = i``. Up to degree 3 they
-        solve the discrete equation, too.
+        solve the discrete equation, too. In space the harmonic polynomials of each degree.
 
         Returns
         -------
         ndarray
-            ``(Q, 2 degree + 1)``.
+            ``(Q, 2 degree + 1)``, in space ``(Q, (degree + 1)**2)``.
         """
+        if len(points) != 2:
+            return _solid_harmonics(degree, *points)
+        y, x = points
         mu = (-self.axy + 1j * math.sqrt(self.axx * self.ayy - self.axy**2)) / self.ayy
         z = (np.asarray(x) + mu * np.asarray(y)) / max(1.0, abs(mu))
         columns = [np.ones(z.shape)]
         for k in range(1, degree + 1):
             columns += [(z**k).real, (z**k).imag]
         return np.stack(columns, axis=-1)
+
+
+def _solid_harmonics(degree: int, *points: np.ndarray) -> np.ndarray:
+    """Return harmonic polynomials of three coordinates, those of degree ``k`` after those below, ``(Q, (degree + 1)**2)``.
+
+    ``(z + i x cos t + i y sin t)**k`` is harmonic for every ``t``, and so are its Fourier coefficients in ``t``
+    (Whittaker 1903).
+    """
+    z, y, x = (np.asarray(along)[..., None] for along in points)
+    columns = [np.ones(z.shape)]
+    for k in range(1, degree + 1):
+        t = np.pi * np.arange(2 * k + 2) / (k + 1)
+        waves = np.fft.fft((z + 1j * (x * np.cos(t) + y * np.sin(t))) ** k, norm="forward")
+        columns += [waves[..., : k + 1].real, waves[..., 1 : k + 1].imag]
+    return np.concatenate(columns, axis=-1)

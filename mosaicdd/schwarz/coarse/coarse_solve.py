@@ -5,6 +5,8 @@ axes. Everything else is assembled from the local solver's responses, factorised
 rank (replicated), with one collective.
 """
 
+import functools
+import itertools
 import math
 from collections.abc import Callable
 
@@ -14,9 +16,11 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
@@ -31,8 +35,8 @@ from mosaicdd.tensors import Tensors
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB
 _NEGLIGIBLE = 1e-9  # response, beside the 1 of the diagonal: what a flow carries upstream
 
-Symbol = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1."""
+Symbol = Callable[..., np.ndarray]
+"""``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1, in space ``kz`` first."""
 
 CoarseSolver = Callable[[torch.Tensor, np.ndarray, Interface], np.ndarray]
 """``solve(residual, sums, correction)``: this rank's residuals ``(n, touched)`` to the correction on its
@@ -54,8 +58,8 @@ def coarse_solver(
     symbol = sine_symbol(task.block, responses)
     if not coarse_is_replicated(coarsening.size, task.ranks.size):
         return DistributedSolve(task, symbol)
-    y, x = (np.arange(1, n + 1) for n in task.block.lattice.subdomains)
-    solve = by_sine_transforms(1.0 / symbol(y[:, None], x), responses.device)
+    modes = crossed(*(np.arange(1, n + 1) for n in task.block.lattice.subdomains))
+    solve = by_sine_transforms(1.0 / symbol(*modes), responses.device)
     return ReplicatedSolve(task, coarsening, solve, responses.device)
 
 
@@ -72,14 +76,22 @@ def require_factorisable(coarsening: Coarsening, instead: str) -> None:
 
 
 def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
-    """Return the eigenvalues of the coarse operator, its stencil made symmetric in both axes."""
-    centre = responses[:, block.lattice.spacing - 1].double().cpu().numpy()
-    corners, up, across = centre[0::2].mean(), centre[[1, 5]].mean(), centre[[3, 7]].mean()
-    ny, nx = block.lattice.cells
+    """Return the eigenvalues of the coarse operator, its stencil made symmetric in all axes."""
+    lattice = block.lattice
+    axes = len(lattice.cells)
+    middle = sum((lattice.spacing - 1) * (2 * lattice.spacing - 1) ** k for k in range(axes - 1))
+    centre = responses[:, middle].double().cpu().numpy()
+    # Neighbours that lie beside the centre along the same axes, and apart along them: corners, edges, faces.
+    apart = perimeter_nodes((2,) * axes) != 1
+    kinds = [np.array(kind) for kind in itertools.product((False, True), repeat=axes) if any(kind)]
+    weights = [(kind, centre[(apart == kind).all(axis=1)].mean()) for kind in kinds]
 
-    def symbol(ky: np.ndarray, kx: np.ndarray) -> np.ndarray:
-        y, x = 2 * np.cos(np.pi * ky / ny), 2 * np.cos(np.pi * kx / nx)
-        return 1.0 - up * y - across * x - corners * y * x
+    def symbol(*modes: np.ndarray) -> np.ndarray:
+        along = [2 * np.cos(np.pi * k / n) for k, n in zip(modes, lattice.cells, strict=True)]
+        total = 1.0
+        for kind, weight in weights:
+            total = total - weight * math.prod(itertools.compress(along, kind))
+        return np.asarray(total)
 
     return symbol
 
@@ -138,8 +150,8 @@ def by_sine_transforms(
     inverse: np.ndarray, device: torch.device
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Plan the solve by the inverse eigenvalues of the modes, ``(K_y - 1, K_x - 1)``."""
-    shape = inverse.shape
-    transform = {"type": 1, "axes": (1, 2), "overwrite_x": True}
+    shape, axes = inverse.shape, range(1, 1 + inverse.ndim)
+    transform = {"type": 1, "axes": tuple(axes), "overwrite_x": True}
 
     def on_cpu(nodes: torch.Tensor) -> torch.Tensor:
         transformed = scipy.fft.dstn(nodes.numpy().reshape(-1, *shape), **transform)
@@ -152,8 +164,8 @@ def by_sine_transforms(
 
     def on_gpu(nodes: torch.Tensor) -> torch.Tensor:
         r = nodes.to(device).unflatten(1, shape)
-        transformed = sine_transform(sine_transform(r, 1), 2) * there
-        return sine_transform(sine_transform(transformed, 1), 2).flatten(1)
+        transformed = functools.reduce(sine_transform, axes, r) * there
+        return functools.reduce(sine_transform, axes, transformed).flatten(1)
 
     return on_gpu
 
@@ -220,11 +232,11 @@ class DistributedSolve:
 
     def __init__(self, task: Task, symbol: Symbol):
         ranks, block, lattice = task.ranks, task.block, task.block.lattice
-        own = Layout(lattice.subdomains, ranks.dims, (Shard(0), Shard(1)))
+        axes = range(len(lattice.subdomains))
+        own = Layout(lattice.subdomains, ranks.dims, tuple(map(Shard, axes)))
 
-        def eigenvalues(rows: slice, columns: slice) -> np.ndarray:
-            y, x = (np.arange(part.start, part.stop) + 1 for part in (rows, columns))
-            return symbol(y[:, None], x)
+        def eigenvalues(*parts: slice) -> np.ndarray:
+            return symbol(*crossed(*(np.arange(part.start, part.stop) + 1 for part in parts)))
 
         target = nodes_layout(ranks, lattice, halo=block.halo)
         self._ranks = ranks
@@ -244,11 +256,10 @@ class DistributedSolve:
             totals = self._ranks.sum(sums) if len(sums) else sums
         with self._solving:
             torch.from_numpy(self._mine).copy_(residual.view(self._mine.shape))
-            rows, columns = self._inner
             self._solve(self._mine, self._solution)
             solution = torch.from_numpy(self._solution).to(correction.flat)
-            correction.lines[0][:, rows, columns] = solution
-            correction.lines[1][:, columns, rows] = solution.mT
+            for axis in range(len(self._inner)):
+                correction.in_order(axis)[:, *self._inner] = solution
         return totals
 
 

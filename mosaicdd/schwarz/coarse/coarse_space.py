@@ -47,7 +47,8 @@ class CoarseSpace(ABC):
         self._transfer = Transfer(coarse, **tensors)
         touched = len(coarsening.touched(task.block))
         self._residual = torch.empty(problems, touched, **tensors)
-        self._around = torch.empty(problems * task.largest, 8 * coarsening.points, **tensors)
+        nodes = len(coarsening.lattice.subdomain.perimeter)
+        self._around = torch.empty(problems * task.largest, nodes, **tensors)
         self._moving = task.clock.part("gather_scatter")
         self._solving = task.clock.part("coarse")
 
@@ -152,17 +153,15 @@ def hat_responses(
     For a linear local solver under the lifting this changes nothing; one that is not linear gives responses that do
     not add up, and the coarse operator would be wrong just for the smoothest functions.
     """
-    subdomain, step = block.lattice.subdomain, block.lattice.spacing // points
+    subdomain = block.lattice.subdomain
     hats = subdomain.hats(points)
-    around, inside = (
+    around, inside, known = (  # (4 m, J), (2 (m - 1), J) and (8 q, J)
         exact_solutions(operator, subdomain, 2, where)
-        for where in (subdomain.perimeter, subdomain.centre_lines)
+        for where in (subdomain.perimeter, subdomain.centre_lines, subdomain.coarse_nodes(points))
     )
-    known = around[::step]  # (8 q, J)
     kept = np.abs(hats.T @ known - around).max(axis=0) < 1e-12
     if not kept.any():
         return responses
-    weights = np.tile(block.lattice.hat, 2)[:, None]
-    known, inside = known[:, kept], weights * inside[:, kept]
+    known, inside = known[:, kept], block.lattice.centre_weights[:, None] * inside[:, kept]
     missing = inside.T - known.T @ responses.double().cpu().numpy()
     return responses + torch.as_tensor(np.linalg.pinv(known.T) @ missing).to(responses)
