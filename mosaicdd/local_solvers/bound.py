@@ -105,7 +105,7 @@ class SharedSolver(BoundSolver):
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return those of four interfaces of each problem; of the field a rank holds a strip only."""
-        return problems * 4 * itemsize * 2 / (self.subdomain.cells // 2)
+        return problems * 4 * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
 
     def plan(
         self,
