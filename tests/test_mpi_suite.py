@@ -29,6 +29,12 @@ def files_with_ranks(size, sizes_that_run):
     ]
 
 
+def test_few_starts_serve_all_tests(sizes_that_run, pytestconfig):
+    """A marker that neither 2 nor 4 is in costs the suite of each day a start of all processes."""
+    if not pytestconfig.getoption("nightly"):
+        assert [size for size in (3, 6, 16) if files_with_ranks(size, sizes_that_run)] == []
+
+
 @pytest.mark.limit(_SECONDS + 30)
 @pytest.mark.parametrize("size", [2, 3, 4, 6, 16])
 def test_the_tests_for_several_ranks_pass(size, mpiexec, pytestconfig, sizes_that_run):

@@ -201,7 +201,7 @@ BAD["axy"][3, 7] = 9.0
         ({"axx": "1", "axy": 0.5, "ayy": "x-9"}, r"in the cell \(0, 0\) .* ayy -9"),
     ],
 )
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_a_tensor_that_is_not_positive_definite_is_refused_with_its_first_cell(
     comm, fields, message
 ):
