@@ -39,7 +39,7 @@ def adjoint(
     Returns
     -------
     dict
-        By name: coefficients ``a``, ``axx``, ``ayy``, ``c`` per node or cell, as they were given, and the source
+        By name: coefficients ``a``, ``axx``, ``axy``, ``ayy``, ``c`` per node or cell, as they were given, and the source
         ``f`` per node: on several ranks at this rank's nodes, and in the cells above and to the right of them; for a
         number the sum. Values, fluxes or what Robin's conditions have by the side or part, at all nodes of the side, and
         ``left.alpha``: on each rank all.

@@ -163,7 +163,7 @@ def differentiable(
     problem
         Linear and self-adjoint, on a rectangle.
     wrt
-        What it is a function of: coefficients (``a``, ``axx``, ``ayy``, ``c``), the source ``f``, values or fluxes of
+        What it is a function of: coefficients (``a``, ``axx``, ``axy``, ``ayy``, ``c``), the source ``f``, values or fluxes of
         sides by their names or those of parts, and ``left.alpha`` of Robin's condition.
     ranks, settings
         As `Solver` has them; on several ranks all have the whole tensors.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from mosaicdd.gradients.cell_energy import cell_energy
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import ends, letters, within
 from mosaicdd.problems.discretisation.periodic import GridNodes
@@ -48,8 +49,9 @@ class Lagrangian:
             counts = mine.view(-1)[places].numpy()
             entries = which[there][counts], places[counts], weights[there][counts]
             self._acting[name] = tuple(map(torch.from_numpy, entries))
-        fields = medium_of(parameters.problem.operator).fields
-        self._constant = {n: f.number for n, f in fields.items() if f.number is not None}
+        self._medium = medium = medium_of(parameters.problem.operator)
+        numbers = {n: f.number for n, f in medium.fields.items()}
+        self._constant = {n: number for n, number in numbers.items() if number is not None}
 
     def _places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return which of some nodes are wide ones, and their flat places among these."""
@@ -58,14 +60,19 @@ class Lagrangian:
         at = (n[there] - p.start for n, p in zip(nodes.T, self._wide, strict=True))
         return there, np.ravel_multi_index(tuple(at), tuple(self.volumes.shape))
 
+    def _diffusion(self, named: Tensors, letter: str) -> torch.Tensor:
+        """Return the diffusion along an axis."""
+        a = named.get(f"a{letter}{letter}", named.get("a"))
+        if a is not None:
+            return a
+        constant = self._constant.get(f"a{letter}{letter}", self._constant.get("a", 1.0))
+        return torch.tensor(constant, dtype=torch.float64)
+
     def _conductances(self, named: Tensors) -> list[torch.Tensor]:
         """Return those of the edges along each axis."""
         between = []
         for axis, letter in enumerate(letters(2)):
-            a = named.get(f"a{letter}{letter}", named.get("a"))
-            if a is None:
-                constant = self._constant.get(f"a{letter}{letter}", self._constant.get("a", 1.0))
-                a = torch.tensor(constant, dtype=torch.float64)
+            a = self._diffusion(named, letter)
             faces = self._faces[axis]
             if a.shape == tuple(n - 1 for n in self.volumes.shape):  # per cell
                 sides = torch.nn.functional.pad(a, (1, 1) if axis == 0 else (0, 0, 1, 1))
@@ -91,7 +98,12 @@ class Lagrangian:
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
         v = torch.where(self.free, v, 0.0)
         total = (torch.where(self._mine, w, 0.0) * u).sum()
-        for axis, k in enumerate(self._conductances(named)):
+        if self._medium.couples_corners:
+            constant = torch.tensor(self._constant.get("axy", 0.0), dtype=torch.float64)
+            along = [self._diffusion(named, letter) for letter in letters(2)]
+            tensor = [*along, named.get("axy", constant)]
+            total = total - cell_energy(tensor, u, v, bilinear=self._medium.bilinear)
+        for axis, k in enumerate([] if self._medium.couples_corners else self._conductances(named)):
             low, high = ends(axis, 2)
             total = total - (k * (u[high] - u[low]) * (v[high] - v[low])).sum()
         c = named.get("c", torch.tensor(self._constant.get("c", 0.0), dtype=torch.float64))

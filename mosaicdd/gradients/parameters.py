@@ -120,10 +120,13 @@ def _fields(problem: Problem) -> dict[str, Field]:
             fields[name] = problem.arrays[name]
         elif name in problem.parameters and name in getattr(problem.equation, "varying", ()):
             fields[name] = Field(name, problem.parameters[name])
-    instead = ("axx", "ayy") if {"axx", "ayy"} & {*problem.fields} else ()
+    several = getattr(problem.equation, "instead", {}).get("a", {})
+    instead = [*several] if {*several} & {*problem.fields} else []
     for name in instead:
         fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name])
     fields = {name: field for name, field in fields.items() if not name.startswith("b")}
+    if "axy" in fields and not medium_of(problem.operator).couples_corners:
+        del fields["axy"]  # with five points there is none
     fields["f"] = problem.source or Field("f", 0.0)
     return fields
 
@@ -150,8 +153,6 @@ def require_differentiable(problem: Problem) -> None:
         why = "sides are periodic"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
-    elif operator.couples_corners:
-        why = f"{problem.equation.name} has a mixed derivative, axy"
     elif not medium_of(operator).self_adjoint:
         why = f"{problem.equation.name} has a velocity"
     elif not problem.plain and _floats(problem):

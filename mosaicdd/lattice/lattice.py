@@ -54,7 +54,7 @@ def spacing_between(
         fitting = [s for s in every if all(cells % s == cells % 2 == 0 for cells in around)]
         if not fitting or min(around) <= spacing:
             raise Unsupported(
-                f"with a mixed derivative, axy, periodic sides have even numbers of cells between them, more than {spacing}, "
+                f"with a mixed derivative, axy, or bilinear elements periodic sides have even numbers of cells between them, more than {spacing}, "
                 f"that one number from {every[-1]} to {spacing} divides; here there are {times(grid.shape)} cells"
             )
         return fitting[0]

@@ -78,7 +78,7 @@ class UpscaledSolver(BoundSolver):
             )
         if not medium.self_adjoint or medium.couples_corners:
             raise Unsupported(
-                f"{name} is for diffusion without a velocity or a mixed derivative; take 'exact'"
+                f"{name} is for diffusion without a velocity or a mixed derivative, by five points; take 'exact'"
             )
         require_plain(name, problem)
         cells = RATIO * _fitting(name, grid, sizes)

@@ -36,11 +36,12 @@ Told = dict[str, object]
 def told_of_kind(problem: Problem, grid: Grid) -> Told:
     """Return what must be equal before values can be compared at all."""
     operator, domain = problem.operator, problem.domain
-    kind: object = "medium"
     if isinstance(operator, EllipticOperator):
-        kind = operator
+        kind: object = operator
     elif isinstance(operator, Nonlinear):
         kind = operator.behaviour
+    else:
+        kind = "medium", operator.bilinear
     return {
         "domain": (domain.cells, domain.grid(grid.spacing).steps, domain.shape is None),
         "equation, or other coefficients": kind,

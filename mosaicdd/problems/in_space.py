@@ -26,6 +26,8 @@ def require_in_space(
         lacks = f"the equation {equation.name}, which is not linear,"
     elif equation.steady is not None:
         lacks = f"the equation {equation.name}, which is in time,"
+    elif equation.bilinear:
+        lacks = f"the equation {equation.name}, by bilinear elements,"
     elif wrong := sorted(set(fields) - set(_FIELDS)):
         lacks = f"the field {wrong[0]}"
     elif not equation.at().symmetric:

@@ -103,8 +103,8 @@ class Problem:
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             elif self.domain.shape is not None and self.operator.couples_corners:
                 raise Unsupported(
-                    f"{self.hindrance}, and the equation has a mixed derivative, axy: such equations are solved on "
-                    "rectangles"
+                    f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nine points are "
+                    "solved on rectangles"
                 )
             else:
                 medium_of(self.operator, self.hindrance)
@@ -143,7 +143,7 @@ class Problem:
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
             stored = getattr(self.equation, "storage", None)
             fields = {name: field for name, field in self._coefficients.items() if name != stored}
-            medium = Medium(fields, aspect)
+            medium = Medium(fields, aspect, bilinear=self.equation.bilinear)
             medium.require_shape(self.domain.grid())
             return medium
         parameters = {}
@@ -187,7 +187,7 @@ class Problem:
             return self.operator.fields if isinstance(self.operator, Nonlinear) else {}
         fields, varying = self._parameters, self.equation.varying
         varies = any(f.number is None for name, f in fields.items() if name in varying)
-        return fields if varies else {}
+        return fields if varies or self.equation.bilinear else {}
 
     @property
     def parameters(self) -> dict[str, float]:

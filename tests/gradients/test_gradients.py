@@ -32,6 +32,8 @@ def board(fields=None, **sides):
 FIELDS = {"a": at_nodes(0), "c": at_nodes(1), "f": at_nodes(2)}
 PER_CELL = {"a": at_nodes(3, (NY, NX)), "c": 0.5, "f": 2.0}
 AXES = {"axx": at_nodes(4), "ayy": 3.0, "c": at_nodes(1)}
+TENSORS = {"axx": at_nodes(6), "axy": at_nodes(7, low=-2.0) / 5, "ayy": at_nodes(8)}
+IN_CELLS = {"axx": 2.0, "axy": at_nodes(7, (NY, NX)) / 5, "ayy": at_nodes(8), "c": 0.5}
 W = np.random.default_rng(5).standard_normal((NY + 1, NX + 1))
 
 
@@ -41,8 +43,21 @@ def functional(problem):
     return float((W * solution.field**2).sum()), solution
 
 
-@pytest.mark.parametrize("fields", [FIELDS, PER_CELL, AXES], ids=["nodes", "cells", "axes"])
-def test_by_fields_they_are_central_differences(fields):
+@pytest.mark.parametrize(
+    ("fields", "pde"),
+    [
+        pytest.param(FIELDS, "diffusion", id="nodes"),
+        pytest.param(PER_CELL, "diffusion", id="cells"),
+        pytest.param(AXES, "diffusion", id="axes"),
+        pytest.param(TENSORS, "diffusion", id="tensors"),
+        pytest.param(IN_CELLS, "diffusion", id="tensors in cells"),
+        pytest.param(PER_CELL, "bilinear-diffusion", id="bilinear elements"),
+    ],
+)
+def test_by_fields_they_are_central_differences(fields, pde):
+    def board(fields):
+        return m.Problem(m.Domain((NY, NX), 0.25), pde, fields, mixed())
+
     _, solution = functional(board(fields))
     gradient = m.adjoint(solution, 2 * W * solution.field)
     for number, (name, values) in enumerate(fields.items()):

@@ -9,6 +9,7 @@ from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.linear import (
     ADVECTION_DIFFUSION,
     ANISOTROPIC_DIFFUSION,
+    BILINEAR_DIFFUSION,
     DIFFUSION,
     HEAT,
     LAPLACE,
@@ -57,7 +58,12 @@ NONLINEAR = {
 IN_TIME = {HEAT.name: HEAT}
 """Those that are solved in time only, by name."""
 
-_SHIPPED: dict[str, Equation | NonlinearEquation] = {**EQUATIONS, **NONLINEAR, **IN_TIME}
+_SHIPPED: dict[str, Equation | NonlinearEquation] = {
+    **EQUATIONS,
+    BILINEAR_DIFFUSION.name: BILINEAR_DIFFUSION,
+    **NONLINEAR,
+    **IN_TIME,
+}
 _own: dict[str, Equation | NonlinearEquation] = {}
 
 

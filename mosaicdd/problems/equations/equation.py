@@ -103,6 +103,8 @@ class Equation(NamedEquation):
         The parameter that multiplies ``du/dt``, if there is one; it may be a field, too, and is positive.
     steady
         ``A u = f``, where the name stands for the equation in time.
+    bilinear
+        Whether the discrete equation is that of bilinear elements, of nine points; see `tensors`.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class Equation(NamedEquation):
     reaction: str | None = None
     storage: str | None = None
     steady: "Equation | None" = None
+    bilinear: bool = False
 
     def __post_init__(self) -> None:
         self._require_members()

@@ -116,6 +116,14 @@ DIFFUSION = Equation(
     reaction="c",
 )
 
+BILINEAR_DIFFUSION = replace(
+    DIFFUSION,
+    name="bilinear-diffusion",
+    text="as diffusion, by bilinear elements",
+    bilinear=True,
+)
+"""The same by another discrete equation: that of most finite element codes, of nine points."""
+
 
 def _storing(s: float, **others: float) -> EllipticOperator:
     if not s > 0:

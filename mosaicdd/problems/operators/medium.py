@@ -65,6 +65,8 @@ class Medium:
 
     ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
     spacing what conducts along an axis is then divided by the square of its side.
+
+    ``bilinear``: whether cells are bilinear elements, see `tensors`; in the plane, without a velocity.
     """
 
     NAMES = (*DIFFUSION, "axy", "bx", "by", "c")
@@ -72,16 +74,18 @@ class Medium:
 
     reflective = False
 
-    def __init__(self, fields: Mapping[str, Field], aspect: tuple[float, ...] = ()):
-        self.fields, self.aspect = dict(fields), aspect
+    def __init__(
+        self, fields: Mapping[str, Field], aspect: tuple[float, ...] = (), *, bilinear: bool = False
+    ):
+        self.fields, self.aspect, self.bilinear = dict(fields), aspect, bilinear
         self._zero = Field("", 0.0)
         self._c = fields.get("c", self._zero)
 
     @property
     def couples_corners(self) -> bool:
-        """Whether nodes are coupled across cells: the tensor is not diagonal."""
+        """Whether nodes are coupled across cells: the tensor is not diagonal, or cells are bilinear elements."""
         axy = self.fields.get("axy")
-        return axy is not None and axy.number != 0.0
+        return self.bilinear or (axy is not None and axy.number != 0.0)
 
     def _along(self, axes: int) -> list[Field]:
         """Return the diffusion along each axis; raise `Unsupported` if it is not known of all."""
@@ -222,10 +226,10 @@ class Medium:
 
     def _tensors(self, grid: Grid, part: Part) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return the conductances along each axis and across cells; none where the grid has no cells."""
-        tensors = tensors_of_cells(self.fields, grid, part)
+        tensors = tensors_of_cells({"axy": self._zero, **self.fields}, grid, part)
         y, x = self._side(0), self._side(1)
         tensors /= np.array([y * y, x * x, x * y])[:, None, None]
-        return between_nodes(tensors)
+        return between_nodes(tensors, bilinear=self.bilinear)
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""

@@ -5,6 +5,9 @@ With the rises of a cell's values along x and y, each the mean of two edges, ``g
 positive wherever the tensor is. So each of its edges along x conducts ``axx / 2``, along y ``ayy / 2``, and of its
 diagonals the rising one ``axy / 2``, the falling one ``-axy / 2``: the stencil of `EllipticOperator`, where the tensor is
 the same everywhere, and where ``axy`` is zero five points.
+
+Of a bilinear element the twist counts a third: ``axx gx^2 + 2 axy gx gy + ayy gy^2 + (axx + ayy) s^2 / 3``. That moves
+``(axx + ayy) / 6`` from each edge to both diagonals.
 """
 
 import itertools
@@ -73,17 +76,25 @@ def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.
     return total
 
 
-def between_nodes(tensors: np.ndarray) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def between_nodes(
+    tensors: np.ndarray, *, bilinear: bool = False
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Return what conducts along each axis between the nodes of a part, and across its cells.
 
     Parameters
     ----------
     tensors
         Of the cells around the nodes, ``(3, rows + 1, columns + 1)``, in units of cells.
+    bilinear
+        Whether cells are bilinear elements.
     """
-    along = tuple(sum_around(values, axis) for axis, values in enumerate(tensors[:2] / 2))
-    rising = tensors[2, 1:-1, 1:-1] / 2
-    return along, np.stack([rising, -rising])
+    every, crosswise = tensors[:2] / 2, np.zeros_like(tensors[0])
+    if bilinear:
+        crosswise = (tensors[0] + tensors[1]) / 6
+        every -= crosswise
+    along = tuple(sum_around(values, axis) for axis, values in enumerate(every))
+    half, crosswise = tensors[2, 1:-1, 1:-1] / 2, crosswise[1:-1, 1:-1]
+    return along, np.stack([crosswise + half, crosswise - half])
 
 
 def _sampled(field: Field, grid: Grid, cells: Part) -> np.ndarray:

@@ -170,7 +170,7 @@ def _require_conductances(problem: Problem) -> None:
     elif isinstance(operator, Nonlinear):
         why = "is not linear"
     elif operator.couples_corners:
-        why = "has a mixed derivative, axy"
+        why = "has a mixed derivative, axy, or bilinear elements"
     elif isinstance(operator, EllipticOperator) and operator.c < 0:
         why = f"describes waves, c is {operator.c:g}"
     if why:
