@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mosaicdd.gradients.differentiable import differentiable
     from mosaicdd.gradients.taylor import taylor_test
     from mosaicdd.parallel.ranks import Ranks
+    from mosaicdd.problems.discretisation.floating import without_floating
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.equations.equation import Equation
     from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -80,6 +81,7 @@ _HOMES = {
     "solve": "schwarz.solver",
     "taylor_test": "gradients.taylor",
     "train": "training",
+    "without_floating": "problems.discretisation.floating",
 }
 _FORMER = {"open": "read"}  # names that were, for those who look for them
 __all__ = [
@@ -116,6 +118,7 @@ __all__ = [
     "solve",
     "taylor_test",
     "train",
+    "without_floating",
 ]
 
 

@@ -27,7 +27,7 @@ def given_problem(
     """
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.problem import Problem
-    from mosaicdd.problems.shapes.outline import SIDES
+    from mosaicdd.problems.shapes.outline import side_names
     from mosaicdd.problems.sides.conditions import Dirichlet
     from mosaicdd.problems.sides.edge_data import BoundarySpec, Data, is_file
     from mosaicdd.problems.sides.parts import is_outline
@@ -56,7 +56,8 @@ def given_problem(
         conditions = {name: read(name, condition) for name, condition in given_sides}
         if spec is not None and boundary is not None and boundary.startswith("expr:"):
             # At the nodes of the domain and on its outline only, wherever that is.
-            conditions = {name: Dirichlet(boundary) for name in (*SIDES, "outline")} | conditions
+            names = *side_names(len(cells)), "outline"
+            conditions = {name: Dirichlet(boundary) for name in names} | conditions
             data = None
         sides = Sides(conditions, data, axes=len(cells))
     with argument("spacing"):

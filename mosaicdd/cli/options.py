@@ -145,7 +145,10 @@ class SideOption(click.ParamType):
         """Read the text."""
         if isinstance(value, tuple):
             return value
+        part, bracket, rest = str(value).rpartition("]=")  # an expression may have an =, too
         side, _, condition = str(value).partition("=")
+        if bracket:
+            side, condition = f"{part}]", rest
         try:
             return side, condition_of_spec(condition)
         except ValueError as error:

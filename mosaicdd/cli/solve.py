@@ -60,7 +60,10 @@ class Grouped(Configured):
 
 
 _GROUPS = {
-    "Problem": ("cells", "spacing", "domain", "pde", "given_fields", "boundary", "given_sides"),
+    "Problem": (
+        *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields", "boundary"),
+        "given_sides",
+    ),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
     "Solution": (
         *("output", "overwrite", "keep", "window", "points", "shards", "checkpoint_minutes"),
@@ -90,7 +93,13 @@ _GROUPS = {
     metavar="SPEC",
     help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
     "polygons with holes, FILE.json; a mask, FILE.npy or FILE.png, true or light inside: of cells, or of "
-    "nodes (then first order at the outline, else second). [default: all]",
+    "nodes (then first order at the outline, else second). Of a box, a mask of voxels, FILE.npy or FILE.tif. "
+    "[default: all]",
+)
+@click.option(
+    "--leave-out-floating",
+    is_flag=True,
+    help="Leave out parts of a mask of voxels that no value, exchange or reaction acts on, and say their share.",
 )
 @click.option(
     "--pde",
@@ -126,7 +135,8 @@ _GROUPS = {
     help="What holds on one side, or a part of it, instead: 'left=dirichlet:SPEC', 'left=neumann:SPEC' "
     "(the flux a du/dn, outward), 'right[0:0.5]=robin:ALPHA,SPEC' (a du/dn + ALPHA u), with a number, "
     "'expr:...', or values at the side's nodes in FILE.npy or FILE.h5:/dataset. With --domain also "
-    "'outline', or 'outer', 'hole1', ..; files of these have rows 'x y value'. Repeat for others.",
+    "'outline', or 'outer', 'hole1', .., and parts of them, 'outline[(x > 1) & (y < 2)]=..'; files of these have "
+    "rows 'x y value'. Repeat for others.",
 )
 @click.option(
     "--spacing",
@@ -190,6 +200,7 @@ def solve(
     output: str,
     cells: tuple[int, ...],
     domain: str | None,
+    leave_out_floating: bool,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     boundary: str | None,
@@ -220,6 +231,7 @@ def solve(
     ranks = world()
     import torch
 
+    from mosaicdd.problems.discretisation.floating import without_floating
     from mosaicdd.schwarz.embedded import IncompatibleError
     from mosaicdd.schwarz.solver import Solver
     from mosaicdd.schwarz.stopwatch import Stopwatch, write_trace
@@ -245,6 +257,9 @@ def solve(
         problem = ranks.agree(
             lambda: given_problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
         )
+        if leave_out_floating:
+            whole = problem
+            problem = ranks.agree(lambda: without_floating(whole))
         time = time_settings(ctx, problem)
     if time is not None:
         with bad_input("--initial"):

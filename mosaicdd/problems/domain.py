@@ -12,6 +12,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
+from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.unsupported import Unsupported
 
 DEFAULT_SPACING = 0.5 / 32
@@ -20,7 +21,7 @@ DEFAULT_SPACING = 0.5 / 32
 
 @dataclass(frozen=True)
 class Domain:
-    """A rectangle of grid cells with its lower-left corner at the origin, or a part of one; or a box.
+    """A rectangle of grid cells with its lower-left corner at the origin, a box, or a part of one.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class Domain:
         Side of a cell, in units of domain length; by default that of the local solver. Of cells that are no squares
         (in space no cubes) the sides ``(dy, dx)``, or by name, ``{"x": dx, "y": dy}``; in space ``(dz, dy, dx)``.
     shape
-        Which part of the rectangle it is; by default all of it. See `from_mask`, `from_distance`,
+        Which part of the rectangle, or the box, it is; by default all of it. See `from_mask`, `from_distance`,
         `from_polygons`.
 
     Raises
@@ -40,7 +41,7 @@ class Domain:
     TypeError
         If the cells are no pair, nor three, or the spacing is not one number, nor one for each axis.
     Unsupported
-        If a box has a shape, or cells of a shape are no squares.
+        If a box has another shape than a mask of voxels, or cells of a shape in the plane are no squares.
     """
 
     cells: tuple[int, ...]
@@ -59,15 +60,6 @@ class Domain:
         if self.spacing is not None:
             object.__setattr__(self, "spacing", _spacing(self.spacing, len(self.cells)))
         grid = self.grid()  # checks the numbers
-        if self.shape is not None and grid.aspect:
-            raise Unsupported(
-                f"a shape is of square cells, these are {grid.cell}: give spacing={grid.steps[0]:g}, and cells "
-                "for it"
-            )
-        if self.shape is not None and len(self.cells) != 2:
-            raise Unsupported(
-                f"a shape is of a rectangle, and {times(self.cells)} cells are a box: in space the domain is all of it"
-            )
         if self.shape is not None:
             self.shape.require_shape(grid)
 
@@ -80,7 +72,11 @@ class Domain:
 
     @classmethod
     def from_mask(
-        cls, mask: Any, spacing: float | tuple[float, ...] | None = None, *, per_cell: bool = False
+        cls,
+        mask: Any,
+        spacing: float | tuple[float, ...] | None = None,
+        *,
+        per_cell: bool | None = None,
     ) -> "Domain":
         """Return where a mask is true.
 
@@ -89,17 +85,29 @@ class Domain:
         mask
             ``(ny + 1, nx + 1)`` at the nodes: the outline is a staircase, of first order, and where values
             are given on it, they stand at the first nodes outside. Or per cell, ``(ny, nx)``: then the
-            outline runs along grid lines, and is of second order.
+            outline runs along grid lines, and is of second order. In space per voxel, ``(nz, ny, nx)``: the outline
+            runs along faces of voxels.
+        per_cell
+            Whether it is per cell; by default it is of nodes in the plane, of voxels in space.
 
         Raises
         ------
         ValueError
-            If it is no mask, empty, or has a hole thinner than a cell.
+            If it is no mask, empty, or in the plane has a hole thinner than a cell.
+        Unsupported
+            If it is of the nodes of a box.
         """
+        if np.ndim(mask) == 3:
+            if per_cell is False:
+                raise Unsupported(
+                    "in space a mask is per voxel, (nz, ny, nx), not of nodes: leave out per_cell=False"
+                )
+            voxels = VoxelMask(mask)
+            return cls(voxels.voxels.shape, spacing, voxels)
         values = real_array(mask, "the mask")
         if values.ndim != 2 or not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
-                f"a mask has two axes, (y, x), and is true or false, got {values.ndim} axes and values "
+                f"a mask has two axes, (y, x), or three, and is true or false, got {values.ndim} axes and values "
                 f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
             )
         if per_cell:

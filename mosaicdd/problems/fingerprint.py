@@ -98,14 +98,13 @@ def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
     elif not is_outline(part.name):
         nodes = rectangle_outline(grid)[part.name].nodes
         numbers = evaluate(values, tuple((nodes * grid.steps).T), what)
-    elif len(grid.shape) != 2:
-        return None  # a box has no outline but its sides
     else:
-        t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle
-        y, x = t * grid.size[0], t * math.sqrt(_PROBES) % 1.0 * grid.size[1]
+        t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle, or the box
+        turns = (t, t * math.sqrt(_PROBES) % 1.0, t * math.pi * _PROBES % 1.0)
+        places = tuple(turn * size for turn, size in zip(turns, grid.size, strict=False))
         try:
             with np.errstate(all="ignore"):
-                numbers = evaluate(values, (y, x), "an outline")
+                numbers = evaluate(values, places, "an outline")
         except Exception as error:  # noqa: BLE001 - off its outline it need not be defined
             return str(error)
     return checksum_of_row(numbers)

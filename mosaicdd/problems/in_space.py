@@ -32,7 +32,7 @@ def require_in_space(
         lacks = f"the field {wrong[0]}"
     elif not equation.at().symmetric:
         lacks = f"the equation {equation.name}, which is not the same along all axes,"
-    elif parts := [str(part) for part in sides.parts if not part.whole]:
+    elif parts := [str(part) for part in sides.parts if not (part.whole or part.where)]:
         lacks = f"the part {parts[0]} of a side"
     if lacks is not None:
         raise Unsupported(

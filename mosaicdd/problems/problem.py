@@ -254,11 +254,7 @@ class Problem:
         shape = self.domain.shape
         if shape is None:
             return pieces
-        within = {}
-        for name, piece in pieces.items():
-            place = tuple(slice(int(n.min()), int(n.max()) + 1) for n in piece.nodes.T)
-            within[name] = piece.within(shape.level(grid, place).ravel())
-        return within
+        return {name: shape.has_of(piece, grid) for name, piece in pieces.items()}
 
     @cached_property
     def problems(self) -> int:
@@ -305,7 +301,7 @@ class Problem:
             return source and source.number
 
         def sample(strip: Part) -> np.ndarray:
-            inside = None if shape is None else shape.level(grid, strip) < 0
+            inside = None if shape is None else shape.inside(shape.level(grid, strip))
             return source.sample(grid, strip, inside)
 
         strip = max(1, _SAMPLES // source.problems)

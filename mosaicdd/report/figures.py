@@ -68,7 +68,7 @@ def figure(
     drawing, maps, history = _layout(panels, sections, dpi)
     for (axes, inches), panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
-        _draw_outline(axes, solution)
+        _draw_outline(axes, solution, panel.section)
         (bottom, top), (left, right) = panel.section.ends()
         axes.set_xlim(left, right)
         axes.set_ylim(bottom, top)
@@ -173,7 +173,9 @@ def _difference_panel(
     solution: StoredSolution, section: Section, difference: np.ndarray, reference_name: str
 ) -> _Panel:
     values = section.of(difference)
-    inside = solution.inside
+    inside = None if solution.shape is None else section.level(solution.shape) < 0
+    if inside is not None and not inside.any():
+        inside = None
     known = values if inside is None else values[inside]
     numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
     # NaN is the largest, unless it stands for what is outside the domain.
@@ -357,15 +359,16 @@ def _mean(values: np.ndarray, starts: np.ndarray, axis: int) -> np.ndarray:
     return np.add.reduceat(values, starts, axis=axis) / (counts if axis else counts[:, None])
 
 
-def _draw_outline(axes: Axes, solution: StoredSolution) -> None:
-    """Draw the outline of a domain that is no rectangle."""
+def _draw_outline(axes: Axes, solution: StoredSolution, section: Section) -> None:
+    """Draw the outline of a domain that is no rectangle, or no box."""
     if solution.shape is None:
         return
-    step = max(1, max(solution.window.shape) // _OUTLINE)
-    level = solution.shape.level(solution.grid, solution.window.place)[::step, ::step]
+    level = section.level(solution.shape)
+    step = max(1, max(level.shape) // _OUTLINE)
+    level = level[::step, ::step]
     at = -0.5 if solution.shape.staircase else 0.0  # a mask's level is -1 and 0
     if min(level.shape) > 1 and (level < at).any() and (level > at).any():
-        x, y = solution.x[::step], solution.y[::step]
+        y, x = (solution.coordinates(axis)[::step] for axis in section.along)
         axes.contour(x, y, level, levels=[at], colors="black", linewidths=0.7)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.lattice.axes import at, coordinates, letters, others
+from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.storage.solution_file import StoredSolution
 from mosaicdd.unsupported import Unsupported
 
@@ -64,6 +65,17 @@ class Section:
     def of(self, values: np.ndarray) -> np.ndarray:
         """Return those of values at all nodes of the field."""
         return values if self.axis is None else values[at(self.axis, 3, self.index)]
+
+    def level(self, shape: Shape) -> np.ndarray:
+        """Return the level of a shape at its nodes."""
+        place = self.solution.window.place
+        if self.axis is None:
+            return shape.level(self.solution.grid, place)
+        at_plane = slice(
+            place[self.axis].start + self.index, place[self.axis].start + self.index + 1
+        )
+        plane = (*place[: self.axis], at_plane, *place[self.axis + 1 :])
+        return shape.level(self.solution.grid, plane).squeeze(self.axis)
 
     def ends(self) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end, of the rows and of the columns."""

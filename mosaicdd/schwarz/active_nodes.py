@@ -26,7 +26,7 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
         for first in range(mine.start, mine.stop, step):
             strip = rows[first : min(first + step, mine.stop) + 1]
             part = slice(strip[0], strip[-1]), *(slice(0, ends[-1]) for ends in across)
-            inside = shape.level(lattice.grid, part) < 0
+            inside = shape.inside(shape.level(lattice.grid, part))
             for axis, cuts in reversed(list(enumerate((strip - strip[0], *across)))):
                 until = np.insert(np.cumsum(inside, axis=axis, dtype=int), 0, 0, axis=axis)
                 inside = np.diff(np.take(until, cuts, axis), axis=axis)  # between cuts

@@ -14,10 +14,12 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
+from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.storage.field_file import FieldFile
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"
+VOXELS = "domain/voxels"
 ACTIVE = "active"
 
 
@@ -29,8 +31,8 @@ def read_domain(
     Parameters
     ----------
     spec
-        ``expr:...``, a signed distance; ``FILE.npy`` or ``FILE.png``, a mask of nodes or of cells, true
-        or light inside; ``FILE.json``, polygons.
+        ``expr:...``, a signed distance; ``FILE.npy``, ``FILE.png`` or ``FILE.tif``, a mask of nodes or of cells, in
+        space of voxels, true or light inside; ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
 
@@ -47,7 +49,7 @@ def read_domain(
     if path.suffix.lower() == ".json":
         shape = _polygons(path)
         return Domain(cells, spacing, shape)
-    readers = {".npy": _array, ".png": _picture}
+    readers = {".npy": _array, ".png": _picture, ".tif": _stack, ".tiff": _stack}
     if path.suffix.lower() not in readers:
         raise ValueError(
             f"a domain is 'expr:...', a signed distance, or a file .json, {', '.join(readers)}, got {spec!r}"
@@ -57,9 +59,13 @@ def read_domain(
     mask = readers[path.suffix.lower()](path)
     nodes = Grid(cells, 1.0).nodes
     per_cell = mask.shape == cells
-    if not per_cell and mask.shape != nodes:
+    if not per_cell and (mask.shape != nodes or len(cells) == 3):
+        of_nodes = "" if len(cells) == 3 else f"{nodes} nodes or "
+        hint = ""
+        if len(cells) == 3 and mask.shape == cells[::-1]:
+            hint = ": its axes are in the order (x, y, z), give its transpose"
         raise ValueError(
-            f"{path} has the shape {mask.shape}, a mask of the domain has {nodes} nodes or {cells} cells"
+            f"{path} has the shape {mask.shape}, a mask of the domain has {of_nodes}{cells} cells{hint}"
         )
     return Domain.from_mask(mask, spacing, per_cell=per_cell)
 
@@ -90,22 +96,45 @@ def _array(path: Path) -> np.ndarray:
 
 def _picture(path: Path) -> np.ndarray:
     """Return where a picture is light, from the bottom up."""
+    (grey,) = _pictures(path)[:1]
+    return (grey > 127)[::-1]
+
+
+def _stack(path: Path) -> np.ndarray:
+    """Return where the pictures of a TIFF file are light, each from the bottom up, one after another along z."""
+    stack = np.stack(_pictures(path, deep=True))
+    half = 0 if stack.max(initial=0) <= 1 else np.iinfo(stack.dtype).max // 2  # or it holds 0 and 1
+    light = stack[:, ::-1] > half
+    return light[0] if len(light) == 1 else light
+
+
+def _pictures(path: Path, *, deep: bool = False) -> list[np.ndarray]:
+    """Return the greys of the pictures in a file, the upper row first, in 8 bits; if ``deep`` in 16 where it has them."""
     try:
-        from PIL import Image
+        from PIL import Image, ImageSequence
     except ModuleNotFoundError:
         raise ValueError(
             f"{path}: pictures need Pillow: pip install pillow, or give the mask as FILE.npy"
         ) from None
     try:
         with Image.open(path) as image:
-            grey = np.asarray(image.convert("L"))
+            greys = [
+                np.asarray(each).astype(np.uint16)
+                if deep and each.mode.startswith("I;16")
+                else np.asarray(each.convert("L"))
+                for each in ImageSequence.Iterator(image)
+            ]
     except OSError as error:
         raise ValueError(f"{path}: not a picture ({error})") from error
-    return (grey > 127)[::-1]
+    if len({grey.shape for grey in greys}) > 1:
+        raise ValueError(f"{path}: its pictures are not of one size")
+    return greys
 
 
 def shape_of_file(file: h5py.File) -> Shape | None:
-    """Return the part of the rectangle that an open solution file's domain is; None for all."""
+    """Return the part of the rectangle, or of the box, that an open solution file's domain is; None for all."""
+    if VOXELS in file:
+        return VoxelMask(file[VOXELS][()].view(bool))
     if LEVEL not in file:
         return None
     if POLYGONS in file:

@@ -34,25 +34,32 @@ def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
         file[f"boundary/{name}"] = np.stack(edges) if len(edges) > 1 else edges[0]
 
 
+_DIVIDED = "\u2215"  # what stands for the / of a formula, which would be a group in a name
+
+
 def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> None:
-    """Write conditions to an open file: ``/sides/NAME``, with their kind and their values."""
-    group = file.create_group("sides")
+    """Write conditions to an open file: ``/sides/NAME``, with their kind and their values, in their order."""
+    group = file.create_group(
+        "sides", track_order=True
+    )  # of parts of outlines the first one that holds counts
     group.attrs["cells"] = grid.shape
     for part in sides:
         values = part.values
         if isinstance(values, np.ndarray) and len(values) == 1:
             values = values[0]
-        group[part.name] = values
-        group[part.name].attrs["condition"] = part.kind
-        group[part.name].attrs["alpha"] = part.alpha
+        name = part.name.replace("/", _DIVIDED)
+        group[name] = values
+        group[name].attrs["condition"] = part.kind
+        group[name].attrs["alpha"] = part.alpha
         if part.points is not None:
-            file[f"points_of_sides/{part.name}"] = part.points
+            file[f"points_of_sides/{name}"] = part.points
 
 
 def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     """Read the conditions of one problem from an open file; `ValueError` if one is unknown."""
     conditions, points = {}, file.get("points_of_sides", {})
-    for name, values in file["sides"].items():
+    for stored, values in file["sides"].items():
+        name = stored.replace(_DIVIDED, "/")
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
         if kind not in KINDS:
             raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
@@ -63,7 +70,7 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
         else:
             array = values[()]
             held = array[None] if array.ndim == len(grid.shape) - 1 else array
-        where = points[name][()] if name in points else None
+        where = points[stored][()] if stored in points else None
         conditions[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
     edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
     return Sides(conditions, edges, axes=len(grid.shape))

@@ -21,7 +21,7 @@ from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.side_values import EvaluatedPart
-from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS
+from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS, VOXELS
 from mosaicdd.storage.hdf5 import ArrayWriter, new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import ShardFile, link_shards, replacing_shards
@@ -63,7 +63,11 @@ class SolutionWriter(ArrayWriter):
         self._file[name][problem if self._problems > 1 else ()] = np.nan
 
     def domain(self, shape: Shape, grid: Grid) -> None:
-        """Add an array for the level of a domain that is no rectangle."""
+        """Add an array for the level of a domain that is no rectangle; of voxels write these."""
+        if shape.voxels is not None:
+            self.create_common(VOXELS, grid.shape, "uint8")
+            self.write(VOXELS, shape.voxels.view(np.uint8), (slice(None),) * shape.voxels.ndim)
+            return
         self.create_common(LEVEL, grid.nodes, "float64")
         self._file[LEVEL].attrs["staircase"] = shape.staircase
         if isinstance(shape, Polygons):

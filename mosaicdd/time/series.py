@@ -112,7 +112,8 @@ class Marched:
         for place in _strips(grid.nodes):
             level = shape.level(grid, place)
             there = level < 0 if shape.staircase else level <= 0
-            writer.write(LEVEL, level, place)
+            if shape.voxels is None:
+                writer.write(LEVEL, level, place)
             writer.write(ACTIVE, there.astype(np.uint8), place)
 
 

@@ -5,6 +5,7 @@ import tomllib
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 
 import mosaicdd as m
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
@@ -146,12 +147,76 @@ def test_peers_agree_where_a_side_is_natural(mosaicdd, tmp_path, strict_json):
         assert strict_json(ended.out)["max_error"] < 1e-8
 
 
+def parts():
+    """Return a mask of a slab, and of a part beside it that nothing touches."""
+    mask = np.zeros(CELLS, bool)
+    mask[:4], mask[6:8, 5:7, 4:6] = True, True
+    return mask
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_mask_of_voxels_makes_its_way_through_files(mosaicdd, common_path, comm, by_one):
+    """From a stack of pictures, with a condition on a part of the faces, to a picture with the outside blank."""
+    if comm.rank == 0:
+        pictures = [Image.fromarray(plane[::-1]) for plane in parts()]
+        pictures[0].save(common_path / "part.tif", save_all=True, append_images=pictures[1:])
+        pictures[0].save(common_path / "short.tif", save_all=True, append_images=pictures[1:-1])
+    comm.Barrier()
+    shape = (
+        "--pde",
+        "poisson",
+        "--field",
+        "f=1",
+        "--boundary",
+        "expr:x",
+        "--side",
+        "outline=neumann:0",
+    )
+    more = ("--side", "outline[(x >= 0.5) & (y/2 < 0.3)]=robin:2,expr:x*z", "--leave-out-floating")
+    path = common_path / "out.h5"
+    ended = mosaicdd(*SOLVE, *shape, *more, "--domain", common_path / "part.tif", "-o", path)
+    assert ended.code == 0, ended.err
+    if comm.rank == 0:
+        assert "0.41% left out" in ended.out
+    stored = m.read(path)
+    np.testing.assert_array_equal(
+        np.isnan(stored.field), np.arange(17)[:, None, None] + np.zeros((21, 25)) > 4
+    )
+    sides = dict.fromkeys(["left", "right", "bottom", "top", "back", "front"], m.Dirichlet("x"))
+    sides |= {"outline": m.Neumann(0.0), "outline[(x >= 0.5) & (y/2 < 0.3)]": m.Robin(2.0, "x*z")}
+    slab = m.Domain.from_mask(np.arange(16)[:, None, None] + np.zeros((20, 24)) < 4, 0.05)
+    problem = m.Problem(slab, "poisson", {"f": 1.0}, sides)
+    field = by_one(lambda: m.solve(problem, rtol=1e-12).field)
+    np.testing.assert_allclose(stored.field, field, rtol=0, atol=CLOSE)
+    # The file knows its problem, whose parts of outlines are in their order.
+    again = by_one(lambda: m.solve(stored.problem, rtol=1e-12).field)
+    np.testing.assert_allclose(again, field, rtol=0, atol=CLOSE)
+    assert mosaicdd("compare", path, "--reference", "direct").code == 0
+    assert mosaicdd("plot", path).code == 0
+    assert mosaicdd("report", path).code == 0
+    ended = mosaicdd(*SOLVE, *shape, "--domain", common_path / "short.tif", "-o", path)
+    assert (
+        "short.tif has the shape (15, 20, 24), a mask of the domain has (16, 20, 24) cells"
+        in ended.err
+    )
+    comm.Barrier()
+
+
 WRONG = {
     "no sides": ((), "nothing is said of the sides left, right, bottom, top, back, front"),
     "a curve": (("--boundary", "gp:seed=0"), "--boundary: gp is a random curve around a rectangle"),
     "two pairs": (("--boundary", "0", "--window", "0:1,0:1"), "--window: 2 pairs of ends are given, the domain has 3 axes"),
     "two dims": (("--boundary", "0", "--dims", "1x1"), "--dims: 1x1 are ranks along 2 axes, the domain has 3"),
-    "a shape": (("--boundary", "0", "--domain", "expr:x-1"), "--domain: a shape is of a rectangle"),
+    "a shape": (("--boundary", "0", "--domain", "expr:x-1"), "give a mask of voxels, Domain.from_mask(mask, spacing), or --domain FILE.npy"),
+    "a mask of the plane": (("--boundary", "0", "--domain", "face.npy"), "has the shape (21, 17), a mask of the domain has (16, 20, 24) cells"),
+    "a mask of rows": (
+        ("--boundary", "0", "--domain", "backwards.npy"),
+        "has the shape (24, 20, 16), a mask of the domain has (16, 20, 24) cells: its axes are in the order (x, y, z), give",
+    ),
+    "parts that float": (
+        ("--boundary", "0", "--domain", "parts.npy", "--side", "outline=neumann:0"),
+        "part 2 of the 2 parts of the domain, 8 voxels from (0.2, 0.25, 0.3) on, has no given value and no exchange",
+    ),
     "a network": (("--boundary", "0", "--local-solver", "laplace"), "--local-solver: laplace is of squares"),
     "lines": (("--boundary", "0", "--keep", "interface"), "--keep interface is not there yet in space"),
     "a certificate": (("--boundary", "0", "--certify", "1e-9"), "--certify 1e-09 is not there yet in space"),
@@ -187,6 +252,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
         np.save(common_path / "backwards.npy", np.ones((24, 20, 16)))
         np.save(common_path / "voxels.npy", np.ones(CELLS))
         np.save(common_path / "face.npy", np.ones((21, 17)))
+        np.save(common_path / "parts.npy", parts())
     comm.Barrier()
     monkeypatch.chdir(common_path)
     ended = mosaicdd(*SOLVE, "-o", "out.h5", *arguments)

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.sides import Sides
 
@@ -56,15 +57,15 @@ NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
 class Crossings(_AtNodes):
     """Where outlines act on nodes of a part of the grid."""
 
-    points: np.ndarray  # on the outline, ``(T, 2)``, (y, x), in cells
+    points: np.ndarray  # on the outline, ``(T, axes)``, (y, x), in cells
     # Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``
     weights: np.ndarray
     outlines: np.ndarray  # their numbers, ``(T,)``
 
     @classmethod
-    def none(cls) -> "Crossings":
+    def none(cls, axes: int = 2) -> "Crossings":
         """Return those of a domain without an outline."""
-        return cls(np.empty(0, int), np.empty((0, 2)), np.empty(0), np.empty(0, int))
+        return cls(np.empty(0, int), np.empty((0, axes)), np.empty(0), np.empty(0, int))
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
         """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
@@ -74,11 +75,11 @@ class Crossings(_AtNodes):
                 around = around.copy()
                 around[:, axis] %= period
         for number in np.unique(self.outlines):
-            at = self.outlines == number
-            on_outline = sides.on_outline(names[number], around[at], grid)
+            own = self.outlines == number
+            on_outline = sides.on_outline(names[number], around[own], grid)
             if len(on_outline) > len(values):
                 values = np.broadcast_to(values, (len(on_outline), values.shape[1])).copy()
-            values[:, at] = on_outline
+            values[:, own] = on_outline
         return values
 
 
@@ -93,9 +94,9 @@ class NaturalPieces(_AtNodes):
     distances: np.ndarray  # how far inside of the outline the nodes are, in cells, ``(T,)``
 
     @classmethod
-    def none(cls) -> "NaturalPieces":
+    def none(cls, axes: int = 2) -> "NaturalPieces":
         """Return those of a domain without any."""
-        empty = Crossings.none()
+        empty = Crossings.none(axes)
         return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0))
 
     def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
@@ -122,11 +123,13 @@ class OnOutlines:
     reported: np.ndarray
     natural: NaturalPieces  # whose are the flows, one by one
 
-    def part(self, rows: slice | np.ndarray, columns: slice | np.ndarray) -> "OnOutlines":
-        """Return those of some of the nodes."""
-        shape = self.reported.shape
-        places = tuple(places_among(n, p) for n, p in zip(shape, (rows, columns), strict=True))
-        return self.moved(places, self.reported[rows][:, columns])
+    def part(self, *place: slice | np.ndarray) -> "OnOutlines":
+        """Return those of some of the nodes, along each axis."""
+        reported = self.reported
+        places = tuple(places_among(n, p) for n, p in zip(reported.shape, place, strict=True))
+        for axis, along in enumerate(place):
+            reported = reported[at(axis, reported.ndim, along)]
+        return self.moved(places, reported)
 
     def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
@@ -137,8 +140,9 @@ class OnOutlines:
 
     def without_acting(self) -> "OnOutlines":
         """Return what is known of nodes on outlines and inside them, but not how these act on others."""
-        none = Crossings.none()
-        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none())
+        axes = self.reported.ndim
+        none = Crossings.none(axes)
+        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none(axes))
 
     def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
         """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""

@@ -32,18 +32,16 @@ _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 class OutlineCut:
     """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
 
-    Parameters are on these nodes with one more all around.
-
     Parameters
     ----------
     cover
-        What the domain has of the cells around the nodes.
+        What the domain has of the cells around the nodes, and where coefficients are known.
     level
         Of the shape.
-    given
-        Which nodes are outside of an outline with given values.
+    fixed
+        Which nodes are outside of an outline with given values, or on it.
     numbers
-        Of the outlines of nodes outside.
+        Of the outlines of these nodes.
     segments
         Of natural outlines.
     reported
@@ -61,14 +59,12 @@ class OutlineCut:
         *,
         reported: np.ndarray,
     ):
-        own = slice(1, -1), slice(1, -1)
         volumes = cover.volumes
         self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
-        self.level, self.given, self.reported = level[own], fixed[own], reported[own]
+        self.level, self.given, self.reported = level, fixed, reported
         counts = (self.volumes > 0) & ~self.given
-        self.cover = dataclasses.replace(cover, inside=level < 0, counts=counts)
-        self._numbers = numbers[own]
-        self._natural = np.where((level >= 0) & ~fixed, numbers, -1)
+        self.cover = dataclasses.replace(cover, counts=counts)
+        self._numbers = numbers
         self._segments = segments
         self._origin = np.array([p.start for p in part])
 
@@ -110,7 +106,7 @@ class OutlineCut:
         self, active: np.ndarray, conductances: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> Crossings:
         """Return where given values act on active nodes."""
-        ties, flat = [Crossings.none()], np.arange(active.size).reshape(active.shape)
+        ties, flat = [Crossings.none(active.ndim)], np.arange(active.size).reshape(active.shape)
         for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
             low, high = ends(axis, active.ndim)
             for here, there, k in ((low, high, forth), (high, low, back)):
@@ -124,29 +120,28 @@ class OutlineCut:
         return Crossings.joined(ties)
 
     def _on(self, active: np.ndarray) -> Crossings:
-        """Return the nodes around active ones that lie on an outline with given values."""
-        flat = np.flatnonzero(self.given & self.reported)
-        at, around = np.unravel_index(flat, active.shape), np.pad(active, 1)
-        steps = itertools.product(range(3), repeat=active.ndim)
-        places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
-        nodes = flat[np.logical_or.reduce([around[place] for place in places])]
+        """Return the nodes on an outline with given values: around active ones, or of whole cells all."""
+        nodes = np.flatnonzero(self.given & self.reported)
+        if self.cover.cells is None:
+            at, around = np.unravel_index(nodes, active.shape), np.pad(active, 1)
+            steps = itertools.product(range(3), repeat=active.ndim)
+            places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
+            nodes = nodes[np.logical_or.reduce([around[place] for place in places])]
         numbers = self._numbers.reshape(-1)[nodes]
         return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
 
     def _natural_pieces(self, active: np.ndarray) -> NaturalPieces:
         """Return where natural outlines lie in the volumes of active nodes."""
         if self._segments is None:
-            return NaturalPieces.none()
+            return NaturalPieces.none(active.ndim)
         segments = self._segments
         nodes = segments.nodes - 1
         inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         inside[inside] = active[tuple(nodes[inside].T)]
-        at, (y, x) = tuple(nodes[inside].T), segments.cells[inside].T
-        corners = [self._natural[y + dy, x + dx] for dy in (0, 1) for dx in (0, 1)]
         return NaturalPieces(
-            np.ravel_multi_index(at, active.shape),
+            np.ravel_multi_index(tuple(nodes[inside].T), active.shape),
             segments.middles[inside] - 1 + self._origin,
-            np.maximum.reduce(corners).clip(min=0),
+            segments.outlines[inside],
             segments.lengths[inside],
             segments.distances[inside],
         )
@@ -161,7 +156,7 @@ class OutlineCut:
         return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
 
     def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """Return where nodes are, ``(T, 2)``, (y, x) in cells."""
+        """Return where nodes are, ``(T, axes)``, (y, x) in cells."""
         places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
         return places.astype(float)
 

@@ -4,6 +4,7 @@ What it makes of the discrete equation in a part of the grid is an `OutlineCut`.
 """
 
 import copy
+import dataclasses
 
 import numpy as np
 import scipy.ndimage
@@ -11,11 +12,15 @@ import scipy.ndimage
 from mosaicdd.lattice.axes import contains, ends, even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
+from mosaicdd.problems.discretisation.periodic import GridNodes
+from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.outline import name_of_side
+from mosaicdd.problems.shapes.pieces import Pieces
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
+from mosaicdd.problems.shapes.voxels import Faces, around, exposed
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
 from mosaicdd.problems.sides.scattered import Scattered
@@ -43,17 +48,22 @@ class CutOutline:
     """
 
     def __init__(self, shape: Shape, grid: Grid, sides: Sides, *, each: bool = False):
-        self._shape, self._grid = shape, grid
         self._periods = sides.periods(grid)
+        self._shape, self._grid = shape.on(self._periods), grid
         shape.require_shape(grid)
-        _require_periodic(shape, grid, sides.periodic)
+        if shape.voxels is None:  # voxels may end at one of two periodic sides, in faces
+            _require_periodic(shape, grid, sides.periodic)
         self.names: tuple[str, ...] = ("outline",)
         self._numbers: np.ndarray | None = None
         self._known: tuple[Part, np.ndarray] | None = None
         if each or sides.named:
             self.names, self._numbers = shape.outlines(grid, self._periods)
             require_outlines(sides.parts, self.names)
+        self._parts = [part for part in sides.parts if part.where]
+        self.names = (*self.names, *map(str, self._parts))
         parts = [sides.outline(name) for name in self.names]
+        if self._parts and shape.voxels is None:
+            self._numbers = self._chosen_nodes()
         self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
         fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
         self._given = np.array(fixed)
@@ -73,6 +83,12 @@ class CutOutline:
         for name, part in zip(self.names, parts, strict=True):
             if part is not None and isinstance(part.values, Scattered):
                 part.values.require_near(_FAR * grid.spacing, self._crossed(name))
+
+    def _chosen_nodes(self) -> np.ndarray:
+        """Return the numbers of the outlines of all nodes, with parts chosen."""
+        places = np.indices(self._grid.nodes).reshape(len(self._grid.nodes), -1).T
+        base = np.zeros(len(places), int) if self._numbers is None else self._numbers.ravel()
+        return self._chosen(base, places).reshape(self._grid.nodes)
 
     def _require_no_loss(self) -> None:
         """Check that no cell of a mask is left out whose sources, or heat, would count."""
@@ -101,11 +117,11 @@ class CutOutline:
         """
         if self._known is None or not contains(self._known[0], part):
             level = np.ones([p.stop - p.start for p in part])
-            for (rows, columns), where in overlaps(part, self._grid.nodes, self._periods):
+            for (rows, *across), where in overlaps(part, self._grid.nodes, self._periods):
                 values = level[where]
                 for strip in even(len(values), _AT_ONCE) if len(values) else ():
                     here = slice(rows.start + strip.start, rows.start + strip.stop)
-                    values[strip] = self._shape.level(self._grid, (here, columns))
+                    values[strip] = self._shape.level(self._grid, (here, *across))
             self._known = part, level
         known, level = self._known
         return level[within(part, known)]
@@ -119,6 +135,10 @@ class CutOutline:
             other._numbers = np.zeros(level.shape, int)
             other._numbers[there] = self._numbers[y[there], x[there]]
         return other
+
+    def known(self, part: Part) -> np.ndarray:
+        """Return at which nodes of a part it is known what is given there."""
+        return self._shape.inside(self.level(part))
 
     def reported(self, level: np.ndarray) -> np.ndarray:
         """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
@@ -154,6 +174,9 @@ class CutOutline:
         holds = self._given | (self.alphas > 0)
         if holds.all() and len(fixed):
             return None  # a part has an outline, or all sides
+        pieces = self.floating_voxels(fixed)
+        if pieces is not None:
+            return pieces.pin(self._grid)
         whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         parts, count = labelled(level < 0, self._periods)
@@ -189,26 +212,94 @@ class CutOutline:
         ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        level, numbers = self.level(ring), self._outline_of(ring)
-        fixed = (level >= 0) & self._given[numbers]
+        level, inner = self.level(ring), (slice(1, -1),) * len(part)
         segments: Segments | None = None
-        # Outlines with given values do not cut volumes.
-        natural = np.where(fixed, -1.0, level)
-        if not self.natural:
-            cover = Cover.of_cells(cells)
-        elif self._shape.staircase:
-            cover = staircase(natural, cells)
+        voxels = self._shape.cells(part)
+        if voxels is not None:
+            cover = dataclasses.replace(Cover.of_cells(voxels & cells), cells=voxels)
+            faces = exposed(voxels, cells, part, self._grid)
+            fixed, numbers, segments = self._on_faces(faces, part)
         else:
-            cover, segments = cut_cells(natural, cells)
+            every = self._outline_of(ring)
+            outside = (level >= 0) & self._given[every]
+            # Outlines with given values do not cut volumes.
+            natural = np.where(outside, -1.0, level)
+            if not self.natural:
+                cover = Cover.of_cells(cells)
+            elif self._shape.staircase:
+                cover = staircase(natural, cells)
+            else:
+                cover, segments = cut_cells(natural, cells, every)
+            fixed, numbers = outside[inner], every[inner]
+        cover = dataclasses.replace(cover, inside=self._shape.inside(level))
+        level = level[inner]
         return OutlineCut(
             part, cover, level, fixed, numbers, segments, reported=self.reported(level)
         )
 
+    def _on_faces(self, faces: Faces, part: Part) -> tuple[np.ndarray, np.ndarray, Segments]:
+        """Return which nodes of a part have given values, their outlines, and the faces of natural ones."""
+        outlines = self._numbers_of(faces, part)
+        holds = self._given[outlines]
+        numbers = np.full([p.stop - p.start for p in part], len(self.names))
+        np.minimum.at(numbers, tuple(faces.nodes[holds].T), outlines[holds])  # the first of several
+        fixed = numbers < len(self.names)
+        quarters = faces.quarters[~holds] - [p.start - 1 for p in part]
+        segments = Segments(
+            faces.nodes[~holds] + 1,
+            quarters,
+            faces.areas[~holds],
+            np.zeros(len(quarters)),
+            outlines[~holds],
+        )
+        return fixed, np.where(fixed, numbers, 0), segments
+
+    def _numbers_of(self, faces: Faces, part: Part) -> np.ndarray:
+        """Return the numbers of the outlines that faces belong to."""
+        numbers = np.zeros(len(faces.nodes), int)
+        if self._numbers is not None:
+            numbers = around(self._numbers, part, self._periods)[tuple(faces.voxels.T)]
+        return self._chosen(numbers, faces.middles)
+
+    def _chosen(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the numbers of outlines with those parts chosen that hold at some places, ``(T, axes)``, in cells.
+
+        The first one that does.
+        """
+        steps, first = self._grid.steps, len(self.names) - len(self._parts)
+        coordinates = []
+        for along, step, period in zip(places.T, steps, self._periods, strict=True):
+            coordinates.append((along if period is None else along % period) * step)
+        chosen = numbers.copy()
+        for number, part in reversed(list(enumerate(self._parts, start=first))):
+            holds = evaluate(part.where, coordinates, f"the side {part}") != 0
+            if part.name != "outline":
+                holds &= numbers == self.names.index(part.name)
+            chosen[holds] = number
+        return chosen
+
+    def floating_voxels(self, fixed: np.ndarray) -> Pieces | None:
+        """Return the parts of a domain of voxels, and which of them are held by nothing; None of another domain.
+
+        ``fixed``: see `floating_part`.
+        """
+        voxels = self._shape.voxels
+        if voxels is None:
+            return None
+        holds, held = self._given | (self.alphas > 0), [fixed]
+        if holds.any():
+            whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+            ring = around(voxels, whole, self._periods)
+            there = GridNodes(self._grid.shape, self._periods).cells(whole, self._periods)
+            faces = exposed(ring, there, whole, self._grid)
+            held.append(faces.nodes[holds[self._numbers_of(faces, whole)]])
+        return Pieces.of(voxels, self._periods, np.concatenate(held))
+
 
 def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> None:
     """Check that a shape goes on at the opposite one of periodic sides; else say where first it does not."""
-    for axis, around in enumerate(periodic):
-        if not around:
+    for axis, wraps in enumerate(periodic):
+        if not wraps:
             continue
         # Each side with the line beside it.
         lines = []

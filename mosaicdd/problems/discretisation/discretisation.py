@@ -91,12 +91,11 @@ class Discretisation:
         self.known = values.known
         self._natural, self.exchange = values.natural, values.exchange
         if self.outline is not None:
-            fixed = np.concatenate([values.known, values.natural[values.exchange > 0]])
             pin = None
             if self.outline.natural or not sides.plain:
-                reacting = medium.reacting(grid)
-                if reacting is not None:
-                    pin = self.outline.floating_part(np.concatenate([fixed, reacting]))
+                fixed = fixed_nodes(problem, medium, grid, values)
+                if fixed is not None:
+                    pin = self.outline.floating_part(fixed)
             self.floating = pin is not None
         else:
             pin = (0,) * len(grid.shape)
@@ -284,9 +283,7 @@ class Discretisation:
         def natural(piece: Part) -> np.ndarray:
             inside = None
             if self.outline is not None:
-                inside = (
-                    self.outline.level(tuple(slice(p.start - 1, p.stop + 1) for p in piece)) < 0
-                )
+                inside = self.outline.known(tuple(slice(p.start - 1, p.stop + 1) for p in piece))
             own = self.cover(piece)[1] if any(self._rounds) else volumes
             return sample_near(source, self.grid, piece, inside, fill=0.0) * own
 
@@ -323,6 +320,21 @@ def _tied(
         beside = nonzero(active[here] & known[there] & (k != 0))
         tied.append((flat[here][beside], number[there][beside], k[beside]))
     return tied
+
+
+def fixed_nodes(
+    problem: Problem, medium: Medium, grid: Grid, values: OutlineValues | None = None
+) -> np.ndarray | None:
+    """Return the nodes with a value or an exchange on sides, or a reaction, ``(K, axes)``; None for all.
+
+    ``values``: of the problem on the sides, if they are known.
+    """
+    reacting = medium.reacting(grid)
+    if reacting is None:
+        return None
+    if values is None:
+        values = problem.conditions.values(grid, problem.pieces(grid))
+    return np.concatenate([values.known, values.natural[values.exchange > 0], reacting])
 
 
 def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:

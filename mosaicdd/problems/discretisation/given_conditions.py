@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mosaicdd.lattice.axes import in_rows, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
 from mosaicdd.problems.discretisation.discretisation import Discretisation
@@ -41,12 +42,12 @@ def conditions_of(
     for part in parts:
         kind = type(part.condition).__name__
         if part not in functions:
-            conditions.append(EvaluatedPart(part.name, kind, part.alpha, part.values))
+            conditions.append(EvaluatedPart(str(part), kind, part.alpha, part.values))
             continue
-        at = points.get(part.name, np.concatenate(list(points.values())))
-        values = sides.on_outline(part.name, at, grid)
-        where = at[:, ::-1] * grid.spacing
-        conditions.append(EvaluatedPart(part.name, kind, part.alpha, values, where))
+        at = points.get(str(part), np.concatenate(list(points.values())))
+        values = sides.on_outline(str(part), at, grid)
+        where = (at * grid.steps)[:, ::-1]
+        conditions.append(EvaluatedPart(str(part), kind, part.alpha, values, where))
     return conditions
 
 
@@ -82,14 +83,10 @@ def _needed_points(problem: Problem, grid: Grid) -> Points:
     discretisation = Discretisation(problem, medium, grid)
     names = () if discretisation.outline is None else discretisation.outline.names
     points = []
-    rows, columns = grid.nodes
-    step = max(1, _STRIP // columns)
-    for start in range(0, rows, step):
-        stop = min(start + step, rows)
-        wide = region_equations(
-            discretisation, (slice(start - 1, stop + 1), slice(-1, columns + 1))
-        )
-        outlines = wide.part(slice(1, stop - start + 1), slice(1, columns + 1)).outlines
+    for part in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _STRIP):
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        wide = region_equations(discretisation, ring)
+        outlines = wide.part(*within(part, ring)).outlines
         if outlines is not None:
             points.append(points_on(outlines, names))
     return joined_points(points)

@@ -6,6 +6,7 @@ from mosaicdd.lattice.axes import at, ends, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
+from mosaicdd.problems.shapes.apertures import Cover
 
 DIFFUSION = "a", "axx", "ayy"
 
@@ -44,16 +45,16 @@ def sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
     return total
 
 
-def cells_around(a: Field, grid: Grid, part: Part, inside: np.ndarray | None) -> np.ndarray:
-    """Return values per cell around the nodes of a part, 1 beyond the grid.
-
-    ``inside``: which nodes count, with one more all around; 1 in cells without such a corner, too.
-    """
+def cells_around(a: Field, grid: Grid, part: Part, cover: Cover) -> np.ndarray:
+    """Return values per cell around the nodes of a part, 1 beyond the grid, and where they are not known."""
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
     there, where = overlap(wide, grid.shape)
     values = np.ones([p.stop - p.start for p in wide])
     values[where] = a.sample_cells(there)
-    if inside is not None:
+    inside = cover.inside
+    if cover.cells is not None:
+        values[~cover.cells] = 1.0
+    elif inside is not None:
         any_corner = inside
         for axis in range(inside.ndim):
             low, high = ends(axis, inside.ndim)

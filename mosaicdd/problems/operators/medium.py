@@ -182,7 +182,7 @@ class Medium:
         between = []
         for axis, a in enumerate(self._along(len(part))):
             if a.per_cell(grid):
-                cells = cells_around(a, grid, part, cover.inside)
+                cells = cells_around(a, grid, part, cover)
                 between.append(cover.of_edges(axis, cells))
                 continue
             values = _near(a, grid, part, cover, fill=1.0)

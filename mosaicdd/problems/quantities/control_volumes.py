@@ -126,7 +126,7 @@ class ControlVolumes:
         inside = None
         if self.outline is not None:
             ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-            inside = self.outline.level(ring) < 0
+            inside = self.outline.known(ring)
         return sample_near(field, self.grid, part, inside, fill=0.0)
 
     def through_outlines(

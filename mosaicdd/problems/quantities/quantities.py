@@ -78,15 +78,17 @@ class Quantities:
         return tuple(d[:, *place] for d in slopes(field.at(wide), self._grid.steps))
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
-        """Return what flows out through a side or an outline, ``(n,)``."""
+        """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
         volumes = self._volumes
         low, high = 0.0, math.inf
         if "[" in name:
             named = part_of_name(name, Dirichlet(), len(self._grid.shape))
             name, (low, high) = named.name, (named.low, named.high)
+            if named.where:
+                name = str(named)
         if part is not None:
             low, high = max(low, float(part[0])), min(high, float(part[1]))
-        if is_outline(name) and volumes.outline is not None:
+        if is_outline(name.partition("[")[0]) and volumes.outline is not None:
             if (low, high) != (0.0, math.inf):
                 raise ValueError(
                     f"the outline {name} has no parts: only sides of the rectangle have"

@@ -75,6 +75,8 @@ class RegionVolumes:
         shape = self._problem.domain.shape
         if shape is None:
             return Cover.of_cells(cells)
+        if shape.voxels is not None:
+            return Cover.of_cells(cells & shape.cells(part))
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         level = np.ones([p.stop - p.start for p in ring])
         inside = tuple(

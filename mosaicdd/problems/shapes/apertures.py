@@ -43,6 +43,9 @@ class Cover:
     inside
         Which nodes are inside of an outline, with a node more all around, ``(rows + 2, columns +
         2)``: coefficients are known at these. None for all.
+    cells
+        Which cells around the nodes are in the domain, ``(rows + 1, columns + 1)``, where it consists of whole ones: those
+        of which coefficients are known. None where an outline cuts them.
     counts
         Which others have a volume, on or beyond a natural outline, ``(rows, columns)``: what is given
         there counts if it is finite. Elsewhere coefficients are as near to those inside.
@@ -52,6 +55,7 @@ class Cover:
     quarters: tuple[np.ndarray, ...]
     inside: np.ndarray | None = None
     counts: np.ndarray | None = None
+    cells: np.ndarray | None = None
 
     @classmethod
     def of_cells(cls, cells: np.ndarray) -> "Cover":
@@ -93,18 +97,29 @@ class Segments:
 
     nodes: np.ndarray  # ``(S, 2)``, (y, x), from the first of the array of levels
     middles: np.ndarray  # ``(S, 2)``, likewise
-    lengths: np.ndarray  # ``(S,)``, in cells
+    lengths: np.ndarray  # ``(S,)``, in cells; in space areas
     # How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside
     distances: np.ndarray
-    cells: np.ndarray  # lower left corners of their cells, ``(S, 2)``
+    outlines: np.ndarray  # the numbers of those that they belong to, ``(S,)``
 
 
-def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
+def cut_cells(
+    level: np.ndarray, cells: np.ndarray, numbers: np.ndarray | None = None
+) -> tuple[Cover, Segments]:
     """Return what a domain has of cells, and the outline in them.
 
-    ``level``: at the corners of the cells, ``(rows + 2, columns + 2)``; ``cells``: which there are at all,
-    ``(rows + 1, columns + 1)``.
+    Parameters
+    ----------
+    level
+        At the corners of the cells, ``(rows + 2, columns + 2)``.
+    cells
+        Which there are at all, ``(rows + 1, columns + 1)``.
+    numbers
+        Of the outlines that the corners outside belong to; by default all are one.
     """
+    if numbers is None:
+        numbers = np.zeros(level.shape, int)
+    of_corners = [_corner(np.where(level >= 0, numbers, 0), y, x) for y, x in _CORNERS]
     inside = level < 0
     corners = [_corner(inside, y, x) for y, x in _CORNERS]
     whole = cells & np.logical_and.reduce(corners)
@@ -120,6 +135,7 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
         # The face across the left edge, then the right one; across the lower edge, then the upper.
         cover.faces[0][side][here] = 0.5 * share_inside(edges[0][side], middle)
         cover.faces[1][side][here] = 0.5 * share_inside(edges[1][side], middle)
+    outlines = np.maximum.reduce([values[here] for values in of_corners])
     pieces: list[tuple[np.ndarray, ...]] = []
     for number, (y, x) in enumerate(_CORNERS):
         corner = np.array([y, x], float)
@@ -138,7 +154,7 @@ def cut_cells(level: np.ndarray, cells: np.ndarray) -> tuple[Cover, Segments]:
                     cut[crossed] + ends.mean(0)[crossed],
                     lengths[crossed],
                     (-values[y, x] / np.where(slope > 0, slope, 1.0))[crossed],
-                    cut[crossed],
+                    outlines[crossed],
                 )
             )
     segments = Segments(*(np.concatenate(column) for column in zip(*pieces, strict=True)))

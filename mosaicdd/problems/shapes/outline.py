@@ -79,8 +79,14 @@ class OutlinePiece:
         axis = self.side[0]
         return values.reshape(*values.shape[:-1], *grid.nodes[:axis], *grid.nodes[axis + 1 :])
 
+    @property
+    def place(self) -> tuple[slice, ...]:
+        """The part of the grid that a side is."""
+        return tuple(slice(int(n.min()), int(n.max()) + 1) for n in self.nodes.T)
+
     def within(self, level: np.ndarray) -> "OutlinePiece":
-        """Return what a shape has of a side, by its level at the nodes."""
+        """Return what a shape has of a side of a rectangle, by its level at the nodes."""
+        level = level.ravel()
         lengths = np.zeros(len(level))
         mean = (level[1:] + level[:-1]) / 2
         lengths[1:] += 0.5 * share_inside(level[1:], mean)

@@ -13,13 +13,14 @@ from mosaicdd.lattice.axes import common, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
+from mosaicdd.problems.shapes.shape import Shape, require_squares
 
 _BAND = 2.0  # cells from the polygons to which distances are right
 _ON = 1e-6  # cells from the outline within which a node lies on it
 _PAIRS = 2**22  # of edges that are tested for a crossing at once
 
 
-class Polygons:
+class Polygons(Shape):
     """The part of a rectangle that is inside one polygon and outside of others.
 
     `ValueError` if a polygon has fewer than three corners, an outline crosses itself or another, or a hole is not
@@ -59,6 +60,7 @@ class Polygons:
 
     def require_shape(self, grid: Grid) -> None:
         """Raise `ValueError` unless polygons lie in the rectangle, and every hole has a node of the grid."""
+        require_squares(grid)
         (height, width), h = grid.size, grid.spacing
         for name, ring in zip(self._names, self.rings, strict=True):
             low, high = ring.min(axis=0), ring.max(axis=0)

@@ -8,29 +8,35 @@ The outside falls into connected pieces, whose outlines have names: ``outer`` wh
 not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
 """
 
-from typing import Any, Protocol
+import math
+from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
+from mosaicdd.lattice.axes import in_rows, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
 from mosaicdd.problems.fields.given import same_values
+from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.unsupported import Unsupported
 
-_STRIP = 256  # rows that are looked at at once
+_AT_ONCE = 2**20  # nodes that are looked at at once
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
 
 class Shape(Protocol):
     """A part of a rectangle.
 
-    ``staircase``: whether the outline is known to a cell only.
+    ``staircase``: whether the outline is known to a cell only; ``voxels``: the mask that it is, ``(nz, ny, nx)``; None of a
+    shape that may cut cells.
     """
 
     staircase: bool
+    voxels: np.ndarray | None = None
 
     def require_shape(self, grid: Grid) -> None:
         """Check that it belongs to a grid; raise `ValueError` if not."""
@@ -43,12 +49,28 @@ class Shape(Protocol):
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to.
 
-        The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0.
+        The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0. Of voxels, those that they themselves belong to.
         """
         ...
 
+    def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
+        """Return what it has of a side."""
+        return piece.within(self.level(grid, piece.place))
 
-class Level:
+    def inside(self, level: np.ndarray) -> np.ndarray:
+        """Say by the level at which nodes it is known what is given there."""
+        return level < 0
+
+    def on(self, periods: Periods) -> Self:
+        """Return the same between periodic sides, where it goes on at the other one."""
+        return self
+
+    def cells(self, part: Part) -> np.ndarray | None:
+        """Return which cells around the nodes of a part it consists of; None if it cuts them."""
+        return None
+
+
+class Level(Shape):
     """The part of a rectangle where a function is negative, best a signed distance.
 
     ``field``: the values.
@@ -87,6 +109,7 @@ class Level:
             raise ValueError(
                 f"a domain is the same for all problems, got {self.field.problems} of them"
             )
+        require_squares(grid)
         self.field.require_shape(grid)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
@@ -101,18 +124,33 @@ class Level:
         """Return the names of the outlines, and which one each node outside belongs to."""
         outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
         numbers, count = labelled(outside, periods, np.ones((3, 3)))
-        holes = _enclosed(numbers, count, periods)
+        holes = enclosed(numbers, count, periods)
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
         return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
 
 
+def require_squares(grid: Grid) -> None:
+    """Raise `Unsupported` unless a grid is of squares, which outlines that are no faces of cells are known on alone."""
+    if len(grid.shape) != 2:
+        raise Unsupported(
+            f"a signed distance, polygons and a mask of nodes are of a rectangle, and {times(grid.shape)} cells are a "
+            "box: give a mask of voxels, Domain.from_mask(mask, spacing), or --domain FILE.npy"
+        )
+    if grid.aspect:
+        raise Unsupported(
+            f"a shape is of square cells, these are {grid.cell}: give spacing={grid.steps[0]:g}, and cells for it"
+        )
+
+
 def require_inside(shape: Shape, grid: Grid) -> None:
     """Raise `ValueError` unless some node lies inside a shape; looked for strip by strip, up to the first."""
-    rows, columns = grid.nodes
-    strips = (slice(low, min(low + _STRIP, rows)) for low in range(0, rows, _STRIP))
-    if not any((shape.level(grid, (strip, slice(0, columns))) < 0).any() for strip in strips):
-        raise ValueError(f"the domain is empty: none of the {rows * columns} nodes lies inside")
+    every = tuple(slice(0, nodes) for nodes in grid.nodes)
+    strips = in_rows(every, _AT_ONCE)
+    if not any((shape.level(grid, strip) < 0).any() for strip in strips):
+        raise ValueError(
+            f"the domain is empty: none of the {math.prod(grid.nodes)} nodes lies inside"
+        )
 
 
 def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | None:
@@ -122,7 +160,7 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
     ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     there, where = overlap(ring, grid.nodes)
     inside = np.zeros([p.stop - p.start for p in ring], bool)
-    inside[where] = shape.level(grid, there) < 0
+    inside[where] = shape.inside(shape.level(grid, there))
     return inside
 
 
@@ -141,7 +179,11 @@ def labelled(
         How many pieces there are.
     """
     parts, count = scipy.ndimage.label(where, around)
-    joined = [np.moveaxis(parts, axis, 0)[[0, -1]] for axis in (0, 1) if periods[axis]]
+    joined = [
+        np.moveaxis(parts, axis, 0)[[0, -1]].reshape(2, -1)
+        for axis, period in enumerate(periods)
+        if period
+    ]
     if not joined:
         return parts, count
     first, last = np.concatenate(joined, axis=1)
@@ -161,7 +203,7 @@ def level_of_mask(mask: np.ndarray) -> Level:
         raise ValueError("the mask is true nowhere: there is no domain")
     numbers, count = scipy.ndimage.label(~mask, np.ones((3, 3)))
     wide = _two_by_two(~mask)
-    thin = np.setdiff1d(_enclosed(numbers, count), numbers[wide])
+    thin = np.setdiff1d(enclosed(numbers, count), numbers[wide])
     if len(thin):
         row, column = np.argwhere(numbers == thin[0])[0]
         raise ValueError(
@@ -227,7 +269,11 @@ def _two_by_two(mask: np.ndarray) -> np.ndarray:
     return covered
 
 
-def _enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:
-    """Return which of some pieces ``1..count`` reach no side of the rectangle that is not periodic."""
-    edges = [np.moveaxis(numbers, axis, 0)[[0, -1]].ravel() for axis in (0, 1) if not periods[axis]]
+def enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:
+    """Return which of some pieces ``1..count`` reach no side of the rectangle, or box, that is not periodic."""
+    edges = [
+        np.moveaxis(numbers, axis, 0)[[0, -1]].ravel()
+        for axis, period in enumerate(periods)
+        if not period
+    ]
     return np.setdiff1d(np.arange(1, count + 1), np.concatenate([[0], *edges]))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mosaicdd.problems.fields.evaluated import expression_at
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
 from mosaicdd.settings import concerning, unknown
@@ -13,6 +14,7 @@ from mosaicdd.unsupported import Unsupported
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
+_CHOSEN = re.compile(rf"({_OUTLINE.pattern})\[(.*)\]")
 
 
 def is_outline(name: str) -> bool:
@@ -29,11 +31,12 @@ class SidePart:
     # low, high: coordinates along it, in units of domain length
     low: float = 0.0
     high: float = math.inf
+    where: str = ""  # an expression in the coordinates, true where it holds, on an outline
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the piece."""
-        return (self.low, self.high) == (0.0, math.inf)
+        return (self.low, self.high, self.where) == (0.0, math.inf, "")
 
     @property
     def values(self) -> Any:
@@ -53,11 +56,17 @@ class SidePart:
         return alike and equal
 
     def __str__(self) -> str:
+        if self.where:
+            return f"{self.name}[{self.where}]"
         return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
-    """Read the name of a piece, or of a part of a side; raise `ValueError` if it is neither, or the part is empty."""
+    """Read the name of a piece, or of a part of a side or of an outline; raise `ValueError` if it is none, or empty."""
+    chosen = _CHOSEN.fullmatch(str(name))
+    if chosen is not None:
+        where = expression_at(chosen[2].strip().removeprefix("expr:"), axes)
+        return SidePart(chosen[1], condition, where=where.text)
     match = _NAME.fullmatch(str(name))
     whole = match is not None and match[2] is None
     if match is None or not (match[1] in side_names(axes) or (whole and is_outline(match[1]))):
@@ -66,7 +75,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
                 "side",
                 name,
                 (*side_names(axes), "outline", "outer", "hole1", "hole2"),
-                ", .. (the last four of a domain that is no rectangle), and parts of sides as left[0:0.5]",
+                ", .. (the last four of a domain that is no rectangle), and parts as left[0:0.5], outline[x > 1]",
             )
         )
     if whole:
@@ -93,7 +102,7 @@ def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
     for i, part in enumerate(parts):
         for before in parts[:i]:
             # A part comes before the whole.
-            alike = part.name == before.name and part.whole == before.whole
+            alike = part.name == before.name and part.whole == before.whole and not part.where
             if alike and max(part.low, before.low) < min(part.high, before.high):
                 raise ValueError(f"the sides {before} and {part} overlap; give every part once")
 
@@ -116,8 +125,8 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
 
 
 def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
-    """Return what holds on an outline of a shape; None where nothing is said of it."""
-    named = {part.name: part for part in parts}
+    """Return what holds on an outline of a shape, or on a part of one; None where nothing is said of it."""
+    named = {str(part): part for part in parts}
     return named.get(name, named.get("outline"))
 
 

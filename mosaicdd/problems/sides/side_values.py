@@ -110,7 +110,9 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     else:
         at_nodes = evaluated_at(part, tuple((piece.nodes * grid.steps).T))
     if piece.inside is not None:
-        at_nodes = _finite_near(at_nodes, piece.inside)
+        if len(grid.shape) == 2:
+            at_nodes = _finite_near(at_nodes, piece.inside)
+        at_nodes = np.where(piece.inside | np.isfinite(at_nodes), at_nodes, 0.0)  # of no meaning
     if part.whole:
         require_finite(at_nodes[0] if len(at_nodes) == 1 else at_nodes, what)
     return at_nodes

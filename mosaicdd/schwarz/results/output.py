@@ -201,7 +201,8 @@ class SolutionOutput:
             if self._ranks.is_root:
                 self._writer.domain(domain, grid)
             level = functools.partial(domain.level, grid)
-            self._collect(LEVEL, _samples(lambda part: level(part)[None], nodes), "float64")
+            if domain.voxels is None:
+                self._collect(LEVEL, _samples(lambda part: level(part)[None], nodes), "float64")
 
     def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Pass parts of fields on, and keep where there are values."""

@@ -1,0 +1,182 @@
+"""The part of a box that some of its voxels are; its outline runs along their faces.
+
+The nodes on a face belong to the domain: they have unknowns where the outline is natural, and given values else. So
+nothing is too thin, and voxels that touch in an edge or a corner alone are connected there, as by finite elements
+on voxels.
+"""
+
+import copy
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import ends, in_rows, times
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.pieces import pieces_of
+from mosaicdd.problems.shapes.shape import Shape, enclosed
+
+_AT_ONCE = 2**24  # voxels that are looked at at a time
+
+
+class VoxelMask(Shape):
+    """The part of a box that some voxels are, ``(nz, ny, nx)``, true inside.
+
+    `ValueError` if the mask is not true or false, or true nowhere.
+
+    Parameters
+    ----------
+    voxels
+        The mask; an array of numbers must hold 0 and 1 alone. Memory that others may write to is copied.
+    left_out
+        The share of the voxels given that was left out as it floats, for messages.
+    """
+
+    staircase = False
+    voxels: np.ndarray
+
+    def __init__(self, voxels: Any, left_out: float = 0.0):
+        self.voxels = _as_mask(voxels)
+        self.left_out = left_out
+        self._periods: Periods = (None,) * self.voxels.ndim
+        if not self.voxels.any():
+            raise ValueError("the mask is true nowhere: there is no domain")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoxelMask) and np.array_equal(self.voxels, other.voxels)
+
+    def __hash__(self) -> int:
+        return hash(self.voxels.shape)
+
+    def __str__(self) -> str:
+        share = f"mask of voxels, {self.voxels.mean():.2%} inside"
+        return f"{share}, {self.left_out:.2%} left out" if self.left_out else share
+
+    def require_shape(self, grid: Grid) -> None:
+        """Check that there is a voxel for each cell of a grid; else raise `ValueError`."""
+        if self.voxels.shape != grid.shape:
+            raise ValueError(
+                f"the mask has {times(self.voxels.shape)} voxels, the domain {times(grid.shape)} cells"
+            )
+
+    def on(self, periods: Periods) -> "VoxelMask":
+        """Return the same between periodic sides, beyond which it goes on at the other one."""
+        other = copy.copy(self)
+        other._periods = periods
+        return other
+
+    def inside(self, level: np.ndarray) -> np.ndarray:
+        """Say by the level at which nodes it is known what is given there: also on the outline, beside thin parts."""
+        return level <= 0
+
+    def cells(self, part: Part) -> np.ndarray:
+        """Return which voxels around the nodes of a part are inside, one more along each axis than nodes.
+
+        Beyond a side that is not periodic they are as those beside it.
+        """
+        return around(self.voxels, part, self._periods)
+
+    def level(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return -1 at the nodes of a part with voxels inside alone around them, 0 on the outline, 1 outside."""
+        every = several = self.cells(part)
+        for axis in range(every.ndim):
+            low, high = ends(axis, every.ndim)
+            every, several = every[low] & every[high], several[low] | several[high]
+        return np.where(every, -1.0, np.where(several, 0.0, 1.0))
+
+    def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the outlines, and which one the faces of each voxel outside belong to.
+
+        The numbers ``(nz, ny, nx)`` of voxels inside are 0.
+        """
+        numbers, count = pieces_of(~self.voxels, periods)
+        holes = enclosed(numbers, count, periods)
+        of_piece = np.zeros(count + 1, np.int32)
+        of_piece[holes] = np.arange(1, len(holes) + 1)
+        return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+    def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
+        """Return what the voxels have of a side."""
+        if piece.side is None:
+            return piece
+        axis, end = piece.side
+        areas = self.voxels.take(-end, axis).astype(float)
+        for across in range(areas.ndim):
+            wide = np.pad(areas, [(int(across == other),) * 2 for other in range(areas.ndim)])
+            low, high = ends(across, areas.ndim)
+            areas = (wide[low] + wide[high]) / 2
+        return dataclasses.replace(piece, lengths=areas.ravel(), inside=areas.ravel() > 0)
+
+
+def _as_mask(voxels: Any) -> np.ndarray:
+    values = np.asanyarray(voxels)
+    if values.ndim != 3:
+        raise ValueError(f"a mask of voxels has three axes, (z, y, x), got {values.ndim}")
+    if values.dtype == bool:
+        return values if not values.flags.writeable else values.copy()
+    mask = np.empty(values.shape, bool)
+    for rows in in_rows(tuple(slice(0, count) for count in values.shape), _AT_ONCE):
+        part = np.asarray(values[rows])
+        if not ((part == 0) | (part == 1)).all():
+            raise ValueError(
+                f"a mask is true or false, got values from {values.min():g} to {values.max():g}: give "
+                "mask=values > threshold"
+            )
+        mask[rows] = part == 1
+    return mask
+
+
+def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:
+    """Return values of voxels around the nodes of a part; beyond the box those of the nearest ones."""
+    places = []
+    for p, count, period in zip(part, values.shape, periods, strict=True):
+        at = np.arange(p.start - 1, p.stop)
+        places.append(at.clip(0, count - 1) if period is None else at % period)
+    return values[np.ix_(*places)]
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Faces between voxels inside and outside, and their corners among the nodes of a part, as far as these are there."""
+
+    # Corner by corner, ``(T, ..)``: its node in the part; the middle of its quarter and that of the face, in cells from
+    # the first node of the grid; the voxel outside, from the first one around the part
+    nodes: np.ndarray
+    quarters: np.ndarray
+    middles: np.ndarray
+    voxels: np.ndarray
+    areas: np.ndarray  # of the quarters, in powers of the spacing
+
+
+def exposed(inside: np.ndarray, there: np.ndarray, part: Part, grid: Grid) -> Faces:
+    """Return the faces at the nodes of a part.
+
+    Parameters
+    ----------
+    inside
+        Which voxels around the nodes are, as `VoxelMask.cells`.
+    there
+        Which of them there are at all: a face of the box belongs to its side.
+    """
+    axes, start = inside.ndim, np.array([p.start for p in part])
+    shape, lists = [p.stop - p.start for p in part], []
+    for axis in range(axes):
+        low, high = ends(axis, axes)
+        at = np.argwhere((inside[low] != inside[high]) & there[low] & there[high])
+        across = np.arange(axes) != axis
+        outside = at.copy()
+        outside[:, axis] += inside[tuple(at.T)]
+        middles = at + start - 0.5 * across
+        for corner in itertools.product((0, 1), repeat=axes - 1):
+            step = np.zeros(axes, int)
+            step[across] = corner
+            nodes = at - across + step
+            own = ((nodes >= 0) & (nodes < shape)).all(axis=1)
+            quarters = middles + (step - 0.5) * 0.5 * across
+            areas = np.full(own.sum(), grid.face(axis) / 2 ** (axes - 1))
+            lists.append([nodes[own], quarters[own], middles[own], outside[own], areas])
+    return Faces(*map(np.concatenate, zip(*lists, strict=True)))
