@@ -266,6 +266,7 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
         ),
         (("--side", "left=robin:-1,0"), "ALPHA >= 0"),
         (("--side", "left[0:3]=neumann:0"), "left[0:3] reaches beyond the side"),
+        (("--side", "left[0.501:0.51]=dirichlet:1"), "left[0.501:0.51] holds no node"),
         (("--side", "left=neumann:no.npy"), "--side: no.npy: the file of field values is missing"),
         (
             ("--side", "left=neumann:0", "--local-solver", "laplace"),

@@ -132,10 +132,10 @@ class Field:
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
             backwards = self._shape[: -axes - 1 : -1]
             hint = ""
-            if backwards in (grid.nodes, grid.shape):
-                hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
-            elif self._shape == grid.shape:
+            if self._shape == grid.shape:
                 hint = ", and only the diffusion may be given per cell"
+            elif len(self._shape) <= axes + 1 and backwards in (grid.nodes, grid.shape):
+                hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
             raise ValueError(
                 f"the field {self.name} has the shape {self._shape}, the grid has {grid.nodes} nodes "
                 f"({sizes}){hint}"

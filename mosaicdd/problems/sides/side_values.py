@@ -4,6 +4,7 @@ A node that two conditions claim has a given value if one of them gives it; of t
 the mean, and natural conditions add up, each with its own length.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +145,11 @@ def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray
     ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
     lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
     return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
+
+
+def holds_a_node(part: SidePart, step: float) -> bool:
+    """Say whether there are nodes in a part of a side, along which they are ``step`` apart."""
+    return math.ceil(part.low / step - _ROUNDING) <= part.high / step + _ROUNDING
 
 
 def _ends(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[float, float]:

@@ -36,6 +36,7 @@ from mosaicdd.problems.sides.side_values import (
     enter,
     evaluated,
     evaluated_at,
+    holds_a_node,
 )
 from mosaicdd.settings import concerning
 from mosaicdd.unsupported import Unsupported
@@ -162,10 +163,16 @@ class Sides:
                 continue
             if self.axes != 2:
                 raise Unsupported(f"{part}: parts are of sides of rectangles; name the whole side")
-            size = grid.size[1 - names[part.name][0]]
+            along = 1 - names[part.name][0]
+            size, step = grid.size[along], grid.steps[along]
             high = 0.0 if part.high == math.inf else part.high
             if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
                 raise ValueError(f"{part} reaches beyond the side, which goes from 0 to {size:g}")
+            if isinstance(part.condition, Dirichlet) and not holds_a_node(part, step):
+                raise ValueError(
+                    f"{part} holds no node, so its value would have no effect: nodes are {step:g} apart; "
+                    "take a longer part or smaller cells"
+                )
 
     def some(self, which: range) -> "Sides":
         """Return the sides of some of the problems."""

@@ -82,6 +82,8 @@ def _inverse(
     right-hand sides have nothing of that. It is inverted with a diagonal of ones, and no eigenvalue below rounding.
     """
     sparse, places = level.matrix(blocks.exchange(level.inverse))
+    if not len(places):  # an axis of a few nodes has none that are coarser
+        return torch.clone, places
     matrix = torch.from_numpy(sparse.toarray())
     unit = matrix.diagonal().rsqrt()
     scaled = unit[:, None] * matrix * unit

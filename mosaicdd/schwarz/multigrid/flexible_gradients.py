@@ -166,7 +166,7 @@ class FlexibleGradients:
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
         self._least = 1.0
-        self._alone = system.nodes.axes > 2 if alone is None else alone
+        self.alone = system.nodes.axes > 2 if alone is None else alone
 
     def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> Ended:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result.
@@ -275,7 +275,7 @@ class FlexibleGradients:
             if end is not None or residual <= _STEP * largest:
                 return end, largest
             residuals.append(residual)
-            if not self._alone and _slow(residuals):
+            if not self.alone and _slow(residuals):
                 return SLOW, largest
 
     def _direction(self, state: _State, product: Product, beta: float) -> list[float]:

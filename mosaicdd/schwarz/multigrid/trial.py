@@ -115,7 +115,7 @@ def require_contraction_everywhere(gradients: FlexibleGradients) -> None:
         If it does not.
     """
     system = gradients.system
-    if system.scale <= _CONTRAST * system.least:
+    if gradients.alone or system.scale <= _CONTRAST * system.least:
         return
     history = _tried(gradients, system.ones, math.sqrt(system.unknowns))
     largest = max(1.0, *history)  # as first steps may enlarge it
