@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.evaluated import Sliced, evaluate, require_finite
+from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import real_array
@@ -283,7 +283,8 @@ class Storage:
             slice(max(p.start - 1, 0), min(p.stop, count))
             for p, count in zip(part, self._grid.shape, strict=True)
         )
-        values = require_finite(self._field.sample_cells(cells), f"the field {self.name}")
+        values = self._field.sample_cells(cells)
+        self._field.require_finite(values, self._grid, cells)
         require_sign(values, self._field, self._grid, cells, positive=True)
         beyond = [
             (int(p.start == 0), int(p.stop == nodes))

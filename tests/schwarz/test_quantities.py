@@ -196,6 +196,19 @@ def test_a_mask_s_outline_lets_through_what_leaves_its_nodes():
     assert leaving == pytest.approx(inside.sum() * H * H, rel=1e-10)
 
 
+@pytest.mark.parametrize("top", [m.Neumann(1.0), m.Robin(0.5, 1.0)])
+def test_beside_an_outline_with_values_only_what_has_an_effect_flows_through_a_side(top):
+    """The outline meets the side in a node whose value it gives: half a cell of the flux reaches no equation."""
+    cells = np.ones((16, 16), bool)
+    cells[8:, 8:] = False
+    domain = m.Domain.from_mask(cells, 1.0, per_cell=True)
+    others = dict.fromkeys(("outline", "left", "right", "bottom"), m.Dirichlet(0.7))
+    balance = m.solve(m.Problem(domain, "poisson", {"f": 0.1}, others | {"top": top})).balance()
+    assert balance.relative < 1e-6
+    if isinstance(top, m.Neumann):
+        assert balance.flows["top"] == pytest.approx(-7.5)
+
+
 def test_the_area_and_the_mean_in_a_disk_are_of_second_order():
     # u = (1 - r^2) / 4 has the mean 1/8.
     for n, bound in ((32, 1.5e-3), (64, 4e-4)):

@@ -72,11 +72,23 @@ def expression_at(text: str, axes: int) -> Expression:
 
 
 def require_finite(
-    values: np.ndarray, what: str, origin: tuple[int, ...] = (0, 0, 0)
+    values: np.ndarray,
+    what: str,
+    origin: tuple[int, ...] = (0, 0, 0),
+    *,
+    kind: str = "node",
+    given: Callable[[], tuple[int, int]] = lambda: (0, 0),
 ) -> np.ndarray:
     """Return values at nodes; raise `ValueError` if one is NaN or infinite, with the first one's place.
 
-    ``origin``: where they begin in the whole, on the last axes.
+    Parameters
+    ----------
+    origin
+        Where they begin in the whole, on the last axes.
+    kind
+        Of the places that they are of.
+    given
+        Counts how many of an array's values are not finite, and all; zeros where values are no array's.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as it is next to always: no array of flags then
@@ -84,10 +96,12 @@ def require_finite(
     bad = ~np.isfinite(values)
     if bad.any():
         at = np.argwhere(bad)[0]
-        first = tuple(int(i + o) for i, o in zip(at, origin[-len(at) :], strict=True))
+        first = tuple(int(i) + o for i, o in zip(at, origin[-len(at) :], strict=True))
+        count, size = given()
+        way_out = ": give values there, or leave the place out of the domain, by --domain or Domain.from_mask"
         raise ValueError(
-            f"{what} has {int(bad.sum())} of {values.size} values that are not finite, the first at "
-            f"node {first[0] if len(first) == 1 else first}"
+            f"{what} has {count or int(bad.sum())} of {size or values.size} values that are not finite, the first at "
+            f"{kind} {first[0] if len(first) == 1 else first}{way_out if size else ''}"
         )
     return values
 

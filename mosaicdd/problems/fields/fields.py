@@ -189,11 +189,18 @@ class Field:
         """
         values = self._values(grid, part)
         checked = values if where is None else np.where(where, values, 0.0)
-        origin = (0, *(p.start for p in part))
-        require_finite(
-            checked[0] if len(values) == 1 else checked, f"the field {self.name}", origin
-        )
+        self.require_finite(checked[0] if len(values) == 1 else checked, grid, part)
         return values
+
+    def require_finite(self, values: np.ndarray, grid: Grid, part: Part) -> np.ndarray:
+        """Return values of a part; raise `ValueError` if one is not finite, with how many of those given are not."""
+        return require_finite(
+            values,
+            f"the field {self.name}",
+            (0, *(p.start for p in part)),
+            kind="cell" if self.per_cell(grid) else "node",
+            given=lambda: self.count(lambda held: ~np.isfinite(held)),
+        )
 
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
         """Yield rows of the grid and the values of the first problem there, finite or not."""

@@ -4,7 +4,6 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, others
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
 from mosaicdd.problems.shapes.apertures import Cover
 
@@ -22,7 +21,7 @@ def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
         slice(max(p.start - 1, 0), min(p.stop, count))
         for p, count in zip(part, grid.shape, strict=True)
     )
-    values = require_finite(a.sample_cells(cells), f"the field {a.name}")
+    values = a.require_finite(a.sample_cells(cells), grid, cells)
     require_sign(values, a, grid, cells, positive=True)
     beyond = [
         (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
@@ -60,7 +59,7 @@ def cells_around(a: Field, grid: Grid, part: Part, cover: Cover) -> np.ndarray:
             low, high = ends(axis, inside.ndim)
             any_corner = any_corner[low] | any_corner[high]
         values[~any_corner] = 1.0
-    require_finite(values, f"the field {a.name}")
+    a.require_finite(values, grid, wide)
     return require_sign(values, a, grid, wide, positive=True)
 
 

@@ -167,7 +167,8 @@ def _on_side(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
 
-    ``(n, M)`` each, and which of the nodes are this process's, ``(M,)``.
+    ``(n, M)`` each, and which of the nodes are this process's and have a volume, ``(M,)``: what is given on a side
+    beside a node that an outline holds has no effect, and does not flow.
     """
     shape = (len(field.values), len(piece.nodes))
     u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -179,20 +180,23 @@ def _on_side(
     if any(p.stop <= p.start for p in plane) or piece.side is None:
         return u, rest, along, np.zeros(len(piece.nodes), bool)
     wide = field.around(plane)
-    values, left, to_side = left_over(volumes, field, wide, piece.side[0])
+    values, left, to_side, present = left_over(volumes, field, wide, piece.side[0])
     inner = within(plane, wide)
     here = np.all(
         [(n >= p.start) & (n < p.stop) for n, p in zip(piece.nodes.T, plane, strict=True)], axis=0
     )
     for target, source in ((u, values), (rest, left), (along, to_side)):
         target[:, here] = source[:, *inner].reshape(len(source), -1)
+    here[here] = present[inner].ravel()
     return u, rest, along, here
 
 
 def left_over(
     volumes: ControlVolumes, field: HeldField, wide: Part, axis: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return values, what is left over in each volume, and what comes to it along an axis, ``(n, rows, columns)``.
+
+    Last of all at which nodes there are volumes, ``(rows, columns)``.
 
     Right but at nodes on the edge of the part within the grid.
     """
@@ -203,4 +207,4 @@ def left_over(
     nodes, _, through = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))
-    return u, np.where(here.present, rest, 0.0), -to_neighbours[axis]
+    return u, np.where(here.present, rest, 0.0), -to_neighbours[axis], here.present
