@@ -84,6 +84,8 @@ def _require_sides(problem: "Problem") -> None:
     if shape is not None and "outline" not in named:
         outlines, _ = shape.outlines(grid, problem.conditions.periods(grid))
         missing += [name for name in outlines if name not in named]
+    in_parts = {part.name for part in problem.conditions.parts if not part.whole}
+    missing = [f"the rest of {name}" if name in in_parts else name for name in missing]
     if missing:
         raise ValueError(
             f"nothing is said of the sides {', '.join(missing)}: give their values by --boundary, as in "

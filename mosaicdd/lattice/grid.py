@@ -37,7 +37,9 @@ class Grid:
             raise ValueError(f"a grid needs at least 1 cell per axis, got {self.shape}")
         for step in (*self.steps, self.spacing):
             if not 1e-100 < step < 1e100:  # its square is a number, too
-                raise ValueError(f"the grid spacing must be positive and finite, got {step}")
+                raise ValueError(
+                    f"the grid spacing must be positive and finite, got {step} (1e-100 to 1e+100)"
+                )
         if not self.steps:
             object.__setattr__(self, "steps", (self.spacing,) * len(self.shape))
 

@@ -26,6 +26,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 
 _PIECE = 2**15  # values worked on at a time
+_LEAST = 1e-290  # norm of a right-hand side that residuals can be relative to, without an overflow
 
 
 class DiscreteResidual:
@@ -86,7 +87,7 @@ class DiscreteResidual:
     def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return ``|b - A u| / |b|`` of each problem, and begin anew.
 
-        For data without any effect (``b = 0``) it is ``|A u|``.
+        For data without any effect (``b = 0``, or next to it) it is ``|b - A u|``.
         """
         if self._source is None:
             squares = self._ranks.sum(self._squares)
@@ -96,7 +97,7 @@ class DiscreteResidual:
             squares, norms = sums[0], np.sqrt(sums[1])
         self._squares = np.zeros(self._problems)
         self._places = []
-        self.driven = np.asarray(norms > 0)
+        self.driven = np.asarray(norms > _LEAST)
         self.norms = np.where(self.driven, norms, 1.0)
         return np.sqrt(squares) / self.norms
 

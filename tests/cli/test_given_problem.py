@@ -20,6 +20,7 @@ def test_the_boundary_is_random_where_nothing_is_said_of_the_problem_and_named(m
     ("arguments", "missing"),
     [
         (ENDS, "bottom, top"),
+        ((*ENDS, "--side", "top[0:0.5]=neumann:0"), "bottom, the rest of top"),
         (("--pde", "laplace"), "left, right, bottom, top"),
         (("--pde", "poisson", "--field", "f=1"), "left, right, bottom, top"),
         (("--pde", "heat", "--steps", "1", "--dt", "0.1"), "left, right, bottom, top"),

@@ -209,3 +209,18 @@ def test_numbers_whose_products_vanish_are_a_tensor_all_the_same(unit):
         10 * 1e-7 * one.field.max()
     )  # an update of rtol times the size is earned within ten times
     np.testing.assert_allclose(other.field, one.field, rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("a", [1e-320, 1e-300, 1e300])
+def test_constants_whose_squares_float64_does_not_hold_are_refused(a):
+    problem = m.Problem((32, 32), "diffusion", {"a": a, "f": 1.0})
+    with pytest.raises(ValueError, match="multiply coefficients, sources, fluxes and alpha"):
+        m.solve(problem)
+
+
+@pytest.mark.parametrize("value", [1e-310, 1e-295])
+@pytest.mark.filterwarnings("error")
+def test_values_next_to_nothing_are_no_failure(value):
+    solution = m.solve(m.Problem((32, 32), "laplace", sides=m.Dirichlet(value)))
+    assert solution.status == "converged_atol"
+    assert abs(solution.field).max() <= 2 * value

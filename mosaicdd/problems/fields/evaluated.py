@@ -77,7 +77,7 @@ def require_finite(
     origin: tuple[int, ...] = (0, 0, 0),
     *,
     kind: str = "node",
-    given: Callable[[], tuple[int, int]] = lambda: (0, 0),
+    counts: Callable[[], tuple[int, int]] = lambda: (0, 0),
 ) -> np.ndarray:
     """Return values at nodes; raise `ValueError` if one is NaN or infinite, with the first one's place.
 
@@ -87,8 +87,8 @@ def require_finite(
         Where they begin in the whole, on the last axes.
     kind
         Of the places that they are of.
-    given
-        Counts how many of an array's values are not finite, and all; zeros where values are no array's.
+    counts
+        Returns how many of an array's values are not finite, and all; zeros where values are no array's.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):  # as it is next to always: no array of flags then
@@ -97,7 +97,7 @@ def require_finite(
     if bad.any():
         at = np.argwhere(bad)[0]
         first = tuple(int(i) + o for i, o in zip(at, origin[-len(at) :], strict=True))
-        count, size = given()
+        count, size = counts()
         way_out = ": give values there, or leave the place out of the domain, by --domain or Domain.from_mask"
         raise ValueError(
             f"{what} has {count or int(bad.sum())} of {size or values.size} values that are not finite, the first at "

@@ -199,7 +199,7 @@ class Field:
             f"the field {self.name}",
             (0, *(p.start for p in part)),
             kind="cell" if self.per_cell(grid) else "node",
-            given=lambda: self.count(lambda held: ~np.isfinite(held)),
+            counts=lambda: self.count(lambda held: ~np.isfinite(held)),
         )
 
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
