@@ -97,7 +97,7 @@ class Voxels:
 
     def values(self, axis: int, part: Slices) -> np.ndarray:
         """Return conductivities along an axis in a part, in float64."""
-        return real_array(np.asarray(self.along[axis][part]), "the medium")
+        return real_array(self.along[axis][part], "the medium")
 
     def conducts(self, part: Slices) -> np.ndarray:
         """Return which voxels of a part conduct."""
@@ -109,7 +109,7 @@ class Voxels:
     def chunks(self, part: Slices) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield the conductivities along all axes in a part, some planes at a time."""
         for rows in in_rows(part, _AT_ONCE):
-            by_array = {id(k): real_array(np.asarray(k[rows]), "the medium") for k in self.arrays}
+            by_array = {id(k): real_array(k[rows], "the medium") for k in self.arrays}
             yield tuple(by_array[id(k)] for k in self.along)
 
     def half(self, axis: int, part: Slices) -> np.ndarray:

@@ -285,6 +285,7 @@ def test_single_voxels_and_thin_media():
             "finite and not negative, got nan and (19|9) more",
         ),
         (1.0 - 2 * np.eye(20), {}, "finite and not negative, got -1"),
+        (np.ma.array(np.ones((20, 20)), mask=np.eye(20) > 0), {}, "not negative, got nan"),
         (np.ones(20), {}, "got 1 axes"),
         (np.ones((0, 20)), {}, "got 20x0"),
         (np.where(np.eye(20) > 0, 1e-35, 1.0), {}, "from 1e-35 to 1"),
