@@ -265,7 +265,6 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("plan", "--cells", "64x64x64", "--ranks", "4"), "a plan is not there yet in space"),
         (("solve", "--cells", "8x8x8x8", "-o", "out.h5"), "'8x8x8x8' is not of the form NXxNY[xNZ]"),
         (("solve", "--cells", "8x8", "-o", "out.h5", "--side", "back=dirichlet:1"), "unknown side 'back'"),
     ],
