@@ -1,8 +1,9 @@
-"""Media of high contrast: condensed elements beside CHOLMOD, hypre's five multigrids and pyAMG.
+"""Media of high contrast: multigrid, or elements where the rule takes them, beside CHOLMOD, hypre's five multigrids and pyAMG.
 
 Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N], with SIZE as 1024 or
-1500x1300 (cells along x and y, no powers of two). One thread, float64, a random source, zero sides. Seconds are the processor's, so that
-other work on the machine matters little, from the problem to the field, set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
+1500x1300 (cells along x and y, no powers of two). One thread, float64, a random source, zero sides. Seconds
+are those of the processor, so that other work on the machine matters little, from the problem to the field,
+set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for peers a solve with the same factor or set-up, and *16 more* are solved at once. Before each, as much
 memory as any needs was in use; where there is a pool of huge pages, see `memory`, it is from there. Bytes
 per node are those that the process had at its peak of the first solve beyond what it had with the problem
