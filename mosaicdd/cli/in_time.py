@@ -79,13 +79,12 @@ def solve_in_time(
 
 def _said(report: dict, output: object, checkpoint: Path | None, boundary: str | None) -> str:
     """Say in a few lines what was solved, how it ended, how good it is, and where it is."""
-    nx, ny = report["grid"]
-    columns, rows = report["dims"]
+    cells, dims = ("x".join(map(str, report[name])) for name in ("grid", "dims"))
     several = "" if report["ranks"] == 1 else "s"
     steps, shortest, longest = (report[n] for n in ("steps", "shortest_step", "longest_step"))
-    where = f"{report['ranks']} rank{several} ({columns}x{rows})"
+    where = f"{report['ranks']} rank{several} ({dims})"
     how = f"{report['local_solver']} and {report['method']}"
-    what = f"{report['pde']} on {nx}x{ny} cells by {how}, {where}, {report['dtype']} on {report['device']}"
+    what = f"{report['pde']} on {cells} cells by {how}, {where}, {report['dtype']} on {report['device']}"
     lines = [what if boundary is None else f"{what}, boundary {boundary}"]
     if steps:
         each = (

@@ -31,8 +31,8 @@ from mosaicdd.storage.solution_file import read_solution
     "planes",
     type=PLANE,
     multiple=True,
-    help="Of a box: the plane to draw, as z=0.5 in domain units, by the nearest nodes. Repeat for others. "
-    "[default: the three in the middle]",
+    help="Of a box: the plane to draw, as z=0.5 in domain units, by the nearest nodes. Repeat for others; a film has "
+    "the first. [default: the three in the middle, of a film that along z]",
 )
 @reference_option("auto", ", or 'none'; auto is none for a series or a box")
 @own_equation_option()
@@ -58,6 +58,8 @@ def plot(
         solution = read_solution(solution_file, problem)
         path = Path(output or Path(solution_file).with_suffix(".png"))
         moving = path.suffix == ".gif" or "%" in path.name
+        with argument("plane"):
+            sections_of(solution, planes)
         if path.suffix not in (".png", ".pdf", ".svg", ".gif"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf, .svg or .gif")
         if moving:
@@ -65,11 +67,9 @@ def plot(
 
             if path.suffix != ".gif":
                 _require_pattern(path.name)
-            film = Moving(solution)
+            film = Moving(solution, planes)
         for picture in film.paths(str(path)) if moving and path.suffix != ".gif" else [path]:
             require_replaceable(picture, overwrite=overwrite)
-        with argument("plane"):
-            sections_of(solution, planes)
         against: tuple = ()  # a field and its name
         if (solution.times is not None or len(solution.grid.shape) == 3) and reference == "auto":
             reference = "none"

@@ -8,7 +8,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
-_FIELDS = "a", "c", "f"
+_FIELDS = "a", "c", "f", "s"
 
 
 def require_in_space(
@@ -24,8 +24,6 @@ def require_in_space(
     lacks = None
     if isinstance(equation, NonlinearEquation):
         lacks = f"the equation {equation.name}, which is not linear,"
-    elif equation.steady is not None:
-        lacks = f"the equation {equation.name}, which is in time,"
     elif equation.bilinear:
         lacks = f"the equation {equation.name}, by bilinear elements,"
     elif wrong := sorted(set(fields) - set(_FIELDS)):
@@ -37,7 +35,7 @@ def require_in_space(
     if lacks is not None:
         raise Unsupported(
             f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
-            f"screened-poisson and diffusion with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
+            f"screened-poisson, diffusion and heat with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
         )
 
 

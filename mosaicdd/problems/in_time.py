@@ -1,7 +1,7 @@
 """Problems whose data change with time: sources and values on the sides as they are at an instant.
 
-What depends on the time: the text of an expression in which ``t`` stands, a function ``f(x, y, t)``, and
-node values with a leading axis, one for each of equally long intervals and one for the begin. All else
+What depends on the time: the text of an expression in which ``t`` stands, a function ``f(x, y, t)``, in space
+``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin. All else
 stays as it is.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends
+from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
@@ -31,29 +31,30 @@ from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
 
-def at_time(values: Any, t: float) -> Any:
+def at_time(values: Any, t: float, axes: int) -> Any:
     """Return values, given as a number, a text, a function or an array, as they are at a time."""
     if isinstance(values, str) and not values.startswith("lognormal:"):
-        expression = Expression(values.removeprefix("expr:"), t=t)
+        variables = (*reversed(letters(axes)), "pi")
+        expression = Expression(values.removeprefix("expr:"), variables, t=t)
         return expression if expression.uses("t") else values
-    if callable(values) and _takes_time(values):
-        return lambda x, y: values(x, y, t)
+    if callable(values) and _takes_time(values, axes):
+        return lambda *places: values(*places, t)
     return values
 
 
-def varies(values: Any) -> bool:
+def varies(values: Any, axes: int) -> bool:
     """Say whether values depend on the time."""
-    return at_time(values, 0.0) is not values
+    return at_time(values, 0.0, axes) is not values
 
 
-def _takes_time(function: Callable) -> bool:
-    """Say whether a function has a third argument."""
+def _takes_time(function: Callable, axes: int) -> bool:
+    """Say whether a function has an argument more than there are coordinates."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):  # of a library that does not say
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in kinds for parameter in parameters) == 3
+    return sum(parameter.kind in kinds for parameter in parameters) == axes + 1
 
 
 class SourceInTime:
@@ -66,10 +67,10 @@ class SourceInTime:
     def __init__(self, problem: Problem, grid: Grid, interval: float):
         source = problem.source
         self._grid, self._shape = grid, problem.domain.shape
-        self._interval = interval
+        self._axes, self._interval = len(grid.shape), interval
         self._source: Any = None if source is None else source.values
         self._frames = 0 if source is None or source.problems == 1 else source.problems
-        self._fixed = not (self._frames or varies(self._source))
+        self._fixed = not (self._frames or varies(self._source, self._axes))
         self._sampled: tuple[Part, np.ndarray | None] | None = None
 
     def require_until(self, end: float) -> None:
@@ -93,7 +94,7 @@ class SourceInTime:
 
     def _at(self, t: float, part: Part) -> np.ndarray:
         if not self._frames:
-            return sampled(Field("f", at_time(self._source, t)), self._shape, self._grid, part)
+            return self._sampled_of("f", at_time(self._source, t, self._axes), part)
         position = t / self._interval
         before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
         earlier, later = (self._frame(number, part) for number in (before, before + 1))
@@ -101,10 +102,11 @@ class SourceInTime:
 
     def _frame(self, number: int, part: Part) -> np.ndarray:
         """Return the node values of one time."""
-        field = Field(
-            f"f at time {number * self._interval:g}", Sliced.of_time(self._source, number)
-        )
-        return sampled(field, self._shape, self._grid, part)
+        frame = Sliced.of_time(self._source, number)
+        return self._sampled_of(f"f at time {number * self._interval:g}", frame, part)
+
+    def _sampled_of(self, name: str, values: Any, part: Part) -> np.ndarray:
+        return sampled(Field(name, values, self._axes), self._shape, self._grid, part)
 
 
 def frames_of(source: Field) -> list[Field]:
@@ -112,7 +114,9 @@ def frames_of(source: Field) -> list[Field]:
     if source.problems == 1:
         return [source]
     times = range(source.problems)
-    return [Field(source.name, Sliced.of_time(source.values, number)) for number in times]
+    return [
+        Field(source.name, Sliced.of_time(source.values, number), source.axes) for number in times
+    ]
 
 
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
@@ -133,23 +137,24 @@ class SidesInTime:
     def __init__(self, sides: Sides):
         self._sides = sides
         data = sides.data
-        self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0) is not data
-        self.vary = self._moving_data or any(varies(part.values) for part in sides.parts)
+        axes = sides.axes
+        self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0, axes) is not data
+        self.vary = self._moving_data or any(varies(part.values, axes) for part in sides.parts)
 
     def __call__(self, t: float) -> Sides:
         """Return the conditions at a time."""
         if not self.vary:
             return self._sides
-        conditions, data = {}, self._sides.data
-        at = {id(part.values): at_time(part.values, t) for part in self._sides.parts}
+        conditions, data, axes = {}, self._sides.data, self._sides.axes
+        at = {id(part.values): at_time(part.values, t, axes) for part in self._sides.parts}
         for part in self._sides.parts:
             condition = part.condition
             if not isinstance(condition, Periodic):
                 condition = dataclasses.replace(condition, values=at[id(part.values)])
             conditions[str(part)] = condition
         if isinstance(data, BoundarySpec):
-            data = data.at_time(t)
-        return Sides(conditions, data)
+            data = data.at_time(t, axes)
+        return Sides(conditions, data, axes)
 
     def between(
         self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, OutlinePiece]
@@ -176,7 +181,7 @@ class SidesInTime:
             Boundary({k: (1.0 - share) * old.edges[k] + share * new.edges[k] for k in old.edges})
             for old, new in edges
         ]
-        return Sides(conditions, data[0] if data else None)
+        return Sides(conditions, data[0] if data else None, len(grid.shape))
 
 
 class _Mixed:
@@ -213,7 +218,7 @@ def step_problem(problem: Problem, rate: float) -> Problem:
             "them one by one"
         )
     name, storage = equation.reaction, Storage(problem)
-    reaction = Field(name, problem.fields.get(name, 0.0))
+    reaction = Field(name, problem.fields.get(name, 0.0), len(problem.domain.cells))
     total: Any
     if storage.number is None:
         total = storage.raised(reaction, rate)
@@ -232,7 +237,7 @@ def _raised(field: Field, number: float) -> Any:
     if getattr(field.values, "shape", None):
         shape = tuple(field.values.shape)
         return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
-    return lambda x, y: evaluate(field.values, (y, x), what) + number
+    return lambda *places: evaluate(field.values, places[::-1], what) + number
 
 
 class Storage:

@@ -1,6 +1,8 @@
 """Moving pictures of a series in time: a GIF, or a picture for each of its times."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mosaicdd.report.figures import field_range, heading, in_blocks, save_figure
+from mosaicdd.report.sections import Plane, sections_of
 from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -23,13 +26,15 @@ class Moving:
     """The picture of a series: one figure, whose values change from time to time.
 
     Colours are the same at all times: from the least to the largest value of all.
+    ``planes``: of a box, of which the first is drawn; by default the one in the middle along z.
     """
 
-    def __init__(self, series: StoredSolution):
+    def __init__(self, series: StoredSolution, planes: Sequence[Plane] = ()):
         if series.times is None:
             raise ValueError(f"{series.path} is of one time; a series is needed")
         self._path, self.times = series.path, series.times
-        (bottom, top), (left, right) = series.window.extent(series.grid)
+        self._section = sections_of(series, planes)[0]
+        (bottom, top), (left, right) = self._section.ends()
         scale = _LONGEST / max(top - bottom, right - left)
         width, height = scale * (right - left), scale * (top - bottom)
         self._blocks = int(height * _DPI) + 1, int(width * _DPI) + 1
@@ -47,14 +52,15 @@ class Moving:
             cmap="viridis",
         )
         self.figure.colorbar(self._image, label="u")
-        axes.set(xlabel="x", ylabel="y")
-        self._heading = heading(series)
+        row, column = self._section.letters
+        axes.set(xlabel=column, ylabel=row)
+        where = self._section.title
+        self._heading = f"{heading(series)}, {where}" if where else heading(series)
         self._title = axes.set_title("")
 
     def show(self, number: int) -> None:
         """Draw the field of a time."""
-        field = np.asarray(read_solution(self._path, number).field)
-        self._image.set_data(in_blocks(field, self._blocks))
+        self._image.set_data(in_blocks(self._field(number), self._blocks))
         self._title.set_text(f"{self._heading}\nt = {self.times[number]:.4g}")
 
     def save_gif(self, path: Path) -> None:
@@ -90,9 +96,10 @@ class Moving:
         """Return the name of the picture for each time."""
         return [Path(pattern % number) for number in range(len(self.times))]
 
+    def _field(self, number: int) -> np.ndarray:
+        """Return what is drawn of the field of a time."""
+        return replace(self._section, solution=read_solution(self._path, number)).field()
+
     def _limits(self) -> tuple[float, float]:
-        ranges = [
-            field_range(np.asarray(read_solution(self._path, number).field))
-            for number in range(len(self.times))
-        ]
+        ranges = [field_range(self._field(number)) for number in range(len(self.times))]
         return min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -71,7 +71,8 @@ class TimeCheckpoint:
                     if write is not None:
                         write(level, array, place)
 
-                collect(share.ranks, [(share.owned(wide), share.own)], np.float64, 2, sink)
+                own = share.owned(wide)
+                collect(share.ranks, [(own, share.own)], np.float64, own.ndim, sink)
         self._saved = time.monotonic()
 
     def load(self) -> None:

@@ -43,7 +43,7 @@ class MemoryFrames:
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
         """Hand the parts of a field to a function on the root."""
         part = self._parts[number], self._own
-        collect(ranks, [part], np.float64, 2, sink)
+        collect(ranks, [part], np.float64, len(self._own), sink)
 
     def end(self, *, keep: bool) -> None:
         """Keep all: there is nothing else."""
@@ -75,7 +75,7 @@ class FileFrames:
         def write(values: np.ndarray, place: tuple[slice, ...]) -> None:
             self._file.write(number, values, place)
 
-        collect(self._share.ranks, [(own, self._share.own)], np.float64, 2, write)
+        collect(self._share.ranks, [(own, self._share.own)], np.float64, own.ndim, write)
         self.times.append(time)
 
     def keep(self, count: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Self
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.settings import Output, SolveSettings
@@ -50,7 +49,6 @@ class March:
     ):
         self._begun = clock.perf_counter()
         require_type("problem", problem, Problem)
-        require_in_plane(problem.domain.grid(), "a march in time")
         self._problem, self._time = problem, time
         self._given_ranks, self._ranks = ranks, Ranks.of(ranks)
         self._settings = settings or SolveSettings(rtol=RTOL)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, in_rows
+from mosaicdd.lattice.axes import Slices, in_rows, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
@@ -57,7 +57,7 @@ class Marched:
 
         `OSError` on all ranks, if it cannot be written.
         """
-        times = self.frames.times
+        frames = self.frames
 
         def begin() -> AbstractContextManager[SolutionWriter]:
             last, grid = self.last, self.grid
@@ -69,7 +69,7 @@ class Marched:
                 "float64",
                 sides=None if last.plain else conditions_of(last, grid),
                 edges=[] if shape is None else last.conditions.edge_values(grid),
-                times=times,
+                times=frames.times,
             )
 
         def complete() -> None:
@@ -80,13 +80,13 @@ class Marched:
                 writer.describe(attributes, [self.record.arrays()])
 
         with ranks.held_by_root(begin) as writer:
-            for number in range(len(times)):
+            for number in range(len(frames.times)):
 
                 def write(values: np.ndarray, place: Slices, at: int = number) -> None:
                     if writer is not None:
                         writer.write("solution", values[None], (slice(at, at + 1), *place))
 
-                self.frames.to_root(ranks, number, write)
+                frames.to_root(ranks, number, write)
             ranks.on_root(complete)
 
     def _write_coefficients(self, writer: SolutionWriter) -> None:
@@ -124,7 +124,7 @@ def _strips(shape: tuple[int, ...]) -> Iterator[Slices]:
 class Series:
     """The solution of an equation in time; every rank has its own part.
 
-    ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``. On several ranks `gather`, `save` and
+    ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``. On several ranks `gather`, `save` and
     `to_xarray` are called by all of them together; nothing else sends anything.
 
     Attributes
@@ -166,16 +166,28 @@ class Series:
     @property
     def x(self) -> np.ndarray:
         """Where the columns of the fields lie, ``(nx + 1,)``, in units of domain length."""
-        return np.arange(self._grid.nodes[1]) * self._grid.steps[1]
+        return self._along()[-1]
 
     @property
     def y(self) -> np.ndarray:
         """Where the rows of the fields lie, ``(ny + 1,)``, in units of domain length."""
-        return np.arange(self._grid.nodes[0]) * self._grid.steps[0]
+        return self._along()[-2]
+
+    @property
+    def z(self) -> np.ndarray:
+        """Where the planes of the fields lie, ``(nz + 1,)``; `AttributeError` in the plane."""
+        if len(self.place) != 3:
+            raise AttributeError("z is of a series in space, this one is in the plane")
+        return self._along()[0]
+
+    def _along(self) -> list[np.ndarray]:
+        """Return where the nodes lie along each axis."""
+        axes = zip(self._grid.nodes, self._grid.steps, strict=True)
+        return [np.arange(count) * step for count, step in axes]
 
     @property
     def field(self) -> np.ndarray:
-        """The last field, ``(ny + 1, nx + 1)``.
+        """The last field, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``.
 
         Raises
         ------
@@ -219,7 +231,7 @@ class Series:
         return number % len(self)
 
     def to_xarray(self) -> Any:
-        """Return all fields ``(time, y, x)`` as a `DataArray`, with what is known of them.
+        """Return all fields ``(time, y, x)``, in space ``(time, z, y, x)``, as a `DataArray`, with what is known of them.
 
         Raises
         ------
@@ -227,7 +239,7 @@ class Series:
             If xarray is not installed.
         """
         fields = np.stack([self.gather(number) for number in range(len(self))])
-        return labelled(fields, (self.y, self.x), self.report, ("time", self.times))
+        return labelled(fields, self._along(), self.report, ("time", self.times))
 
     def save(self, path: str | PathLike, *, overwrite: bool = False) -> None:
         """Write a solution file with all times, as ``mosaicdd solve`` does; all ranks together.
@@ -255,8 +267,7 @@ class Series:
             self._marched.write(path, ranks)
 
     def __repr__(self) -> str:
-        nx, ny = self.report["grid"]
         return (
-            f"<Series of {self.report['pde']} on {nx}x{ny} cells: {len(self)} times to "
+            f"<Series of {self.report['pde']} on {times(self._grid.shape)} cells: {len(self)} times to "
             f"{self.times[-1]:g}, {self.status} after {self.report['steps']} steps>"
         )

@@ -113,7 +113,7 @@ class Stepper:
         share, grid = self.share, self.share.grid
 
         def begun() -> np.ndarray:
-            field = Field("initial", values)
+            field = Field("initial", values, len(grid.shape))
             field.require_shape(grid)
             if field.problems > 1:
                 raise ValueError(f"initial values are those of one problem, got {field.problems}")
@@ -134,10 +134,10 @@ class Stepper:
 
     def _with_given(self, values: np.ndarray, t: float) -> np.ndarray:
         outline = self._sides(t).values(self.share.grid, self._pieces)
-        y, x = (outline.known - [part.start for part in self.share.wide]).T
-        held = (y >= 0) & (y < values.shape[0]) & (x >= 0) & (x < values.shape[1])
+        place = outline.known - [part.start for part in self.share.wide]
+        held = ((place >= 0) & (place < values.shape)).all(axis=1)
         u = values.copy()
-        u[y[held], x[held]] = outline.values[0, held]
+        u[tuple(place[held].T)] = outline.values[0, held]
         return u
 
     def _without_unknown(self) -> np.ndarray:

@@ -217,7 +217,10 @@ class Stepping:
         begun = self.control.chooses and len(self.levels.values) == 1
         atol = self._time.solver_share * self.record.last_error
         after = _AFTER * length if begun else 0.0
-        return self.stepper(self.levels, self._now, length, atol, after=after)
+        taken = self.stepper(self.levels, self._now, length, atol, after=after)
+        if atol and taken.report["status"] == "stagnated":  # so large beside what has decayed since
+            taken = self.stepper(self.levels, self._now, length, 0.0, after=after)
+        return taken
 
     @property
     def _now(self) -> float:

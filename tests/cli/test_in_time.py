@@ -67,6 +67,29 @@ def test_a_series_moves_in_a_gif_and_in_pictures(series, mosaicdd):
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
 
 
+def test_a_series_in_space_is_solved_shown_and_played(mosaicdd, tmp_path):
+    path, film = tmp_path / "box.h5", tmp_path / "box-%d.png"
+    given = ("--cells", "20x18x16", "--spacing", "0.05", "--pde", "heat", "--initial", "expr:z*x")
+    sides = ("--boundary", "expr:x*z + t", "--side", "back=neumann:expr:t*y")
+    ended = mosaicdd("solve", *given, *sides, "--steps", "2", "--dt", "0.1", "-o", path)
+    assert ended.code == 0, ended.err
+    assert "heat on 20x18x16 cells by exact and bdf2, 1 rank (1x1x1)" in ended.out
+    assert m.read(path).to_xarray().shape == (3, 17, 19, 21)
+    assert mosaicdd("plot", path, "-o", film, "--plane", "y=0.3").code == 0
+    assert len(list(tmp_path.glob("box-*.png"))) == 3
+    ended = mosaicdd("plot", path, "-o", film, "--plane", "y=7")
+    assert (ended.code, "beside the field" in ended.err) == (2, True)
+    vtk = pytest.importorskip("vtkmodules.vtkIOHDF")
+    reader = vtk.vtkHDFReader()
+    reader.SetFileName(str(path))
+    reader.SetStep(2)
+    reader.Update()
+    shown = reader.GetOutput()
+    assert shown.GetDimensions() == (21, 19, 17)
+    value = shown.GetPointData().GetArray("solution").GetTuple1(shown.ComputePointId([3, 5, 7]))
+    assert value == m.read(path).field[7, 5, 3]
+
+
 def test_vtk_plays_a_series_with_its_times(series):
     pytest.importorskip("vtkmodules")
     from vtkmodules.util.numpy_support import vtk_to_numpy

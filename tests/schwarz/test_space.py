@@ -275,7 +275,6 @@ BOX = m.Domain((8, 8, 8), 0.1)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: m.Problem(BOX, "heat"), "heat, which is in time, is solved in the plane only"),
         (lambda: m.Problem(BOX, "allen-cahn"), "allen-cahn, which is not linear, is solved in the plane"),
         (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "the field axx is solved"),
         (lambda: m.Problem(BOX, "advection-diffusion", {"bx": 1.0}), "the field bx is solved"),
@@ -287,7 +286,6 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(certify=1e-3)), "certify=0.001"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(dims=(1, 1))), "the domain has 3"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1]]), r"\(q, 3\), rows \(x, y, z\)"),
-        (lambda: m.march(m.Problem(BOX, "diffusion"), 0.0, steps=2, dt=0.1), "a march in time is not there"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_in_space_is_said_in_one_line(wrong, says):

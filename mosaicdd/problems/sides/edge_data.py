@@ -121,13 +121,13 @@ class BoundarySpec:
         """Of how many problems they are."""
         return len(self._seeds)
 
-    def at_time(self, t: float) -> Self:
+    def at_time(self, t: float, axes: int) -> Self:
         """Return the data at a time, themselves if they do not depend on it."""
-        if not self._expression or not self._formula(t).uses("t"):
+        if not self._expression or not self._formula(t, axes).uses("t"):
             return self
         return type(self)(self.text, t=t)
 
-    def _formula(self, t: float | None, axes: int = 2) -> Expression:
+    def _formula(self, t: float | None, axes: int) -> Expression:
         text, variables = self.text.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
         return Expression(text, variables, **({} if t is None else {"t": t}))
 

@@ -1,0 +1,183 @@
+"""Marches on boxes: orders in time and space, a sparse factorisation's steps, ranks, files and what is refused."""
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import splu
+
+import mosaicdd as m
+from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.time.march import March
+from mosaicdd.time.settings import TimeSettings
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
+CELLS, H = (16, 18, 24), 0.05
+
+
+def places(cells, h):
+    """Return the coordinates x, y and z of the nodes, which broadcast."""
+    z, y, x = np.meshgrid(*(np.arange(n + 1) * h for n in cells), indexing="ij", sparse=True)
+    return x, y, z
+
+
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("bdf2", 2)])
+def test_the_error_falls_with_the_order_in_the_step(method, order):
+    # As `Manufactured` of test_march: an eigenvector of the grid's own Laplacian, and what is harmonic.
+    n, h = 16, 0.25
+    value = 3 * (2 * np.sin(np.pi * h / 8) / h) ** 2
+    shape = "sin(pi*x/4)*sin(pi*y/4)*sin(pi*z/4)"
+    source = f"({value}*cos(t) - 2*sin(t))*{shape} + 4*cos(2*t)*x*y*z/9"
+    values = f"cos(t)*{shape} + sin(2*t)*x*y*z/9"
+    problem = m.Problem(m.Domain((n,) * 3, h), "heat", {"s": 2.0, "f": source}, m.Dirichlet(values))
+    x, y, z = places((n,) * 3, h)
+    sines = np.sin(np.pi * x / 4) * np.sin(np.pi * y / 4) * np.sin(np.pi * z / 4)
+    truth = np.cos(1.0) * sines + np.sin(2.0) * x * y * z / 9
+    errors = []
+    for steps in (6, 12):
+        series = m.march(problem, shape, dt=1 / steps, steps=steps, method=method, **TIGHT)
+        assert series.status == "converged_rtol"
+        errors.append(np.sqrt(np.mean((series.field - truth) ** 2)))
+    np.testing.assert_allclose(np.log2(errors[0] / errors[1]), order, atol=0.15)
+    assert 0.5 * errors[1] < series.report["time_error"] < 20 * errors[1]
+
+
+def test_the_error_falls_with_the_square_of_the_spacing():
+    # Linear in the time, which the steps take exactly: all of the error is the grid's.
+    def truth(x, y, z, t):
+        return (1 + t) * np.sin(x + 2 * y) * np.exp(z)
+
+    def a(x, y, z):
+        return 1 + x * y + 0 * z
+
+    def source(x, y, z, t):
+        value, along = truth(x, y, z, t), (1 + t) * np.cos(x + 2 * y) * np.exp(z)
+        return value / (1 + t) + a(x, y, z) * 4 * value - (y + 2 * x) * along
+
+    errors = []
+    for n in (16, 32):
+        sides = dict.fromkeys(("left", "bottom", "top", "back"), m.Dirichlet(truth))
+        sides["right"] = m.Neumann(
+            lambda x, y, z, t: a(x, y, z) * (1 + t) * np.cos(x + 2 * y) * np.exp(z)
+        )
+        sides["front"] = m.Robin(2.0, lambda x, y, z, t: (a(x, y, z) + 2) * truth(x, y, z, t))
+        problem = m.Problem(m.Domain((n,) * 3, 1 / n), "heat", {"a": a, "f": source}, sides)
+        begin = lambda x, y, z: truth(x, y, z, 0.0)
+        series = m.march(problem, begin, dt=0.25, steps=2, **TIGHT)
+        x, y, z = places((n,) * 3, 1 / n)
+        errors.append(abs(series.field - truth(x, y, z, 0.5)).max())
+    assert np.log2(errors[0] / errors[1]) > 1.8, errors
+
+
+def media(kind):
+    """Return fields, sides at a time, and what is stored at the nodes."""
+    rng = np.random.default_rng(5)
+    nodes = tuple(n + 1 for n in CELLS)
+    fields = {
+        "number": {"a": 2.5, "s": 3.0, "c": 1.5},
+        "nodes": {"a": np.exp(rng.normal(size=nodes)), "s": rng.uniform(1, 3, nodes)},
+        "voxels": {"a": np.where(rng.random(CELLS) < 0.3, 1e3, 1.0), "s": rng.uniform(1, 3, CELLS)},
+    }[kind]
+    stored = np.asarray(fields["s"])
+    if stored.shape == CELLS:  # the mean of the cells around a node
+        total, count = np.pad(stored, 1), np.pad(np.ones(CELLS), 1)
+        for axis in range(3):
+            low, high = ([slice(None)] * 3 for _ in range(2))
+            low[axis], high[axis] = slice(0, -1), slice(1, None)
+            total, count = (v[tuple(low)] + v[tuple(high)] for v in (total, count))
+        stored = total / count
+    sides = {"left": "t*y + z", "back": "x*t", "top": 0.5, "right": "cos(t)", "front": "z - t"}
+
+    def at(t):
+        text = {k: v.replace("cos(t)", str(np.cos(t))).replace("t", str(t)) if isinstance(v, str) else v for k, v in sides.items()}  # fmt: skip
+        return {
+            "left": m.Dirichlet(text["left"]),
+            "right": m.Neumann(text["right"]),
+            "back": m.Neumann(text["back"]),
+            "front": m.Robin(3.0, text["front"]),
+            "top": m.Periodic(),
+            "bottom": m.Periodic(),
+        }
+
+    moving = {
+        "left": m.Dirichlet(sides["left"]),
+        "right": m.Neumann(sides["right"]),
+        "back": m.Neumann(sides["back"]),
+        "front": m.Robin(3.0, sides["front"]),
+        "top": m.Periodic(),
+        "bottom": m.Periodic(),
+    }
+    return fields, moving, at, stored
+
+
+def by_factors(kind, steps, dt):
+    """Return the values after steps of Euler's method, by a sparse factorisation."""
+    fields, _, at, stored = media(kind)
+    x, _, z = places(CELLS, H)
+    nodes = tuple(n + 1 for n in CELLS)
+    u = np.broadcast_to(x * z, nodes).copy()
+    for step in range(1, steps + 1):
+        t = step * dt
+        still = {
+            "a": fields["a"],
+            "c": np.broadcast_to(fields.get("c", 0.0) + stored / dt, nodes),
+            "f": np.broadcast_to(x * t + stored * u / dt, nodes),
+        }
+        one = m.Problem(m.Domain(CELLS, H), "diffusion", still, at(t))
+        system = OutlineSystem(one, one.domain.grid())
+        u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
+    return u
+
+
+@RANKS
+@pytest.mark.parametrize("kind", ["number", "nodes", "voxels"])
+def test_steps_are_those_of_a_sparse_factorisation(kind, comm, by_one):
+    fields, moving, *_ = media(kind)
+    problem = m.Problem(m.Domain(CELLS, H), "heat", {**fields, "f": "x*t"}, moving)
+    series = m.march(problem, "x*z", dt=0.1, steps=2, method="euler", ranks=comm, **TIGHT)
+    assert series.converged
+    expected = by_one(by_factors, kind, 2, 0.1)
+    np.testing.assert_allclose(series.gather(), expected, rtol=0, atol=2e-9)
+
+
+def test_what_has_decayed_by_far_is_solved_to_its_own_size():
+    # Steps much too long for a small cube: their errors are many times what is left.
+    series = m.march(m.Problem((16, 16, 16), "heat"), 1.0, dt=0.01, steps=5)
+    assert series.converged
+    assert np.abs(series.field).max() < 0.02
+
+
+@RANKS
+def test_a_file_of_steps_is_read_again_and_gone_on_with(comm, common_path):
+    problem = m.Problem(m.Domain(CELLS, H), "heat", {"f": "x*t"}, {"left": m.Dirichlet("t*z")})
+    options = {"dt": 0.1, "every": 2, "ranks": comm, **TIGHT}
+    whole = m.march(problem, "x*y*z", steps=4, **options)
+    path = common_path / "out.h5"
+    time, settings = TimeSettings(steps=4, dt=0.1, every=2, solver_share=0), TIGHT["settings"]
+    with March(problem, "x*y*z", time, ranks=comm, settings=settings, output=path) as begun:
+        part = begun(lambda done, note: begun.interrupt() if done > 0.6 else None)
+    assert (part.status, len(part.steps["time"])) == ("interrupted", 3)
+    output = m.Output(path, resume=True)
+    resumed = m.march(problem, "x*y*z", steps=4, output=output, **options)
+    assert resumed.steps["time"].tolist() == whole.steps["time"].tolist()
+    stored = m.read(path)
+    assert stored.times.tolist() == [0.0, 0.2, 0.4]
+    for number in range(3):
+        np.testing.assert_array_equal(m.read(path, number).field, whole.gather(number))
+    assert stored.to_xarray().dims == ("time", "z", "y", "x")
+    np.testing.assert_array_equal(stored.plane(0, 4), whole.gather()[4])
+
+
+@pytest.mark.parametrize(
+    ("fields", "initial", "error", "message"),
+    [
+        ({"s": 0.0}, 0.0, ValueError, "heat needs s > 0, got s 0"),
+        ({"s": np.ones((5, 4, 3))}, 0.0, ValueError, r"the field s has the shape \(5, 4, 3\)"),
+        ({}, np.ones((4, 5, 6)), ValueError, r"initial has the shape \(4, 5, 6\)"),
+        ({}, "x + w", ValueError, "w is not allowed"),
+        ({"a": lambda x, y, z, t: x}, 0.0, TypeError, "a must be a function of"),
+        ({"axx": 1.0, "ayy": 2.0}, 0.0, m.Unsupported, "the field axx is solved in the plane only"),
+    ],
+)
+def test_bad_input_is_refused_with_both_numbers(fields, initial, error, message):
+    with pytest.raises(error, match=message):
+        m.march(m.Problem((4, 5, 6), "heat", fields), initial, dt=0.1, steps=1)
