@@ -8,18 +8,16 @@ water from the river?
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 
 import mosaicdd as m
 
 ny, nx, h = 256, 384, 10.0  # m
-wells = {(150, 40): 0.040, (90, 260): 0.015}  # (row, column) of a node: m^3/s
+wells = {(400.0, 1500.0): 0.040, (2605.0, 903.0): 0.015}  # (x, y), on or between nodes: m^3/s
+median = 2e-3  # of the transmissivity, in m^2/s, by which all is divided
 
-rain = np.full((ny + 1, nx + 1), 300e-3 / (365 * 86400))  # 300 mm a year, in m/s
-source = rain.copy()
-for node, taken in wells.items():
-    source[node] -= taken / h**2  # spread over the area of a node
-# The logarithm of the transmissivity is a Gaussian process of length 200 m, the median 2e-3 m^2/s.
+rain = 300e-3 / (365 * 86400) / median  # 300 mm a year, in m/s
+pumping = m.Wells([(place, -taken / median) for place, taken in wells.items()], rain)
+# The logarithm of the transmissivity is a Gaussian process of length 200 m.
 transmissivity = "lognormal:seed=3,length=200,contrast=1000"
 
 
@@ -28,7 +26,7 @@ def levels(f):
         m.Problem(
             m.Domain((ny, nx), h),
             "diffusion",
-            {"a": transmissivity, "f": f / 2e-3},  # divided by the median
+            {"a": transmissivity, "f": f},
             {
                 "left": m.Dirichlet(0.0),
                 "right[600:1900]": m.Dirichlet(2.0),
@@ -41,7 +39,7 @@ def levels(f):
     )
 
 
-before, pumped = levels(rain), levels(source)
+before, pumped = levels(rain), levels(pumping)
 print(before.status, pumped.status, f"{pumped.iterations} iterations")
 
 # %%
@@ -49,7 +47,7 @@ print(before.status, pumped.status, f"{pumped.iterations} iterations")
 
 for name, solution in (("without wells", before), ("with wells", pumped)):
     falls = solution.field[:, 1] < 0
-    into = 1000 * 2e-3 * solution.flow("left")  # litres per second
+    into = 1000 * median * solution.flow("left")  # litres per second
     print(
         f"{name}: {into:.1f} l/s flow into the river, which loses along {100 * falls.mean():.0f} % of its length"
     )
@@ -66,7 +64,7 @@ for ax, values, title in (
         values, origin="lower", extent=extent, cmap="Blues" if ax is axes[0] else "Reds"
     )
     ax.contour(values, levels=12, extent=extent, colors="black", linewidths=0.5)
-    for row, column in wells:
-        ax.plot(column * h / 1000, row * h / 1000, "o", mfc="none", mec="black")
+    for x, y in wells:
+        ax.plot(x / 1000, y / 1000, "o", mfc="none", mec="black")
     ax.set(title=title, xlabel="km")
     figure.colorbar(image, ax=ax)

@@ -17,12 +17,11 @@ conducts, stores = 5e-3, 1e-3  # transmissivity in m^2/s, storage coefficient
 taken = 0.020  # m^3/s
 dx, dy = 16.0, 12.0  # m: cells are no squares
 nx, ny = 240, 240
-well = (ny // 2, nx // 2)
+row, column = ny // 2, nx // 2  # of the well
 
-sink = np.zeros((ny + 1, nx + 1))
-sink[well] = taken / (dx * dy)  # spread over the area of a node
+well = m.Wells([((column * dx, row * dy), taken)])
 aquifer = m.Problem(
-    m.Domain((ny, nx), {"x": dx, "y": dy}), "heat", {"a": conducts, "s": stores, "f": sink}
+    m.Domain((ny, nx), {"x": dx, "y": dy}), "heat", {"a": conducts, "s": stores, "f": well}
 )
 day = 86400.0
 series = m.march(aquifer, 0.0, dt=day / 24, steps=24, tolerance=5e-3)
@@ -33,9 +32,9 @@ print(f"{series.status}, {len(series.steps['iterations'])} steps")
 
 hours = np.array(series.times[1:]) / 3600
 figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-for row, column in ((4, 0), (0, 10), (15, 15)):
-    far = np.hypot(row * dy, column * dx)
-    fallen = np.array([field[well[0] + row, well[1] + column] for field in list(series)[1:]])
+for up, right in ((4, 0), (0, 10), (15, 15)):
+    far = np.hypot(up * dy, right * dx)
+    fallen = np.array([field[row + up, column + right] for field in list(series)[1:]])
     u = far**2 * stores / (4 * conducts * hours * 3600)
     theis = taken / (4 * np.pi * conducts) * exp1(u)
     off = abs(fallen - theis).max() / theis.max()

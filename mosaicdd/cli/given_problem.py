@@ -8,6 +8,7 @@ from mosaicdd.problems.sides.conditions import Condition, Periodic
 from mosaicdd.problems.sides.conditions import is_file as names_file
 
 if TYPE_CHECKING:
+    from mosaicdd.problems.fields.wells import Wells
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
 
@@ -20,6 +21,7 @@ def given_problem(
     given_fields: tuple[tuple[str, str], ...],
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
+    given_wells: tuple[tuple[str, str], ...] = (),
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
@@ -44,7 +46,12 @@ def given_problem(
         return replace(condition, values=reader(str(condition.values)))
 
     with argument("field"):
-        fields = {name: given_field(spec) for name, spec in given_fields}
+        fields: dict[str, float | str | FieldFile | Wells] = {
+            name: given_field(spec) for name, spec in given_fields
+        }
+    with argument("well"):
+        if given_wells:
+            fields["f"] = _wells(given_wells, fields.get("f", 0.0), pde, len(cells))
     data: Data | None = None
     with argument("boundary"):
         if boundary is not None:
@@ -69,6 +76,27 @@ def given_problem(
     if boundary is None:
         _require_sides(problem)
     return problem
+
+
+def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: int) -> "Wells":
+    """Return points with a strength, and the source beside them."""
+    from mosaicdd.lattice.axes import coordinates
+    from mosaicdd.problems.equations import find_any_equation
+    from mosaicdd.problems.fields.wells import Wells
+
+    if "f" not in find_any_equation(pde).fields:
+        raise ValueError(f"{pde} has no source, and wells are one: take another --pde, as poisson")
+    points: list[tuple[list[float], float | str]] = []
+    for place, strength in wells:
+        along = [_number(part) for part in place.split(",")]
+        known = [part for part in along if part is not None]
+        if len(known) < len(along) or len(along) != axes:
+            raise ValueError(
+                f"{place}={strength} is not of the form {coordinates(axes).replace(', ', ',')}=STRENGTH, with {axes} numbers as place"
+            )
+        number = _number(strength)
+        points.append((known, strength if number is None else number))
+    return Wells(points, beside)
 
 
 def _require_sides(problem: "Problem") -> None:

@@ -61,7 +61,8 @@ class Grouped(Configured):
 
 _GROUPS = {
     "Problem": (
-        *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields", "boundary"),
+        *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields"),
+        *("given_wells", "boundary"),
         "given_sides",
     ),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
@@ -117,6 +118,16 @@ _GROUPS = {
     help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y (and z), node values in "
     "FILE.npy or FILE.h5:/dataset, or a random medium, 'lognormal:seed=0,length=L,contrast=C' (L in "
     "domain units, 0 for independent nodes). Repeat for others.",
+)
+@click.option(
+    "--well",
+    "given_wells",
+    type=FIELD,
+    metavar="X,Y[,Z]=STRENGTH",
+    callback=once_each,
+    multiple=True,
+    help="A point of the source f with a given total, on or between nodes: 300,450=0.02 brings in 0.02 there, "
+    "beside what --field f=... gives. In time 'expr:...' in t. Repeat for others.",
 )
 @click.option(
     "--boundary",
@@ -203,6 +214,7 @@ def solve(
     leave_out_floating: bool,
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
+    given_wells: tuple[tuple[str, str], ...],
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
     spacing: float | tuple[float, ...] | None,
@@ -238,7 +250,7 @@ def solve(
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
-    described = given_fields or given_sides or _given(ctx, "pde") or len(cells) != 2
+    described = given_fields or given_wells or given_sides or _given(ctx, "pde") or len(cells) != 2
     boundary = boundary or (None if described else _RANDOM)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
@@ -255,7 +267,9 @@ def solve(
             )
         file = collected(ctx, Output, path=output)
         problem = ranks.agree(
-            lambda: given_problem(cells, spacing, domain, pde, given_fields, boundary, given_sides)
+            lambda: given_problem(
+                cells, spacing, domain, pde, given_fields, boundary, given_sides, given_wells
+            )
         )
         if leave_out_floating:
             whole = problem

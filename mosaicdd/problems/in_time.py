@@ -1,6 +1,6 @@
 """Problems whose data change with time: sources and values on the sides as they are at an instant.
 
-What depends on the time: the text of an expression in which ``t`` stands, a function ``f(x, y, t)``, in space
+What depends on the time: the text of an expression in which ``t`` stands, wells with such strengths, a function ``f(x, y, t)``, in space
 ``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin. All else
 stays as it is.
 """
@@ -37,6 +37,8 @@ def at_time(values: Any, t: float, axes: int) -> Any:
         variables = (*reversed(letters(axes)), "pi")
         expression = Expression(values.removeprefix("expr:"), variables, t=t)
         return expression if expression.uses("t") else values
+    if hasattr(values, "beside"):  # of wells
+        return values.at_time(t, at_time(values.beside, t, axes))
     if callable(values) and _takes_time(values, axes):
         return lambda *places: values(*places, t)
     return values

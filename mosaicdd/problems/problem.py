@@ -20,6 +20,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
+from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.sides.edge_data import Data
@@ -93,6 +94,10 @@ class Problem:
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid())
+            if self.domain.shape is not None and hasattr(self.source.values, "around"):
+                around = self.source.values.around(self.domain.grid())
+                places = [place for place, _ in self.source.values.points]
+                require_well_inside(self.domain.shape, self.domain.grid(), around, places)
         self.conditions.require_shape(self.domain.grid())
         if self.domain.shape is None:
             require_outlines(self.conditions.parts, ())

@@ -81,7 +81,8 @@ def inputs_of(problem: Problem, *others: Any) -> list[str | PathLike]:
     conditions = problem.conditions
     sides = [part.values for part in conditions.parts]
     files = []
-    for value in (*problem.fields.values(), *sides, conditions.data, *others):
+    fields = [getattr(values, "beside", values) for values in problem.fields.values()]  # of wells
+    for value in (*fields, *sides, conditions.data, *others):
         names = (
             value,
             getattr(value, "path", None),

@@ -49,7 +49,7 @@ class Field:
     values
         A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
         of an expression in ``x`` and ``y``, or ``lognormal:seed=0,length=L,contrast=C`` for random
-        values (`Lognormal`); or node values ``(ny + 1, nx + 1)``, of several problems
+        values (`Lognormal`); points with a strength (`Wells`); or node values ``(ny + 1, nx + 1)``, of several problems
         ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
         it is sliced, as a file that need not be read whole.
     axes
@@ -65,7 +65,12 @@ class Field:
             values = float(real_array(values, what))
             if not math.isfinite(values):
                 raise ValueError(f"{what} must be finite, got {values}")
-        elif not (callable(values) or isinstance(values, str) or getattr(values, "shape", None)):
+        elif not (
+            callable(values)
+            or isinstance(values, str)
+            or getattr(values, "shape", None)
+            or hasattr(values, "sample")
+        ):
             raise TypeError(
                 f"{what} must be a real number, a function of ({coordinates(axes)}), an expression or an "
                 f"array, got {type(values).__name__}"
@@ -73,9 +78,10 @@ class Field:
         self.name = name
         self.values = values
         self.axes = axes
-        self._random = None
+        # What samples itself on a grid: random values, and points with a strength
+        self._sampled = values if hasattr(values, "sample") else None
         if isinstance(values, str) and values.startswith(PREFIX):
-            self._random = Lognormal.of_text(values)
+            self._sampled = Lognormal.of_text(values)
         self._shape = tuple(getattr(values, "shape", ()))
         self._kept: tuple[Grid, Part, np.ndarray] | None = None
 
@@ -115,6 +121,8 @@ class Field:
             return self.values
         if self._shape and not hasattr(self.values, "name"):
             return f"array of shape {self._shape}"
+        if self._sampled is not None:
+            return str(self.values)
         return str(getattr(self.values, "name", getattr(self.values, "__name__", "function")))
 
     @property
@@ -125,8 +133,8 @@ class Field:
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid, above whose spacing random ones vary; else raise `ValueError`."""
         self.require_spacing(grid)
-        if self._random is not None:
-            self._random.require_grid(grid)
+        if self._sampled is not None:
+            self._sampled.require_grid(grid)
         axes = self.axes
         if self._shape and (len(self._shape) > axes + 1 or self._shape[-axes:] != grid.nodes):
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
@@ -217,8 +225,8 @@ class Field:
         if self._shape:
             self.require_shape(grid)
             values = real_array(self.values[last(part)], what)
-        elif self._random is not None:
-            values = self._random.sample(grid, part)
+        elif self._sampled is not None:
+            values = self._sampled.sample(grid, part)
         else:
             values = evaluate(self.values, crossed(*grid.places(part)), what)
         return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])

@@ -9,6 +9,7 @@ not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -162,6 +163,29 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
     inside = np.zeros([p.stop - p.start for p in ring], bool)
     inside[where] = shape.inside(shape.level(grid, there))
     return inside
+
+
+def require_well_inside(
+    shape: Shape, grid: Grid, around: np.ndarray, places: Sequence[tuple[float, ...]]
+) -> None:
+    """Raise `ValueError` if a point is outside of a shape, or a node around it has less than whole cells.
+
+    Parameters
+    ----------
+    around
+        The nodes around each point, ``(points, nodes, axes)``.
+    places
+        Of the points, x first.
+    """
+    for nodes, place in zip(around, places, strict=True):
+        part = tuple(slice(int(n.min()), int(n.max()) + 1) for n in nodes.T)
+        inside = inside_ring(shape, grid, part)
+        if inside is not None and not inside.all():
+            text = ", ".join(f"{value:g}" for value in place)
+            raise ValueError(
+                f"the well at ({text}) is outside of the domain's shape, or less than two cells of {grid.cell} from "
+                "its outline: move it inside, or take more cells"
+            )
 
 
 def labelled(

@@ -1,0 +1,181 @@
+"""Points with a strength: a source whose total at each place is what is given, on or between the nodes."""
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, coordinates
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable
+from mosaicdd.unsupported import Unsupported
+
+_ROUNDING = 1e-9  # cells by which a place may miss a node, or the domain
+Strength = float | str | Callable[[float], float]
+
+
+class Wells:
+    """A source ``f`` of points, each of a given total, beside a source that is spread over the domain.
+
+    A strength is shared out among the nodes of the cell around its place, linearly along each axis; so their total, and the
+    place's mean, are exact wherever it lies, and what is some cells away is of second order. At a node on a side it acts with the half of a cell that the node has of the domain. In time a strength may depend on ``t``.
+
+    Parameters
+    ----------
+    points
+        Pairs of a place ``(x, y)``, in space ``(x, y, z)``, in units of domain length, and a strength: what flows in there, as
+        `Balance` counts it, a number, the text of an expression in ``t``, or a function of it.
+    beside
+        What else the source has: all that `Field` takes, of one problem.
+
+    Raises
+    ------
+    ValueError
+        If there is no point, or places are not finite or of different numbers of coordinates.
+    TypeError
+        If a strength is none.
+    """
+
+    def __init__(self, points: Iterable[tuple[Sequence[float], Strength]], beside: Any = 0.0):
+        self.points: tuple[tuple[tuple[float, ...], Strength], ...] = tuple(
+            (tuple(real_array(place, "the place of a well").ravel().tolist()), _sound(strength))
+            for place, strength in points
+        )
+        sizes = {len(place) for place, _ in self.points}
+        if len(sizes) != 1 or not sizes <= {2, 3}:
+            raise ValueError(
+                "wells are pairs of a place (x, y), or (x, y, z), and a strength, at least one, got places of "
+                f"{' and '.join(map(str, sorted(sizes))) or 'no'} coordinates"
+            )
+        if not np.isfinite([place for place, _ in self.points]).all():
+            raise ValueError("the place of a well is not finite")
+        self.beside = usable(beside, "what is beside wells")
+        self._beside = Field("f", self.beside, sizes.pop())
+        if self._beside.problems > 1:
+            raise Unsupported(
+                f"wells are beside the source of one problem, got {self._beside.problems}, or of many times: "
+                "solve one by one, or give a function of t"
+            )
+        self._spread: tuple[Grid, np.ndarray, np.ndarray] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wells) and same_values(
+            (self.points, self.beside), (other.points, other.beside)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(place for place, _ in self.points))
+
+    def __str__(self) -> str:
+        count = len(self.points)
+        return f"{count} well{'s' * (count > 1)} beside {self._beside}"
+
+    @cached_property
+    def as_value(self) -> Hashable | None:
+        """What they are, where that cannot change."""
+        fixed = self._beside.value is not None and not any(callable(s) for _, s in self.points)
+        return (self.points, self._beside.value) if fixed else None
+
+    def at_time(self, t: float, beside: Any) -> Self:
+        """Return them at a time, with what is beside them then; themselves if nothing differs."""
+        points = tuple((place, _at(strength, t)) for place, strength in self.points)
+        if beside is self.beside and points == self.points:
+            return self
+        return type(self)(points, beside)
+
+    def require_grid(self, grid: Grid) -> None:
+        """Raise `ValueError` if one is outside of a grid, or of another number of axes."""
+        self._on(grid)
+        self._beside.require_shape(grid)
+
+    def around(self, grid: Grid) -> np.ndarray:
+        """Return the nodes among which each point is shared out, ``(points, nodes, axes)``."""
+        nodes, _ = self._on(grid)
+        return nodes.reshape(len(self.points), -1, nodes.shape[1])
+
+    def sample(self, grid: Grid, part: Slices) -> np.ndarray:
+        """Return the source at the nodes of a part, ``(n, rows, columns)``."""
+        values = self._beside.sample_as_given(grid, part, checked=False).copy()
+        nodes, shares = self._on(grid)
+        strengths = np.array([_at(strength, None) for _, strength in self.points])
+        loads = np.repeat(strengths, len(shares) // len(strengths)) * shares
+        here = np.logical_and.reduce(
+            [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, part, strict=True)]
+        )
+        places = tuple(n[here] - p.start for n, p in zip(nodes.T, part, strict=True))
+        for field in values:
+            np.add.at(field, places, loads[here])
+        return values
+
+    def _on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        """Return nodes, ``(K, axes)``, as many for each point, and their shares of it, per volume of the node."""
+        if self._spread is None or self._spread[0] != grid:
+            self._spread = grid, *self._spread_on(grid)
+        return self._spread[1:]
+
+    def _spread_on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+        axes = len(grid.shape)
+        places = np.array([place[::-1] for place, _ in self.points])
+        if places.shape[1] != axes:
+            raise ValueError(
+                f"the place of a well has {places.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
+            )
+        at = places / grid.steps
+        for place, cells in zip(self.points, at, strict=True):
+            if ((cells < -_ROUNDING) | (cells > np.add(grid.shape, _ROUNDING))).any():
+                raise ValueError(
+                    f"the well at ({_text(place[0])}) is outside of the domain, which goes from "
+                    f"({_text((0.0,) * axes)}) to ({_text(grid.size[::-1])})"
+                )
+        near = np.round(at)
+        at = np.where(abs(at - near) < _ROUNDING, near, at)
+        first = np.minimum(np.floor(at).astype(int), np.array(grid.shape) - 1)
+        nodes, shares = [], []
+        for step in itertools.product((0, 1), repeat=axes):
+            node = first + step
+            weights = np.prod(np.where(np.array(step) == 1, at - first, 1 - (at - first)), axis=1)
+            ends = (node == 0) | (node == grid.shape)
+            volumes = np.prod(np.where(ends, 0.5, 1.0), axis=1) * np.prod(grid.steps)
+            nodes.append(node)
+            shares.append(weights / volumes)
+        return np.stack(nodes, axis=1).reshape(-1, axes), np.stack(shares, axis=1).ravel()
+
+
+def _sound(strength: Any) -> Strength:
+    """Return a strength that is one; else raise `TypeError` or `ValueError`."""
+    if isinstance(strength, str):
+        text = strength.removeprefix("expr:")
+        Expression(text, ("pi",), t=0.0)
+        return text
+    if callable(strength):
+        return strength
+    if not is_number(strength):
+        raise TypeError(
+            f"the strength of a well must be a number, an expression in t or a function of it, got {type(strength).__name__}"
+        )
+    return float(real_array(strength, "the strength of a well"))
+
+
+def _at(strength: Strength, t: float | None) -> float:
+    """Return a strength at a time; `ValueError` if it is not finite, or depends on a time that there is none of."""
+    if isinstance(strength, str):
+        value = float(Expression(strength, ("pi",), **({} if t is None else {"t": t}))())
+    elif callable(strength):
+        if t is None:
+            raise ValueError(
+                "the strength of a well is a function of the time: it is for steps (march)"
+            )
+        value = float(real_array(strength(t), "the strength of a well"))
+    else:
+        value = strength
+    if not np.isfinite(value):
+        raise ValueError(f"the strength of a well must be finite, got {value}")
+    return value
+
+
+def _text(place: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in place)
