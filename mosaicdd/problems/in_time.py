@@ -1,4 +1,4 @@
-"""Problems whose data change with time: sources and values on the sides as they are at an instant.
+"""Problems whose data change with time: coefficients, sources and values on the sides as they are at an instant.
 
 What depends on the time: the text of an expression in which ``t`` stands, wells with such strengths, a function ``f(x, y, t)``, in space
 ``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin. All else
@@ -7,7 +7,8 @@ stays as it is.
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -111,14 +112,16 @@ class SourceInTime:
         return sampled(Field(name, values, self._axes), self._shape, self._grid, part)
 
 
-def frames_of(source: Field) -> list[Field]:
-    """Return a source at each time that it has node values of; of one without several it alone."""
-    if source.problems == 1:
-        return [source]
-    times = range(source.problems)
-    return [
-        Field(source.name, Sliced.of_time(source.values, number), source.axes) for number in times
-    ]
+def stills_of(field: Field) -> list[Field]:
+    """Return a field at two times, the first two that it has node values of; of one that stays as it is it alone."""
+    values, axes = field.values, field.axes
+    if field.problems > 1:
+        stills = [Sliced.of_time(values, number) for number in (0, 1)]
+    elif varies(values, axes):
+        stills = [at_time(values, t, axes) for t in (0.0, 1.0)]
+    else:
+        return [field]
+    return [Field(field.name, still, axes) for still in stills]
 
 
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
@@ -131,6 +134,47 @@ def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.nda
     if values is None:
         values = sample_near(field, grid, part, inside, fill=0.0)
     return values[0]
+
+
+class CoefficientsInTime:
+    """The coefficients of a problem at an instant; those that depend on the solution do not on the time.
+
+    `ValueError` if a text is no expression, with the field's name.
+
+    Attributes
+    ----------
+    vary
+        Whether one depends on the time.
+    """
+
+    def __init__(self, problem: Problem):
+        self._problem, self._axes = problem, len(problem.domain.cells)
+        self._names: list[str] = []
+        for name, values in problem.fields.items():
+            if name == "f" or name in problem.functions:
+                continue
+            with _concerning(name):
+                if varies(values, self._axes):
+                    self._names.append(name)
+        self.vary = bool(self._names)
+
+    def __call__(self, t: float) -> Problem:
+        """Return the problem with its coefficients at a time."""
+        if not self.vary:
+            return self._problem
+        fields = self._problem.fields
+        return self._problem.with_fields(
+            **{name: at_time(fields[name], t, self._axes) for name in self._names}
+        )
+
+
+@contextmanager
+def _concerning(name: str) -> Iterator[None]:
+    """Let what is wrong with values be told with the name of their field."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"the field {name}: {error}") from None
 
 
 class SidesInTime:

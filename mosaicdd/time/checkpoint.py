@@ -14,7 +14,7 @@ from mosaicdd.parallel.collect import collect
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, frames_of
+from mosaicdd.problems.in_time import SidesInTime, stills_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.storage.series_file import read_levels, read_march, writing_march
@@ -100,8 +100,8 @@ class TimeCheckpoint:
     def _identity(self) -> dict:
         """What must be equal for it to be of use, whatever the ranks; the number of steps may differ.
 
-        Fields that are no numbers and no texts are told by checksums of their values at the nodes, those of a source
-        at all times by the first two of these. All ranks together.
+        Fields that are no numbers and no texts are told by checksums of their values at the nodes, those that change by
+        two times. All ranks together.
         """
         problem, share, first = self._problem, self._share, self._steps.first
         sums = {"initial values": checksum(share.owned(first)[None], share.own)}
@@ -129,8 +129,7 @@ class TimeCheckpoint:
     def _checksum(self, field: Field) -> int:
         """Return that of a field's values at the nodes that this rank owns."""
         share, total = self._share, 0
-        stills = frames_of(field)[:2] if field.name == "f" else [field]
-        for number, still in enumerate(stills):
+        for number, still in enumerate(stills_of(field)):
             values = still.sample_as_given(share.grid, share.own, checked=False)
             total += (number + 1) * checksum(values, share.own)
         return total % 2**64

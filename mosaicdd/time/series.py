@@ -16,7 +16,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
-from mosaicdd.problems.in_time import SidesInTime
+from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.presented import labelled
 from mosaicdd.schwarz.results.kept import OVER_RANKS
@@ -44,9 +44,10 @@ class Marched:
 
     @property
     def last(self) -> Problem:
-        """The problem with the values on its sides at the end."""
-        sides = SidesInTime(self.problem.conditions)(self.frames.times[-1])
-        return self.problem.with_sides(sides)
+        """The problem with the coefficients and the values on its sides at the end."""
+        end = self.frames.times[-1]
+        sides = SidesInTime(self.problem.conditions)(end)
+        return CoefficientsInTime(self.problem)(end).with_sides(sides)
 
     def told(self) -> Told:
         """Return what tells the data that are written from others; of values on sides those at the end."""
@@ -90,10 +91,11 @@ class Marched:
             ranks.on_root(complete)
 
     def _write_coefficients(self, writer: SolutionWriter) -> None:
-        """Write the parameters, those that are fields a few rows at a time."""
-        for name, number in self.problem.parameters.items():
+        """Write the parameters at the end, those that are fields a few rows at a time."""
+        last = self.last
+        for name, number in last.parameters.items():
             writer.field(name, number)
-        for name, field in self.problem.arrays.items():
+        for name, field in last.arrays.items():
             if name == "f":  # which depends on the time
                 continue
             shape = self.grid.shape if field.per_cell(self.grid) else self.grid.nodes

@@ -11,7 +11,14 @@ from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, SourceInTime, Storage, sampled, step_problem
+from mosaicdd.problems.in_time import (
+    CoefficientsInTime,
+    SidesInTime,
+    SourceInTime,
+    Storage,
+    sampled,
+    step_problem,
+)
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import Sides
@@ -24,7 +31,8 @@ from mosaicdd.time.levels import Levels
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.unsupported import Unsupported
 
-_PLANNED = 3  # lengths of steps whose plans are kept: this one, half and twice as long
+# Lengths of steps whose plans are kept: this one, half and twice as long; where coefficients change, this one
+_PLANNED, _PLANNED_ANEW = 3, 1
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,10 @@ class Stepper:
         self._method = time.scheme
         self._sides = SidesInTime(problem.conditions)
         self._shape = shape = problem.domain.shape
-        self._planned: dict[float, tuple[Solver, Problem]] = {}
-        self.solver, _ = self._plan(time.dt)
+        with argument("field"):
+            self._coefficients = CoefficientsInTime(problem)
+        self._planned: dict[tuple[float, float], tuple[Solver, Problem]] = {}
+        self.solver, _ = self._plan(time.dt, self._method.step(1).share * time.dt)
         lattice = self.solver.lattice
         placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
         self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
@@ -96,7 +106,7 @@ class Stepper:
         if self._shape is not None or self._sides.vary:
             self._fixed = ranks.agree(self._without_unknown)
         with argument("field"):
-            self._storage = ranks.agree(lambda: Storage(problem).at(self.share.wide))
+            self._storage = ranks.agree(lambda: self._stored(0.0))
             self._source.require_until(time.end)
             ranks.agree(lambda: self._source(0.0, self.share.wide))
 
@@ -152,6 +162,10 @@ class Stepper:
         own = self.share.owned(values)
         return own if self._beyond is None else np.where(self._beyond, np.nan, own)
 
+    def _stored(self, t: float) -> np.ndarray | float:
+        """Return what multiplies ``du/dt`` at a time at the nodes that this rank holds."""
+        return Storage(self._coefficients(t)).at(self.share.wide)
+
     def __call__(
         self, levels: Levels, t: float, length: float, atol: float, *, after: float = 0.0
     ) -> Taken:
@@ -162,7 +176,8 @@ class Stepper:
         time the values on the sides are those at its begin.
         """
         step, share = self._method.step(len(levels.values)), self.share
-        solver, problem = self._plan(length)
+        # A coefficient counts as the source does: at the time of the stage.
+        solver, problem = self._planned_at(t + step.share * length, length)
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
         force *= self._storage
@@ -212,11 +227,26 @@ class Stepper:
         except ValueError as error:
             raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
-    def _plan(self, length: float) -> tuple[Solver, Problem]:
-        """Return what solves steps of a length, and their problem without its data."""
-        planned = self._planned.pop(length, None)
+    def _planned_at(self, stage: float, length: float) -> tuple[Solver, Problem]:
+        """Return what solves a step with its stage at a time; or all ranks raise `DataError`."""
+        if not self._coefficients.vary:
+            return self._plan(length, stage)
+        try:
+            self._storage = self._ranks.agree(lambda: self._stored(stage))
+            return self._plan(length, stage)
+        except ValueError as error:
+            raise DataError(f"at the time {stage:g}: {error}") from error
+
+    def _plan(self, length: float, stage: float) -> tuple[Solver, Problem]:
+        """Return what solves steps of a length, and their problem without its data; coefficients are those of a stage."""
+        kept = _PLANNED_ANEW if self._coefficients.vary else _PLANNED
+        key = length, stage if self._coefficients.vary else 0.0
+        planned = self._planned.pop(key, None)
         if planned is None:
-            problem = step_problem(self._problem, self._method.weight / length)
+            while len(self._planned) >= kept:
+                oldest = next(iter(self._planned))
+                self._planned.pop(oldest)[0].close()
+            problem = step_problem(self._coefficients(stage), self._method.weight / length)
             planned = (
                 Solver(
                     problem,
@@ -227,10 +257,7 @@ class Stepper:
                 ),
                 problem,
             )
-            while len(self._planned) >= _PLANNED:
-                oldest = next(iter(self._planned))
-                self._planned.pop(oldest)[0].close()
-        self._planned[length] = planned
+        self._planned[key] = planned
         return planned
 
 

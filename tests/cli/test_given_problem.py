@@ -71,8 +71,8 @@ def test_sides_all_round_need_no_boundary_and_a_number_is_one(more, mosaicdd, tm
             "has no field 'axxx' (did you mean 'axx'?)",
         ),
         (
-            ("--pde", "heat", "--steps", "1", "--dt", "1", "--field", "a=expr:1+t"),
-            "the field a: expression '1+t': t is not allowed (the time: f and values on sides may",
+            ("--pde", "diffusion", "--field", "a=expr:1+t"),
+            "the field a: expression '1+t': t is not allowed (the time: fields and values on sides may",
         ),
     ],
 )

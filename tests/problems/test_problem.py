@@ -265,7 +265,7 @@ def test_a_field_that_is_nothing_is_refused_by_its_name():
         (lambda x: x, r"must be a function of \(x, y\), this one takes \(x\)$"),
         (
             lambda x, y, t: x + t,
-            r"this one takes \(x, y, t\); only f and values on sides may depend on the time",
+            r"this one takes \(x, y, t\); what depends on the time t is for steps",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def _require_arguments(function: Callable, axes: int, what: str) -> None:
     except TypeError:
         time = ""
         if "t" in signature.parameters:
-            time = "; only f and values on sides may depend on the time t, where steps are taken (march)"
+            time = "; what depends on the time t is for steps (march)"
         raise TypeError(
             f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"
         ) from None

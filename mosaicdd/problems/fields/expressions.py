@@ -114,7 +114,10 @@ class Expression:
             case ast.Name(id=name) if name in self._variables or name in _FUNCTIONS:
                 pass
             case ast.Name(id="t"):
-                self._refuse("t", " (the time: f and values on sides may depend on it, in steps)")
+                self._refuse(
+                    "t",
+                    " (the time: fields and values on sides may depend on it, in steps)",
+                )
             case ast.Name(id=name) | ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
                 self._refuse(name, meant(name, (*self._variables, *_FUNCTIONS)))
             case ast.Call(func=ast.Attribute(attr=name)) if name in _FUNCTIONS:

@@ -1,0 +1,121 @@
+"""Coefficients that change with the time: order in the step, steps by hand, ranks, files, and what is refused."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.sparse.linalg import splu
+
+import mosaicdd as m
+from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.time.march import March
+from mosaicdd.time.settings import TimeSettings
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
+
+
+@pytest.mark.parametrize(
+    ("axes", "method", "order"),
+    [(2, "euler", 1), (2, "bdf2", 2), (2, "crank-nicolson", 2), (3, "bdf2", 2)],
+)
+def test_the_error_falls_with_the_order_in_the_step(axes, method, order):
+    n, h = 16, 0.25
+    value = axes * (2 * np.sin(np.pi * h / 8) / h) ** 2  # of the grid's own Laplacian
+    shape = "*".join(f"sin(pi*{x}/4)" for x in "xyz"[:axes])
+    source = f"(({value}*(1 + t*t) + t)*cos(t) - (2 + sin(3*t))*sin(t))*{shape}"
+    fields = {"a": "1 + t*t", "s": "2 + sin(3*t)", "c": "t", "f": source}
+    problem = m.Problem(m.Domain((n,) * axes, h), "heat", fields, m.Dirichlet(0.0))
+    errors = []
+    for steps in (8, 16):
+        series = m.march(problem, shape, dt=1 / steps, steps=steps, method=method, **TIGHT)
+        assert series.status == "converged_rtol"
+        middle = np.array([field[(n // 2,) * axes] for field in series])
+        errors.append(abs(middle - np.cos(series.times)).max())
+    np.testing.assert_allclose(np.log2(errors[0] / errors[1]), order, atol=0.25)
+
+
+def test_an_equation_that_is_not_linear_follows_its_reaction_in_time():
+    # Nothing flows, so u' = u - u^3 - c(t) u everywhere.
+    exact = solve_ivp(lambda t, u: u - u**3 - 3 * t * u, (0, 1), [0.5], rtol=1e-10).y[0, -1]
+    errors = []
+    for steps in (8, 16):
+        problem = m.Problem((16, 16), "allen-cahn", {"c": "3*t"}, m.Neumann(0.0))
+        series = m.march(problem, 0.5, dt=1 / steps, steps=steps, **TIGHT)
+        assert np.ptp(series.field) < 1e-8
+        errors.append(abs(series.field.mean() - exact))
+    assert 3 < errors[0] / errors[1] < 6
+
+
+def by_factors(cells, h, dt, steps):
+    """Return the values after steps of Euler's method, by a sparse factorisation of each."""
+    y, x = np.mgrid[0 : cells[0] + 1, 0 : cells[1] + 1] * h
+    u = x * y
+    u[:, 0] = 0.0
+    for step in range(1, steps + 1):
+        t = step * dt
+        stored = 1 + t * y
+        still = {"a": f"1 + {t}*x*y", "c": stored / dt, "f": t + stored * u / dt}
+        sides = {"left": m.Dirichlet(t), "top": m.Neumann(0.5)}
+        one = m.Problem(m.Domain(cells, h), "diffusion", still, sides)
+        system = OutlineSystem(one, one.domain.grid())
+        u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
+    return u
+
+
+@RANKS
+def test_steps_are_those_of_a_factorisation_of_each(comm, by_one, common_path):
+    cells, h = (48, 64), 0.05
+    fields = {"a": lambda x, y, t: 1 + t * x * y, "s": "1 + t*y", "f": "t"}
+    sides = {"left": m.Dirichlet("t"), "top": m.Neumann(0.5)}
+    problem = m.Problem(m.Domain(cells, h), "heat", fields, sides)
+    path = common_path / "out.h5"
+    options = {"dt": 0.1, "steps": 3, "method": "euler", "ranks": comm, "output": path, **TIGHT}
+    series = m.march(problem, "x*y", **options)
+    assert series.converged
+    expected = by_one(by_factors, cells, h, 0.1, 3)
+    np.testing.assert_allclose(series.gather(), expected, rtol=0, atol=1e-8)
+    y, x = np.mgrid[0:49, 0:65] * h
+    np.testing.assert_allclose(m.read(path).fields["a"], 1 + 0.3 * x * y)  # those of the last time
+
+
+def test_a_coefficient_that_is_not_sound_at_some_time_ends_the_march_there():
+    problem = m.Problem((32, 32), "heat", {"a": "0.25 - t"})
+    series = m.march(problem, 1.0, dt=0.1, steps=5, method="euler")
+    assert (series.status, len(series)) == ("diverged_nan", 3)
+    assert "at the time 0.3: the field a must be positive" in series.report["failure"]
+
+
+def test_a_march_with_changing_coefficients_is_gone_on_with(tmp_path):
+    fields = {"a": lambda x, y, t: 1 + t * x, "s": "1 + t"}
+    problem = m.Problem((32, 32), "heat", fields, m.Dirichlet("t*x"))
+    whole = m.march(problem, 0.0, dt=0.1, steps=4, **TIGHT)
+    path = tmp_path / "out.h5"
+    time, settings = TimeSettings(steps=4, dt=0.1, solver_share=0), TIGHT["settings"]
+    with March(problem, 0.0, time, settings=settings, output=path) as begun:
+        part = begun(lambda done, note: begun.interrupt() if done > 0.4 else None)
+    assert part.status == "interrupted"
+    again = m.Output(path, resume=True)
+    resumed = m.march(problem, 0.0, dt=0.1, steps=4, output=again, **TIGHT)
+    np.testing.assert_array_equal(resumed.field, whole.field)
+    other = problem.with_fields(a=lambda x, y, t: 1 + 2 * t * x)
+    with March(problem, 0.0, time, settings=settings, output=path) as begun:
+        begun(lambda done, note: begun.interrupt() if done > 0.4 else None)
+    with pytest.raises(ValueError, match="belongs to another problem"):
+        m.march(other, 0.0, dt=0.1, steps=4, output=again, **TIGHT)
+
+
+@pytest.mark.parametrize(
+    ("equation", "fields", "message"),
+    [
+        ("heat", {"a": "1 + q*t"}, "the field a: expression '1 .* q is not allowed"),
+        ("quasilinear-diffusion", {"k": "1 + t*u**2"}, "t is not allowed"),
+    ],
+)
+def test_what_does_not_change_is_refused_by_name(equation, fields, message):
+    with pytest.raises(ValueError, match=message):
+        m.march(m.Problem((32, 32), equation, fields), 0.0, dt=0.1, steps=1)
+
+
+def test_without_steps_there_is_no_time():
+    with pytest.raises(ValueError, match=r"t is not allowed \(the time"):
+        m.solve(m.Problem((32, 32), "diffusion", {"a": "1 + t"}))
