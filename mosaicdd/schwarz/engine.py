@@ -20,7 +20,6 @@ from mosaicdd.schwarz.certify import Certificate, Driver, certify
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
-from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -53,7 +52,6 @@ class Engine(BaseEngine[SharedSolver]):
                 f"{problems} problems at once need an iteration without inner products, a "
                 "certificate or an aim for the MAE: use batch=1"
             )
-        require_range(float(abs(local_solver.operator.stencil(lattice.grid.spacing)).max()))
         self._scheme = scheme_of(
             local_solver.operator, local_solver.subdomain, settings.coarse_points
         )

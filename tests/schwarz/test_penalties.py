@@ -211,13 +211,6 @@ def test_numbers_whose_products_vanish_are_a_tensor_all_the_same(unit):
     np.testing.assert_allclose(other.field, one.field, rtol=0, atol=close)
 
 
-@pytest.mark.parametrize("a", [1e-320, 1e-300, 1e300])
-def test_constants_whose_squares_float64_does_not_hold_are_refused(a):
-    problem = m.Problem((32, 32), "diffusion", {"a": a, "f": 1.0})
-    with pytest.raises(ValueError, match="multiply coefficients, sources, fluxes and alpha"):
-        m.solve(problem)
-
-
 @pytest.mark.parametrize("value", [1e-310, 1e-295])
 @pytest.mark.filterwarnings("error")
 def test_values_next_to_nothing_are_no_failure(value):
