@@ -174,7 +174,7 @@ def test_a_file_of_steps_is_read_again_and_gone_on_with(comm, common_path):
         ({"s": np.ones((5, 4, 3))}, 0.0, ValueError, r"the field s has the shape \(5, 4, 3\)"),
         ({}, np.ones((4, 5, 6)), ValueError, r"initial has the shape \(4, 5, 6\)"),
         ({}, "x + w", ValueError, "w is not allowed"),
-        ({"a": lambda x, y, z, t: x}, 0.0, TypeError, "a must be a function of"),
+        ({"a": lambda x, y: x}, 0.0, TypeError, "a must be a function of"),
         ({"axx": 1.0, "ayy": 2.0}, 0.0, m.Unsupported, "the field axx is solved in the plane only"),
     ],
 )
