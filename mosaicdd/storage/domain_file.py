@@ -16,6 +16,7 @@ from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.storage.field_file import FieldFile
+from mosaicdd.storage.npy import npy_array
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"
@@ -49,7 +50,7 @@ def read_domain(
     if path.suffix.lower() == ".json":
         shape = _polygons(path)
         return Domain(cells, spacing, shape)
-    readers = {".npy": _array, ".png": _picture, ".tif": _stack, ".tiff": _stack}
+    readers = {".npy": npy_array, ".png": _picture, ".tif": _stack, ".tiff": _stack}
     if path.suffix.lower() not in readers:
         raise ValueError(
             f"a domain is 'expr:...', a signed distance, or a file .json, {', '.join(readers)}, got {spec!r}"
@@ -85,13 +86,6 @@ def _polygons(path: Path) -> Polygons:
         return Polygons(parsed["outer"], parsed.get("holes", []))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _array(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not an array of numpy's ({error})") from error
 
 
 def _picture(path: Path) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import open_any
+from mosaicdd.storage.npy import npy_array
 
 
 class FieldFile:
@@ -80,10 +81,7 @@ class FieldFile:
     def _read(self, place: Any) -> Any:
         """Read a part; if that is None, return the shape and the type."""
         if self._dataset is None:
-            try:
-                array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-            except (ValueError, EOFError) as error:
-                raise ValueError(f"{self.path}: not an array of numpy's ({error})") from error
+            array = npy_array(self.path, "r")
             return (array.shape, array.dtype) if place is None else np.array(array[place])
         with open_any(self.path, "field") as file:
             array = file.get(self._dataset)

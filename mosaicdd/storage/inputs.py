@@ -25,6 +25,7 @@ from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.hdf5 import open_any
+from mosaicdd.storage.npy import npy_array
 
 
 def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
@@ -212,13 +213,14 @@ def _rows(path: str | PathLike, count: int, form: str) -> np.ndarray:
         raise FileNotFoundError(f"{path}: the file of points is missing")
     try:
         if path.suffix == ".npy":
-            points = np.load(path, allow_pickle=False)
+            points = npy_array(path)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there is nothing in it: said below
                 points = np.loadtxt(path, ndmin=2)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not rows of {numbers} numbers, {form} ({error})") from error
+        why = str(error).removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: not rows of {numbers} numbers, {form} ({why})") from error
     if points.ndim != 2 or points.shape[1] != count or points.dtype.kind not in "fiu":
         if not points.size:
             raise ValueError(f"{path} holds no points; rows {form} are needed")

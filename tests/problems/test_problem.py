@@ -108,6 +108,11 @@ def test_fields_without_names_are_refused():
         ("screened-poisson", {"c": np.nan}, "c"),
         ("anisotropic-diffusion", {"axx": 1.0, "ayy": 1.0, "axy": 1.0}, "positive definite"),
         ("anisotropic-diffusion", {"axx": -1.0}, "positive definite"),
+        (
+            "diffusion",
+            {"a": 1e-320},
+            "diffusion must be at least 2.23e-308, below which float64 loses",
+        ),
         ("advection-diffusion", {"bx": np.inf}, "bx must be finite"),
         ("poisson", {"f": np.ones((33, 48))}, r"shape \(33, 48\), the grid has \(33, 49\) nodes"),
         ("wave", {}, "unknown pde 'wave'"),

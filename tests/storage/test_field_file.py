@@ -65,7 +65,7 @@ def test_one_number_is_no_field(store):
     [
         ("missing.npy", "the file of field values is missing"),
         ("missing.h5:/f", "the file of field values is missing"),
-        ("text.npy", "not an array of numpy's"),
+        ("text.npy", "not an array of numpy's: it begins with"),
         ("text.h5:/f", "not a complete field file"),
         ("text.h5", "FILE.npy or FILE.h5:/dataset"),
         ("other.h5:/f", "holds no array /f"),

@@ -7,6 +7,7 @@ knows nothing more of the equation than this.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,11 @@ class EllipticOperator:
             raise ValueError(
                 "the diffusion tensor must be positive definite (axx > 0, ayy > 0, axy^2 < axx ayy), "
                 f"got axx {self.axx:g}, ayy {self.ayy:g}, axy {self.axy:g}"
+            )
+        if min(self.axx, self.ayy) < sys.float_info.min:
+            raise ValueError(
+                f"diffusion must be at least {sys.float_info.min:.3g}, below which float64 loses digits, got "
+                f"axx {self.axx:g}, ayy {self.ayy:g}; divide all coefficients and sources by one number"
             )
 
     @property
