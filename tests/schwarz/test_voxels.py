@@ -191,7 +191,7 @@ def test_where_nothing_holds_data_must_fit_and_the_mean_is_zero():
         m.solve(problem.with_sides(sides | flows | {"right": m.Neumann(0.0)}))
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_an_outline_goes_on_at_periodic_sides(comm, by_one):
     """Cut at another place the same medium has the same field."""
     mask = porous((12, 10, 11), 0.7)
