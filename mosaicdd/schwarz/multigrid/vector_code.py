@@ -22,7 +22,7 @@ HEAD = 6
 def compiled() -> Callable[[np.ndarray], None] | None:
     """Return what computes the sums of a table, ``(sums, numbers)`` int64, see `HEAD`; None without llvmlite.
 
-    Products of a table that has more than these in its rows are left out where they are not counted.
+    Rows are as long as that of the sum with most products; what a row has beyond its own is not read.
     """
     try:
         import llvmlite.binding as llvm
