@@ -4,7 +4,7 @@ Settings are frozen dataclasses; the command line makes an option of every field
 `setting`. Nothing slow is imported here, nor in the modules that hold settings.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
 from numbers import Integral, Real
@@ -123,3 +123,33 @@ def argument(name: str) -> Iterator[None]:
         else:
             kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{vars(error).get(_CONCERNS, name)}: {error}") from error
+
+
+_LIMIT = 1e12
+
+
+def read_settings(
+    kind: str, text: str, known: Mapping[str, tuple[type[int] | type[float], float]]
+) -> dict[str, float]:
+    """Read ``NAME=VALUE,...``; return the values that are given, by name.
+
+    `ValueError` if a setting is unknown, given twice, no number or out of range.
+    ``kind``: what is set, for messages; ``known``: of each setting its type and its least value.
+    """
+    settings: dict[str, float] = {}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        if name not in known:
+            raise ValueError(
+                f"{kind}: has no setting {name!r}{meant(name, known)}; known: {', '.join(known)}"
+            )
+        if name in settings:
+            raise ValueError(f"{kind}:{name} is given twice")
+        number, low = known[name]
+        try:
+            settings[name] = number(value)
+        except ValueError:
+            raise ValueError(f"{kind}:{name} must be a number, got {value!r}") from None
+        if not low <= settings[name] < _LIMIT:
+            raise ValueError(f"{kind}:{name} must be in [{low:g}, {_LIMIT:g}), got {value}")
+    return settings

@@ -20,7 +20,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.network_solver import NetworkSolver
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.references.multigrid import MultigridSolver
+from mosaicdd.problems.references.references import MultigridSolver
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 

@@ -26,7 +26,7 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import Monitor
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
 

@@ -27,7 +27,7 @@ from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.schwarz.sizes import fill_batch
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones
 

@@ -30,8 +30,7 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
-from mosaicdd.schwarz.sweep import AdditiveSweep, Sweep, interface_exchange
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import AdditiveSweep, Sweep, Task, interface_exchange
 
 Measure = Callable[[], np.ndarray]
 """Returns this rank's share of the numbers by which the iteration before is judged."""

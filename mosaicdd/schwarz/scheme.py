@@ -23,7 +23,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
 _STEPS = 12  # of Arnoldi's method, which finds the outermost eigenvalues first

@@ -15,8 +15,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
-from mosaicdd.storage.field_file import FieldFile
-from mosaicdd.storage.npy import npy_array
+from mosaicdd.storage.field_file import FieldFile, npy_array
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"

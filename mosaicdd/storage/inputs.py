@@ -21,11 +21,10 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.scattered import Scattered
-from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
+from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart, Scattered
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.storage.field_file import npy_array
 from mosaicdd.storage.hdf5 import open_any
-from mosaicdd.storage.npy import npy_array
 
 
 def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:

@@ -18,7 +18,7 @@ from mosaicdd.problems.in_time import SidesInTime, stills_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.storage.series_file import read_levels, read_march, writing_march
-from mosaicdd.time.record import Record
+from mosaicdd.time.frames import Record
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.steps import Stepping
 

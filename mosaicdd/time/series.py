@@ -25,8 +25,7 @@ from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
-from mosaicdd.time.frames import Frames
-from mosaicdd.time.record import Record
+from mosaicdd.time.frames import Frames, Record
 
 _VALUES = 2**20  # of a coefficient that are sampled at once
 

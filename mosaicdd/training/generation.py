@@ -18,7 +18,7 @@ from mosaicdd.local_solvers.networks.family import coordinates
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
-from mosaicdd.problems.references.multigrid import MultigridSolver
+from mosaicdd.problems.references.references import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 

@@ -6,7 +6,7 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.references.multigrid import MultigridSolver
+from mosaicdd.problems.references.references import MultigridSolver
 
 
 def random_problem(shape, seed=0):

@@ -10,9 +10,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.active_nodes import active_nodes
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.setup import active_nodes
 from mosaicdd.schwarz.solver import solve
 
 AN_L = "minimum(x, y) - 1.5"

@@ -15,7 +15,7 @@ from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 
 S, PROBLEMS = 2, 2  # cells between lattice planes
 

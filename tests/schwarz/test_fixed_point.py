@@ -12,7 +12,7 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import NodeResidual
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Values up to 4. The field is known to a few eps; a sweep multiplies by positive operators whose

@@ -11,11 +11,10 @@ import pytest
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.samples import MediaDataset
+from mosaicdd.training import data
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training import media
-from mosaicdd.training.data import Generation, generate
+from mosaicdd.training.data import Generation, MediaGenerator, generate
 from mosaicdd.training.generation import PartGenerator, generate_dataset
-from mosaicdd.training.media import MediaGenerator
 from mosaicdd.training.settings import GenerationSettings, MediaSettings
 
 SETTINGS = GenerationSettings(
@@ -37,7 +36,7 @@ def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
 
 @pytest.mark.ranks(1, 2, 3)
 def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypatch):
-    monkeypatch.setattr(media, "_PART", 2)
+    monkeypatch.setattr(data, "_PART", 2)
     settings = MediaSettings(samples=5, validation=0.4)
     written = generate(common_path / "media.h5", settings, ranks=comm)
     comm.Barrier()

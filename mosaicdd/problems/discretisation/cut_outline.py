@@ -18,12 +18,11 @@ from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.outline import name_of_side
-from mosaicdd.problems.shapes.pieces import Pieces
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
-from mosaicdd.problems.shapes.voxels import Faces, around, exposed
+from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
-from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.problems.sides.side_values import Scattered
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 

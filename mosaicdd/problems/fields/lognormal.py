@@ -13,7 +13,7 @@ import scipy.sparse
 
 from mosaicdd.lattice.axes import common, within
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.settings_text import read_settings
+from mosaicdd.settings import read_settings
 
 PREFIX = "lognormal:"
 _SETTINGS = {"seed": (int, 0.0), "length": (float, 0.0), "contrast": (float, 1.0)}

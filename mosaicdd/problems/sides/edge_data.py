@@ -11,8 +11,8 @@ from typing import Protocol, Self, runtime_checkable
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.settings_text import read_settings
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.settings import read_settings
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
 _MOST_SEEDS = 10**6

@@ -29,7 +29,7 @@ from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB

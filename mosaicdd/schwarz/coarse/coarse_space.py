@@ -28,7 +28,7 @@ from mosaicdd.schwarz.coarse.coarse_solve import (
     factorised,
     require_factorisable,
 )
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 
 
 class CoarseSpace(ABC):

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
-from mosaicdd.schwarz.ritz import least_ritz_value
+from mosaicdd.schwarz.error_estimate import least_ritz_value
 
 # Of bounds, as Ritz values approach the smallest eigenvalue from above: estimates are 1.16 to 3.9 times the error in
 # 200 random media (`scripts/bench_field_estimate.py`).

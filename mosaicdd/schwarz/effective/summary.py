@@ -7,7 +7,6 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.effective.bounds import hashin_shtrikman
 from mosaicdd.schwarz.effective.voxels import Voxels
 
 _RATIO = 1e30  # between conductances that float32 holds, with room for what is made of them
@@ -150,3 +149,30 @@ def require_conductivities(k: np.ndarray) -> None:
         f"conductivities must be finite and not negative, got {wrong[0]:g} and {len(wrong) - 1} more such: let voxels "
         "that do not conduct be 0"
     )
+
+
+def hashin_shtrikman(fraction: float, k: float, other: float, axes: int) -> tuple[float, float]:
+    """Return the bounds of an isotropic mixture of two phases (Hashin and Shtrikman, 1962).
+
+    Parameters
+    ----------
+    fraction
+        Share of the volume that the first phase, of conductivity ``k``, has.
+    axes
+        2 or 3.
+
+    Returns
+    -------
+    float, float
+        The lower and the upper one.
+    """
+
+    def around(matrix: float, inclusion: float, share: float) -> float:
+        if share == 0 or matrix == 0 or inclusion == matrix:
+            return matrix
+        return matrix + share / (1 / (inclusion - matrix) + (1 - share) / (axes * matrix))
+
+    if fraction == 1:
+        return k, k
+    both = around(k, other, 1 - fraction), around(other, k, fraction)
+    return min(both), max(both)

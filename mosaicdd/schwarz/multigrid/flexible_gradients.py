@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mosaicdd.schwarz.error_estimate import least_ritz_value
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
-from mosaicdd.schwarz.ritz import least_ritz_value
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
 # have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).

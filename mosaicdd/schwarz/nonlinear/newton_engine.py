@@ -24,11 +24,10 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.medium_engine import require_method
-from mosaicdd.schwarz.nonlinear.inner_nodes import NodesInside
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import CondensedStep, Step, Steps
-from mosaicdd.schwarz.nonlinear.sine_step import SineStep
+from mosaicdd.schwarz.nonlinear.sine_step import NodesInside, SineStep
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.stopping import History

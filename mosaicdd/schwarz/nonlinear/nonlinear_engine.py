@@ -32,7 +32,7 @@ from mosaicdd.schwarz.nonlinear.starts import nested_start, write_linear_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import Monitor
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 from mosaicdd.schwarz.verdict import PLAUSIBLE_LINEARISED, Evidence
 
 

@@ -21,8 +21,7 @@ from mosaicdd.parallel.even_shares import evenly
 from mosaicdd.schwarz.coarse.coarse_space import OwnCoarseSpace
 from mosaicdd.schwarz.drivers import AndersonMemory
 from mosaicdd.schwarz.stopping import Monitor
-from mosaicdd.schwarz.sweep import BatchBuffers, interface_exchange
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import BatchBuffers, Task, interface_exchange
 
 _SLOW = 0.2  # ratio of updates above which the derivative is taken anew
 _FASTER = 0.7  # part of the ratio before, below which that has helped

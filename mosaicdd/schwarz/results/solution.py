@@ -17,8 +17,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
 from mosaicdd.report.presented import Presented
-from mosaicdd.schwarz.results.asked import asked_of
-from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept
+from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept, asked_of
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED, Output

@@ -27,7 +27,7 @@ from mosaicdd.schwarz.drivers import anderson, gmres, stationary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.method import Method
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.task import Task
+from mosaicdd.schwarz.sweep import Task
 from mosaicdd.schwarz.upscaled.upscaled_engine import Approximation, UpscaledEngine
 from mosaicdd.unsupported import Unsupported
 

@@ -8,7 +8,7 @@ import scipy.sparse.linalg
 import torch
 
 import mosaicdd as m
-from mosaicdd.schwarz.effective.bounds import hashin_shtrikman
+from mosaicdd.schwarz.effective.summary import hashin_shtrikman
 from mosaicdd.schwarz.effective.through_flow import FlowJudge
 
 SINGLE = 3e-7  # conductances are float32 numbers, right to 6e-8; of conductivities they are means

@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 
-from mosaicdd.report.chart import chart
-from mosaicdd.report.raster import reduced
+from mosaicdd.report.pictures import chart, reduced
 
 
 def test_squares_have_the_mean_of_their_nodes_whatever_the_portions():
