@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.elliptic import EllipticOperator
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
+    from mosaicdd.problems.sides.held import Held
     from mosaicdd.report.presented import compare, read
     from mosaicdd.schwarz.effective.effective import effective
     from mosaicdd.schwarz.effective.effective_conductivity import Effective
@@ -56,6 +57,7 @@ _HOMES = {
     "Equation": "problems.equations.equation",
     "ExecutionSettings": "training",
     "GenerationSettings": "training",
+    "Held": "problems.sides.held",
     "MediaSettings": "training",
     "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear_equation",
@@ -93,6 +95,7 @@ __all__ = [
     "Equation",
     "ExecutionSettings",
     "GenerationSettings",
+    "Held",
     "MediaSettings",
     "Neumann",
     "NonlinearEquation",

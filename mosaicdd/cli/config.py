@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.options import split_at_equals
 from mosaicdd.settings import meant
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
@@ -82,7 +83,7 @@ def config_text(ctx: click.Context) -> str:
         if value is None or param.name in _NOT_KEPT:
             continue
         if isinstance(value, (list, tuple)) and param.multiple:
-            pairs = (str(pair).partition("=")[::2] for pair in value)
+            pairs = (split_at_equals(str(pair)) for pair in value)
             tables.append(f"\n[{name}]")
             tables += [f"{_key(key)} = {_toml(text)}" for key, text in pairs]
         else:

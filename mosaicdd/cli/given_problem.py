@@ -1,16 +1,23 @@
 """The problem that options of a command describe."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mosaicdd.problems.sides.conditions import Condition, Periodic
+from mosaicdd.problems.sides.conditions import Condition, Periodic, values_of_spec
 from mosaicdd.problems.sides.conditions import is_file as names_file
+from mosaicdd.settings import concerning
 
 if TYPE_CHECKING:
     from mosaicdd.problems.fields.wells import Wells
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
+
+
+_NAMED = re.compile(
+    r"\s*(?!expr:)([A-Za-z_][\w-]*)\s*:\s*(.*\S)\s*"
+)  # a place, and what it is called
 
 
 def given_problem(
@@ -22,6 +29,7 @@ def given_problem(
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
     given_wells: tuple[tuple[str, str], ...] = (),
+    given_holds: tuple[tuple[str, str], ...] = (),
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
@@ -66,6 +74,7 @@ def given_problem(
             names = *side_names(len(cells)), "outline"
             conditions = {name: Dirichlet(boundary) for name in names} | conditions
             data = None
+        conditions |= _held(given_holds, len(cells))
         sides = Sides(conditions, data, axes=len(cells))
     with argument("spacing"):
         if spacing is not None:
@@ -97,6 +106,36 @@ def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: i
         number = _number(strength)
         points.append((known, strength if number is None else number))
     return Wells(points, beside)
+
+
+@concerning("hold")
+def _held(holds: tuple[tuple[str, str], ...], axes: int) -> dict[str, "Condition"]:
+    """Return what is held inside of the domain, by its names: of those without one ``held1``, ``held2``, .."""
+    from mosaicdd.problems.sides.held import Held
+    from mosaicdd.storage.inputs import read_place, read_values_at_points
+
+    conditions: dict[str, Condition] = {}
+    for number, (text, spec) in enumerate(holds, start=1):
+        named = _NAMED.fullmatch(text)
+        name, place = (f"held{number}", text.strip()) if named is None else named.groups()
+        if name in conditions:
+            raise ValueError(f"{name} is the name of two places: give each its own")
+        points = [[_number(part) for part in point.split(",")] for point in place.split()]
+        where: Any = place
+        if all(number is not None for point in points for number in point):
+            counts = sorted({len(point) for point in points} | {axes})
+            if len(counts) > 1:
+                raise ValueError(
+                    f"{place} has points of {' and '.join(map(str, counts))} numbers, a point of this domain has {axes}"
+                )
+            where = points
+        elif Path(place).exists() or names_file(place):
+            where = read_place(place, axes)
+        values = values_of_spec(spec)
+        conditions[name] = Held(
+            where, read_values_at_points(str(values)) if names_file(values) else values
+        )
+    return conditions
 
 
 def _require_sides(problem: "Problem") -> None:

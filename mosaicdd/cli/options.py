@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -105,6 +106,12 @@ class PlaneOption(click.ParamType):
 PLANE = PlaneOption()
 
 
+def split_at_equals(text: str) -> tuple[str, str]:
+    """Split ``NAME=SPEC``; a name may be an expression that compares, as ``x <= 1``."""
+    name, *spec = re.split("(?<![<>=!])=(?!=)", text, maxsplit=1)
+    return name, "".join(spec)
+
+
 class FieldOption(click.ParamType):
     """A field as ``NAME=SPEC``; gives the two texts."""
 
@@ -116,8 +123,8 @@ class FieldOption(click.ParamType):
         """Split the text."""
         if isinstance(value, tuple):
             return value
-        name, equals, spec = str(value).partition("=")
-        if not (name and equals and spec):
+        name, spec = split_at_equals(str(value))
+        if not (name and spec):
             self.fail(f"{value!r} is not of the form {self.name}, as in c=3.0", param, ctx)
         return name, spec
 
@@ -145,10 +152,7 @@ class SideOption(click.ParamType):
         """Read the text."""
         if isinstance(value, tuple):
             return value
-        part, bracket, rest = str(value).rpartition("]=")  # an expression may have an =, too
-        side, _, condition = str(value).partition("=")
-        if bracket:
-            side, condition = f"{part}]", rest
+        side, condition = split_at_equals(str(value))
         try:
             return side, condition_of_spec(condition)
         except ValueError as error:

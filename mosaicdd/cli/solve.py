@@ -63,7 +63,7 @@ _GROUPS = {
     "Problem": (
         *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields"),
         *("given_wells", "boundary"),
-        "given_sides",
+        *("given_sides", "given_holds"),
     ),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
     "Solution": (
@@ -150,6 +150,17 @@ _GROUPS = {
     "rows 'x y value'. Repeat for others.",
 )
 @click.option(
+    "--hold",
+    "given_holds",
+    type=FIELD,
+    metavar="[NAME:]PLACE=SPEC",
+    callback=once_each,
+    multiple=True,
+    help="Values inside of the domain, at the nodes nearest to a line, 'river: 0,1 2,1.5 4,1=3', or to a point, where a formula "
+    "holds, 'hypot(x-1,y-1)<0.1=expr:y', or of a FILE of points or a mask of nodes; quantities says what flows out "
+    "through NAME. Repeat for others.",
+)
+@click.option(
     "--spacing",
     type=SPACING,
     help="Side of a grid cell, in domain units, or its sides, 25x10 along x and y. [default: the local solver's, "
@@ -217,6 +228,7 @@ def solve(
     given_wells: tuple[tuple[str, str], ...],
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
+    given_holds: tuple[tuple[str, str], ...],
     spacing: float | tuple[float, ...] | None,
     local_solver: str | None,
     initial: str | None,
@@ -250,8 +262,15 @@ def solve(
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
-    described = given_fields or given_wells or given_sides or _given(ctx, "pde") or len(cells) != 2
-    boundary = boundary or (None if described else _RANDOM)
+    described = (
+        given_fields,
+        given_wells,
+        given_sides,
+        given_holds,
+        _given(ctx, "pde"),
+        len(cells) != 2,
+    )
+    boundary = boundary or (None if any(described) else _RANDOM)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
     with bad_input("--trace"):
@@ -268,7 +287,15 @@ def solve(
         file = collected(ctx, Output, path=output)
         problem = ranks.agree(
             lambda: given_problem(
-                cells, spacing, domain, pde, given_fields, boundary, given_sides, given_wells
+                cells,
+                spacing,
+                domain,
+                pde,
+                given_fields,
+                boundary,
+                given_sides,
+                given_wells,
+                given_holds,
             )
         )
         if leave_out_floating:

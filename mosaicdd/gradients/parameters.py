@@ -103,9 +103,12 @@ class Parameters:
             (values.known, values.values[0]) if held else (values.natural, values.fluxes[0])
         )
         nodes, weights = nodes[weights != 0], weights[weights != 0]
-        # A side goes along one axis, from node 0 on.
-        axis = self._piece(name).side[0]
-        return nodes[:, 1 - axis], nodes, weights
+        flat, own = (
+            np.ravel_multi_index(tuple(at.T), self.grid.nodes)
+            for at in (nodes, self._piece(name).nodes)
+        )
+        order = np.argsort(own)
+        return order[np.searchsorted(own[order], flat)], nodes, weights
 
 
 def _plain(value: np.ndarray) -> Any:

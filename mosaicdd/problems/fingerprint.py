@@ -17,11 +17,11 @@ from mosaicdd.problems.fields.given import read, real_array
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.outline import rectangle_outline
+from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.conditions import is_one_each
 from mosaicdd.problems.sides.edge_data import is_text
-from mosaicdd.problems.sides.parts import SidePart, is_outline
+from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 
 _PROBES = 256  # places where a function on an outline, which has no nodes of its own, is evaluated
@@ -46,6 +46,10 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
         "domain": (domain.cells, domain.grid(grid.spacing).steps, domain.shape is None),
         "equation, or other coefficients": kind,
         "kind of sides": problem.conditions.kinds,
+        "nodes that are held": tuple(
+            checksum_of_row(piece.nodes.ravel().astype(float))
+            for piece in problem.conditions.pieces_inside(grid, domain.shape).values()
+        ),
     }
 
 
@@ -81,23 +85,24 @@ def told_of_sides(problem: Problem, grid: Grid) -> Told:
                 for edge in boundary.edges.values()
             )
         )
+    pieces = problem.pieces(grid)
     for part in conditions.parts:
         each = part.values if is_one_each(part.values) else [part.values]
-        told[f"side {part}"] = [_told_on_part(part, values, grid) for values in each]
+        piece = pieces.get(part.name)
+        told[f"side {part}"] = [_told_on_part(part, piece, values, grid) for values in each]
     return told
 
 
 @concerning("sides")
-def _told_on_part(part: SidePart, values: Any, grid: Grid) -> object:
+def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid: Grid) -> object:
     """Return what tells values on a side, or on an outline, of one problem or of all."""
-    what = f"the side {part}"
+    what = part.called
     if isinstance(values, (str, float, int)):
         return values
     if not callable(values):
         numbers = real_array(read(values), what)
-    elif not is_outline(part.name):
-        nodes = rectangle_outline(grid)[part.name].nodes
-        numbers = evaluate(values, tuple((nodes * grid.steps).T), what)
+    elif piece is not None:
+        numbers = evaluate(values, tuple((piece.nodes * grid.steps).T), what)
     else:
         t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle, or the box
         turns = (t, t * math.sqrt(_PROBES) % 1.0, t * math.pi * _PROBES % 1.0)

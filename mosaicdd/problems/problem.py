@@ -51,7 +51,7 @@ class Problem:
         A condition for all sides, or by name (``left``, ``right``, ``bottom``, ``top``, in space ``back`` and
         ``front`` along z; parts of them
         as ``left[0:0.5]``, and of a domain with a shape ``outline``, or ``outer``, ``hole1``, ..;
-        Dirichlet with value 0 where not given); or the values on all edges,
+        Dirichlet with value 0 where not given; `Held` inside, by any other name); or the values on all edges,
         `Boundary`, of several problems a sequence of them; or `Sides`.
 
     Raises
@@ -251,15 +251,16 @@ class Problem:
             return "the domain is no rectangle here"
         if any(isinstance(part.condition, Periodic) for part in self.conditions.parts):
             return "a side is periodic here"
+        if any(part.inside for part in self.conditions.parts):
+            return "values are held inside of the domain here"
         return "" if self.conditions.plain else "a side is natural here"
 
     def pieces(self, grid: Grid) -> Mapping[str, OutlinePiece]:
-        """Return what the domain has of the sides of the rectangle, by name."""
-        pieces = rectangle_outline(grid)
-        shape = self.domain.shape
-        if shape is None:
-            return pieces
-        return {name: shape.has_of(piece, grid) for name, piece in pieces.items()}
+        """Return what the domain has of the sides of the rectangle, and of what is held inside, by name."""
+        pieces, shape = dict(rectangle_outline(grid)), self.domain.shape
+        if shape is not None:
+            pieces = {name: shape.has_of(piece, grid) for name, piece in pieces.items()}
+        return pieces | self.conditions.pieces_inside(grid, shape)
 
     @cached_property
     def problems(self) -> int:

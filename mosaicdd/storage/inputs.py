@@ -59,7 +59,7 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     """Read the conditions of one problem from an open file; `ValueError` if one is unknown."""
     conditions, points = {}, file.get("points_of_sides", {})
     for stored, values in file["sides"].items():
-        name = stored.replace(_DIVIDED, "/")
+        name, where = stored.replace(_DIVIDED, "/"), points.get(stored)
         kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
         if kind not in KINDS:
             raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
@@ -69,9 +69,13 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
             held = values.asstr()[()] if text else float(values[()])
         else:
             array = values[()]
-            held = array[None] if array.ndim == len(grid.shape) - 1 else array
-        where = points[stored][()] if stored in points else None
-        conditions[name] = EvaluatedPart(name, kind, alpha, held, where).condition(problem)
+            held = (
+                array[None]
+                if array.ndim == (1 if where is not None else len(grid.shape) - 1)
+                else array
+            )
+        places = None if where is None else where[()]
+        conditions[name] = EvaluatedPart(name, kind, alpha, held, places).condition(problem)
     edges = boundary_of_file(file, grid, problem) if "boundary/bottom" in file else None
     return Sides(conditions, edges, axes=len(grid.shape))
 
@@ -197,6 +201,15 @@ def read_points(path: str | PathLike, axes: int = 2) -> np.ndarray:
     return _rows(path, axes, f"'{' '.join(reversed(letters(axes)))}'")
 
 
+def read_place(path: str | PathLike, axes: int = 2) -> np.ndarray:
+    """Read where values are held: a mask of nodes, true or false, or points of a line; errors as of `read_points`."""
+    if Path(path).suffix == ".npy" and Path(path).is_file():
+        array = npy_array(Path(path))
+        if array.dtype == bool:
+            return np.asarray(array)
+    return read_points(path, axes)
+
+
 def read_values_at_points(path: str | PathLike) -> Scattered:
     """Read values at points on an outline, rows ``x y value``; errors as of `read_points`."""
     rows = _rows(path, 3, "'x y value'")
@@ -216,7 +229,7 @@ def _rows(path: str | PathLike, count: int, form: str) -> np.ndarray:
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there is nothing in it: said below
-                points = np.loadtxt(path, ndmin=2)
+                points = np.loadtxt(path, ndmin=2, delimiter="," if path.suffix == ".csv" else None)
     except (ValueError, EOFError) as error:
         why = str(error).removeprefix(f"{path}: ")
         raise ValueError(f"{path}: not rows of {numbers} numbers, {form} ({why})") from error

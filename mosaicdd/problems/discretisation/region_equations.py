@@ -5,6 +5,7 @@ around them, away from the sides of the rectangle. Most others lie outside, and 
 along outlines and sides, is evaluated in squares, many at a time.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from mosaicdd.problems.discretisation.crossings import (
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.periodic import places_of
 from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, NodeSquares
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -63,7 +65,6 @@ class _Whole:
         self._shape = tuple(p.stop - p.start for p in part)
         # In whole squares, of which the last reach beyond the part.
         self._squares = tuple(-(-count // SIDE) for count in self._shape)
-        self._pins = discretisation.known[: int(discretisation.floating)]
         size = tuple(count * SIDE for count in self._squares)
         self._active, self._reported = np.ones((2, *size), bool)
         # Conductances and volumes are kept of squares near anything: far outside, inside, and theirs.
@@ -120,7 +121,7 @@ class _Whole:
         return outline.level((slice(first - MARGIN, last + MARGIN), across))  # type: ignore[union-attr]  # if it has one
 
     def _inside_sides(self) -> np.ndarray:
-        """Say which squares are far from the sides of the rectangle, and from a pin."""
+        """Say which squares are far from the sides of the rectangle, and from nodes without an unknown."""
         far = []
         for origin, count, cells in zip(
             self._origin, self._squares, self._discretisation.grid.shape, strict=True
@@ -128,9 +129,19 @@ class _Whole:
             first = origin + SIDE * np.arange(count)
             far.append((first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN))
         inside = far[0][:, None] & far[1]
-        for pin in self._pins - self._origin:
-            ends = zip((pin - MARGIN) // SIDE, (pin + MARGIN) // SIDE, strict=True)
-            inside[*(slice(max(low, 0), max(high + 1, 0)) for low, high in ends)] = False
+        beyond = tuple(
+            slice(first - MARGIN, first + count * SIDE + MARGIN)
+            for first, count in zip(self._origin, self._squares, strict=True)
+        )
+        discretisation = self._discretisation
+        _, known = places_of(discretisation.known, beyond, discretisation.periods)
+        # Of which squares, with their margins, each is: of two along an axis at most.
+        along = [
+            [((n - 2 * MARGIN) // SIDE).clip(0), (n // SIDE).clip(max=count - 1)]
+            for n, count in zip(known, self._squares, strict=True)
+        ]
+        for y, x in itertools.product(*along):
+            inside[y, x] = False
         return inside
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:

@@ -196,8 +196,8 @@ class Nonlinear:
         if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
             raise Unsupported(
                 f"{name} couples the differences along both axes, and is solved with values on all "
-                "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides and "
-                "other domains are for equations whose neighbours count one by one"
+                "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides, "
+                "values held inside and other domains are for equations whose neighbours count one by one"
             )
 
     def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:

@@ -77,7 +77,7 @@ class Quantified:
         ----------
         name
             ``left``, ``right``, ``bottom``, ``top``, a part as ``left[0:0.5]``; ``outline``, ``outer``,
-            ``hole1``, ..
+            ``hole1``, ..; what is held inside, by its name.
         part
             From one coordinate to another along a side; by default all of it.
 

@@ -1,6 +1,8 @@
-"""What flows out through each side of a rectangle, node by node: where fluxes are given these, else what is left over.
+"""What flows out through each side of a rectangle, and into what is held inside, node by node.
 
-A node in a corner belongs to several sides. What natural conditions say there is theirs; of sides with given values
+Where fluxes are given it is these, else what is left over.
+
+A node in a corner belongs to several sides, and where what is held reaches a side, to both. What natural conditions say there is theirs; of sides with given values
 each has what comes along its own axis, and all share the rest by their lengths.
 """
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.axes import common, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.problem import Problem
@@ -18,6 +20,8 @@ from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.side_values import covered, evaluated
+
+_AT_ONCE = 2**17  # nodes around what is held inside
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def _overlap(piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.nda
 
 
 def side_conditions(problem: Problem, grid: Grid) -> dict[str, list[SideCondition]]:
-    """Return what holds on each side that the domain has and that is not periodic, by its name."""
+    """Return what holds on each side that the domain has and that is not periodic, and inside, by its name."""
     every = {}
     for name, piece in problem.pieces(grid).items():
         own = [part for part in problem.conditions.parts if part.name == name]
@@ -172,29 +176,30 @@ def _on_side(
     """
     shape = (len(field.values), len(piece.nodes))
     u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    first, last = piece.nodes.min(axis=0), piece.nodes.max(axis=0)
-    plane = tuple(
-        slice(max(int(low), p.start), min(int(high) + 1, p.stop))
-        for low, high, p in zip(first, last, field.own, strict=True)
-    )
-    if any(p.stop <= p.start for p in plane) or piece.side is None:
-        return u, rest, along, np.zeros(len(piece.nodes), bool)
-    wide = field.around(plane)
-    values, left, to_side, present = left_over(volumes, field, wide, piece.side[0])
-    inner = within(plane, wide)
-    here = np.all(
-        [(n >= p.start) & (n < p.stop) for n, p in zip(piece.nodes.T, plane, strict=True)], axis=0
-    )
-    for target, source in ((u, values), (rest, left), (along, to_side)):
-        target[:, here] = source[:, *inner].reshape(len(source), -1)
-    here[here] = present[inner].ravel()
-    return u, rest, along, here
+    mine, every = np.zeros(len(piece.nodes), bool), common(piece.place, field.own)
+    for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
+        here = np.flatnonzero(
+            np.all(
+                [(n >= p.start) & (n < p.stop) for n, p in zip(piece.nodes.T, part, strict=True)],
+                axis=0,
+            )
+        )
+        if not len(here):
+            continue
+        wide = field.around(part)
+        values, left, to_neighbours, present = left_over(volumes, field, wide)
+        at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
+        u[:, here], rest[:, here] = values[:, *at], left[:, *at]
+        if piece.side is not None:
+            along[:, here] = -to_neighbours[piece.side[0]][:, *at]
+        mine[here] = present[at]
+    return u, rest, along, mine
 
 
 def left_over(
-    volumes: ControlVolumes, field: HeldField, wide: Part, axis: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return values, what is left over in each volume, and what comes to it along an axis, ``(n, rows, columns)``.
+    volumes: ControlVolumes, field: HeldField, wide: Part
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], np.ndarray]:
+    """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
 
     Last of all at which nodes there are volumes, ``(rows, columns)``.
 
@@ -207,4 +212,4 @@ def left_over(
     nodes, _, through = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))
-    return u, np.where(here.present, rest, 0.0), -to_neighbours[axis], here.present
+    return u, np.where(here.present, rest, 0.0), to_neighbours, here.present

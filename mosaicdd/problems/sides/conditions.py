@@ -88,9 +88,9 @@ def condition_of_spec(text: str) -> Condition:
     kind, _, spec = text.partition(":")
     alpha, _, rest = spec.partition(",")
     make: dict[str, Callable[[], Condition]] = {
-        "dirichlet": lambda: Dirichlet(_values(spec)),
-        "neumann": lambda: Neumann(_values(spec)),
-        "robin": lambda: Robin(float(alpha), _values(rest)),
+        "dirichlet": lambda: Dirichlet(values_of_spec(spec)),
+        "neumann": lambda: Neumann(values_of_spec(spec)),
+        "robin": lambda: Robin(float(alpha), values_of_spec(rest)),
         "periodic": Periodic,
     }
     if kind not in make:
@@ -113,9 +113,14 @@ def _is_text(spec: str) -> bool:
     return spec.startswith("expr:")
 
 
-def _values(spec: str) -> float | str:
+def values_of_spec(spec: str) -> float | str:
+    """Read values: a number, ``expr:...``, or the name of a file, which stays a text; `ValueError` if it is none."""
     if _is_text(spec) or is_file(spec):
         return spec
-    if not math.isfinite(number := float(spec)):
-        raise ValueError("not finite")
+    try:
+        number = float(spec)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"values are a number, expr:... or a file, got {spec!r}")
     return number

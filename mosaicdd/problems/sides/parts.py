@@ -9,11 +9,13 @@ from typing import Any
 from mosaicdd.problems.fields.evaluated import expression_at
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
+from mosaicdd.problems.sides.held import Held
 from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
 _NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
+_OWN_NAME = re.compile(r"\w[\w .-]*")
 _CHOSEN = re.compile(rf"({_OUTLINE.pattern})\[(.*)\]")
 
 
@@ -39,6 +41,16 @@ class SidePart:
         return (self.low, self.high, self.where) == (0.0, math.inf, "")
 
     @property
+    def inside(self) -> Held | None:
+        """The condition if it holds inside of the domain, on no piece of the outline."""
+        return self.condition if isinstance(self.condition, Held) else None
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return f"what is held as {self}" if self.inside else f"the side {self}"
+
+    @property
     def values(self) -> Any:
         """What is given; zero of a periodic side."""
         return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
@@ -62,7 +74,16 @@ class SidePart:
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
-    """Read the name of a piece, or of a part of a side or of an outline; raise `ValueError` if it is none, or empty."""
+    """Read the name of a piece, or of a part of a side or of an outline; raise `ValueError` if it is none, or empty.
+
+    What is held inside has any other name.
+    """
+    if isinstance(condition, Held):
+        if _OWN_NAME.fullmatch(str(name)) is None or name in side_names(3) or is_outline(name):
+            raise ValueError(
+                f"what is held inside of the domain has a name of its own, as river, no side's: got {name!r}"
+            )
+        return SidePart(name, condition)
     chosen = _CHOSEN.fullmatch(str(name))
     if chosen is not None:
         where = expression_at(chosen[2].strip().removeprefix("expr:"), axes)

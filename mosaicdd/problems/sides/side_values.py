@@ -26,6 +26,7 @@ from mosaicdd.problems.sides.conditions import (
     Robin,
     is_one_each,
 )
+from mosaicdd.problems.sides.held import Held, NodesPlace
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 
@@ -56,7 +57,7 @@ class EvaluatedPart:
     # At the nodes of its piece, ``(n or 1, M)``, of a box ``(n or 1, rows, columns)``; zeros beyond the part. On the
     # outline of a shape a number, a text, or values at points.
     values: np.ndarray | float | str
-    # Where these are, ``(M, 2)``, (x, y), in units of domain length
+    # Where these are, ``(M, axes)``, (x, y), in units of domain length; of what is held inside its nodes
     points: np.ndarray | None = None
 
     def condition(self, number: int) -> Condition:
@@ -66,6 +67,8 @@ class EvaluatedPart:
         values: Any = self.values
         if isinstance(values, np.ndarray):
             values = values[number % len(values)]
+        if self.kind == "Held":
+            return Held(NodesPlace(self.points), values)
         if self.points is not None:
             values = Scattered(self.points, values)
         return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
@@ -79,7 +82,7 @@ class EvaluatedPart:
 
 _KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
 
-KINDS = (*_KINDS, "Robin", "Periodic")
+KINDS = (*_KINDS, "Robin", "Periodic", "Held")
 """Of conditions."""
 
 
@@ -90,7 +93,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     Those beyond the part are anything.
     """
     values: Any = part.values
-    what, nodes = f"the side {part}", len(piece.nodes)
+    what, nodes = part.called, len(piece.nodes)
     is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
     if is_array and not is_one_each(values):
         axes, along = len(grid.shape), ""
@@ -101,8 +104,10 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
                 f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
             )
         at_nodes = real_array(read(values), what)
-        side = None if piece.side is None else tuple(np.delete(grid.nodes, piece.side[0]).tolist())
-        if at_nodes.ndim > axes or at_nodes.shape[1 - axes :] != side:
+        side: tuple[int, ...] = (nodes,)
+        if piece.side is not None:
+            side = tuple(np.delete(grid.nodes, piece.side[0]).tolist())
+        if at_nodes.ndim > len(side) + 1 or at_nodes.shape[-len(side) :] != side:
             needed = (
                 f"{side} nodes along {' and '.join(along)}" if len(along) > 1 else f"{nodes} nodes"
             )
@@ -123,7 +128,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
 def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
-    return np.stack([evaluate(values, places, f"the side {part}") for values in each])
+    return np.stack([evaluate(values, places, part.called) for values in each])
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -191,7 +196,7 @@ def enter(
         inside = inside & piece.inside
     at = inside if fixed else lengths > _ROUNDING
     values = evaluated(part, piece, grid)[:, at]
-    require_finite(values[0] if len(values) == 1 else values, f"the side {part}")
+    require_finite(values[0] if len(values) == 1 else values, part.called)
     if fixed:
         known.append((piece.nodes[at], values))
         return

@@ -17,6 +17,7 @@ from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
+from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.edge_data import Data, GivenBoundaries, SomeOfData
@@ -95,9 +96,10 @@ class Sides:
 
     @property
     def plain(self) -> bool:
-        """Whether values are given on all edges."""
+        """Whether values are given on all edges, and nowhere inside."""
         return all(
-            (part.whole and isinstance(part.condition, Dirichlet)) or is_outline(part.name)
+            (part.whole and isinstance(part.condition, Dirichlet) and not part.inside)
+            or is_outline(part.name)
             for part in self.parts
         )
 
@@ -123,7 +125,7 @@ class Sides:
             values = evaluated_at(
                 part, [along * step for along, step in zip(places, grid.steps, strict=True)]
             )
-            return require_finite(values, f"the side {part}")
+            return require_finite(values, part.called)
         if self.data is None:
             return np.zeros((1, len(points)))
         return np.stack([boundary.at(*places) for boundary in self.edge_values(grid)])
@@ -134,7 +136,7 @@ class Sides:
         return tuple(
             (str(part), type(part.condition).__name__, part.alpha)
             for part in sorted(self.parts, key=str)
-            if not isinstance(part.condition, Dirichlet) or not part.whole
+            if not isinstance(part.condition, Dirichlet) or not part.whole or part.inside
         )
 
     @cached_property
@@ -144,7 +146,7 @@ class Sides:
         if self.data is not None:
             counts["the boundary"] = self.data.problems
         for part in self.parts:
-            counts[f"the side {part}"] = self._problems(part.values)
+            counts[part.called] = self._problems(part)
         return counts
 
     def require_shape(self, grid: Grid) -> None:
@@ -174,14 +176,33 @@ class Sides:
                     "take a longer part or smaller cells"
                 )
 
+    @concerning("hold")
+    def pieces_inside(self, grid: Grid, shape: Shape | None) -> dict[str, OutlinePiece]:
+        """Return the nodes of a domain that are held inside, by name.
+
+        `ValueError` or `TypeError` if there are none, or a place is none of the grid's.
+        """
+        pieces = {}
+        for part in self.parts:
+            if part.inside is None:
+                continue
+            nodes = part.inside.where.nodes(grid, shape, self.periods(grid))
+            if not len(nodes):
+                raise ValueError(
+                    f"{part.called}, {part.inside.where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
+                    f"which are {grid.cell} apart: take a larger place, or points of a line"
+                )
+            pieces[part.name] = OutlinePiece(nodes, np.ones(len(nodes)))
+        return pieces
+
     def some(self, which: range) -> "Sides":
         """Return the sides of some of the problems."""
         conditions = {}
         for part in self.parts:
             condition, values = part.condition, part.values
-            if self._problems(values) > 1 and not isinstance(condition, Periodic):
+            if self._problems(part) > 1 and not isinstance(condition, Periodic):
                 if not is_one_each(values):
-                    values = real_array(values, f"the side {part}")
+                    values = real_array(values, part.called)
                 values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
             conditions[str(part)] = condition
@@ -202,7 +223,7 @@ class Sides:
         if self.data is not None:
             edges = self._edges(grid)
         for part in self.parts:
-            if is_outline(part.name):
+            if is_outline(part.name) or part.inside:
                 continue
             if part.whole and isinstance(part.condition, Dirichlet):
                 edges[part.name] = evaluated(part, pieces[part.name], grid)
@@ -280,7 +301,8 @@ class Sides:
                     values = np.where(covered(part, piece, grid)[1], values, 0.0)
                 kind = type(part.condition).__name__
                 values = piece.as_side(values, grid)
-                parts.append(EvaluatedPart(str(part), kind, part.alpha, values))
+                places = (piece.nodes * grid.steps)[:, ::-1] if part.inside else None
+                parts.append(EvaluatedPart(str(part), kind, part.alpha, values, places))
         return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
@@ -290,12 +312,13 @@ class Sides:
             for name, side in side_names(len(grid.shape)).items()
         }
 
-    def _problems(self, values: Any) -> int:
+    def _problems(self, part: SidePart) -> int:
+        values, axes = part.values, 2 if part.inside else self.axes
         if is_one_each(values):
             return len(values)
         shape: tuple[int, ...] = np.shape(values) if isinstance(values, (list, tuple)) else ()
         shape = tuple(getattr(values, "shape", shape))
-        return shape[0] if len(shape) == self.axes else 1
+        return shape[0] if len(shape) == axes else 1
 
 
 def _joined(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:

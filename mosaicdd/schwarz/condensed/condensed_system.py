@@ -107,7 +107,7 @@ class CondensedSystem:
             self.unknowns = int(ranks.sum(np.array([here]))[0])
             if not self.unknowns:
                 raise ValueError(
-                    "the sides give the values of all nodes, or there are none inside the domain; take "
+                    "the values of all nodes are given, or there are none inside the domain; take "
                     "2 cells or more per axis"
                 )
         with clock.part("coarse"):

@@ -109,7 +109,7 @@ class NodeSystem:
         self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])
         if not self.unknowns:
             raise ValueError(
-                "the sides give the values of all nodes, or there are none inside the domain; take "
+                "the values of all nodes are given, or there are none inside the domain; take "
                 "2 cells or more per axis"
             )
         numbers = [*self.couplings.values(), owned]

@@ -1,0 +1,208 @@
+"""Values that are given inside of a domain: at nodes, along lines, or wherever a formula holds.
+
+A place is known to a grid by the nodes that it has there: of a line those nearest to it, one for each step along the
+axis that it goes most along, so that no edge of the grid crosses it between two of them.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import coordinates, in_rows
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.evaluated import evaluate
+from mosaicdd.problems.fields.fields import Periods
+from mosaicdd.problems.fields.given import real_array, same_values
+from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.sides.conditions import Dirichlet, Values
+from mosaicdd.settings import concerning
+
+_AT_ONCE = 2**20  # nodes at which a formula is evaluated at once
+_ROUNDING = 1e-9  # cells by which a point may miss the domain
+
+
+class HeldPlace:
+    """Nodes of a grid, by what people say of them.
+
+    ``told``: what was said.
+    """
+
+    def __init__(self, told: Any):
+        self.told = told
+        self._kept: tuple[tuple[Any, ...], np.ndarray] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_values(self.told, vars(other)["told"])
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def nodes(self, grid: Grid, shape: Shape | None, periods: Periods) -> np.ndarray:
+        """Return those that a domain has, ``(K, axes)``, row by row; on both of periodic sides.
+
+        `ValueError` or `TypeError` if there are none on any grid like this.
+        """
+        key = grid, shape, periods
+        if self._kept is None or self._kept[0] != key:
+            nodes = self._on(grid)
+            for axis, period in enumerate(periods):
+                ends = [] if period is None else [(0, period), (period, -period)]
+                for end, step in ends:
+                    copies = nodes[nodes[:, axis] == end]
+                    copies[:, axis] += step
+                    nodes = np.concatenate([nodes, copies])
+            nodes = np.unique(nodes, axis=0)
+            if shape is not None and len(nodes):
+                nodes = nodes[_inside(shape, grid, nodes)]
+            self._kept = key, nodes
+        return self._kept[1]
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        raise NotImplementedError
+
+
+class FormulaPlace(HeldPlace):
+    """All nodes where an expression or a function of the coordinates is true."""
+
+    def __str__(self) -> str:
+        return self.told.strip() if isinstance(self.told, str) else "where a function is true"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        nodes = []
+        for part in in_rows(tuple(slice(0, count) for count in grid.nodes), _AT_ONCE):
+            along = np.meshgrid(*grid.places(part), indexing="ij", sparse=True)
+            holds = evaluate(self.told, along, "the place of what is held")
+            nodes.append(np.argwhere(holds) + [p.start for p in part])
+        return np.concatenate(nodes)
+
+
+class MaskPlace(HeldPlace):
+    """The nodes where an array is true."""
+
+    def __str__(self) -> str:
+        return f"{int(self.told.sum())} nodes of a mask"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        if self.told.shape != grid.nodes:
+            raise ValueError(
+                f"the mask of what is held has the shape {self.told.shape}, the domain has {grid.nodes} nodes"
+            )
+        return np.argwhere(self.told)
+
+
+class LinePlace(HeldPlace):
+    """The nodes nearest to a line through points, ``(k, axes)``, (x, y); of one point that nearest to it."""
+
+    def __str__(self) -> str:
+        if len(self.told) == 1:
+            return f"({_text(self.told[0])})"
+        return f"the line through {len(self.told)} points from ({_text(self.told[0])})"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        axes = len(grid.shape)
+        if self.told.shape[1] != axes:
+            raise ValueError(
+                f"a point of what is held has {self.told.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
+            )
+        corners = self.told[:, ::-1] / grid.steps
+        beyond = ((corners < -_ROUNDING) | (corners > np.add(grid.shape, _ROUNDING))).any(axis=1)
+        if beyond.any():
+            raise ValueError(
+                f"the point ({_text(self.told[beyond.argmax()])}) of what is held is outside of the domain, which goes "
+                f"from ({_text([0.0] * axes)}) to ({_text(grid.size[::-1])})"
+            )
+        nodes = [_nearest(corners)]
+        for first, last in itertools.pairwise(corners):
+            most = int(np.argmax(abs(last - first)))
+            low, high = sorted((first[most], last[most]))
+            steps = np.arange(math.ceil(low - _ROUNDING), math.floor(high + _ROUNDING) + 1)
+            if len(steps) and high > low:
+                share = (steps - first[most]) / (last[most] - first[most])
+                nodes.append(_nearest(first + share[:, None] * (last - first)))
+        return np.concatenate(nodes).clip(0, grid.shape)
+
+
+class NodesPlace(HeldPlace):
+    """The nodes at these points, as files hold them, ``(K, axes)``, (x, y)."""
+
+    def __str__(self) -> str:
+        return f"{len(self.told)} nodes"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        return np.rint(self.told[:, ::-1] / grid.steps).astype(int)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Held(Dirichlet):
+    """``u = values`` inside of the domain, at nodes: what flows into them is a `flow` by the name in ``sides``.
+
+    Parameters
+    ----------
+    where
+        Points of a line ``(k, 2)``, (x, y), in space ``(k, 3)``, in units of domain length, whose nearest nodes are held;
+        of one point ``(x, y)`` that one; an expression in the coordinates, or a function of them, true where values
+        are held; or a mask of nodes ``(ny + 1, nx + 1)``. What is outside of a domain's shape is left out.
+    values
+        A number, a function, an expression, or an array ``(K,)`` of the nodes held, row by row, of several problems
+        ``(n, K)``.
+
+    Raises
+    ------
+    ValueError
+        If points are not finite, or rows of other than two or three numbers.
+    TypeError
+        If the place is none of these.
+    """
+
+    where: Any = None
+
+    def __init__(self, where: Any, values: Values = 0.0):
+        object.__setattr__(self, "where", _place_of(where))
+        object.__setattr__(self, "values", values)
+        self.__post_init__()
+
+
+@concerning("sides")
+def _place_of(where: Any) -> HeldPlace:
+    if isinstance(where, HeldPlace):
+        return where
+    if isinstance(where, str):
+        return FormulaPlace(where.removeprefix("expr:"))
+    if callable(where):
+        return FormulaPlace(where)
+    if getattr(where, "dtype", None) == bool:
+        return MaskPlace(np.array(where))
+    points = np.atleast_2d(real_array(where, "the place of what is held"))
+    if points.ndim != 2 or not len(points) or points.shape[1] not in (2, 3):
+        raise ValueError(
+            "values are held along points, rows (x, y) or (x, y, z), where an expression or a function is true, or by a "
+            f"mask of nodes that is true or false; got numbers of the shape {np.shape(where)}"
+        )
+    if not np.isfinite(points).all():
+        raise ValueError("a point of what is held is not finite")
+    return LinePlace(points)
+
+
+def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
+    """Say which nodes, row by row, a shape has."""
+    inside = np.zeros(len(nodes), bool)
+    box = tuple(slice(int(n.min()), int(n.max()) + 1) for n in nodes.T)
+    for part in in_rows(box, _AT_ONCE):
+        low, high = np.searchsorted(nodes[:, 0], [part[0].start, part[0].stop])
+        if high > low:
+            at = nodes[low:high] - [p.start for p in part]
+            inside[low:high] = shape.inside(shape.level(grid, part))[tuple(at.T)]
+    return inside
+
+
+def _nearest(places: np.ndarray) -> np.ndarray:
+    """Return the nearest whole numbers, half way always the lower ones: a line of them has no gaps."""
+    return np.floor(places + 0.5 - _ROUNDING).astype(int)
+
+
+def _text(place: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in place)

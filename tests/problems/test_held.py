@@ -1,0 +1,394 @@
+"""Values held inside of domains: against a matrix made here, by flows and balances, on ranks, in files, and refused."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.sparse
+import scipy.sparse.linalg
+
+import mosaicdd as m
+from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
+
+RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+TIGHT = m.SolveSettings(rtol=1e-12)
+MIXED = {
+    "left": m.Dirichlet("y"),
+    "right": m.Neumann(0.3),
+    "bottom": m.Neumann(0.0),
+    "top": m.Robin(2.0, 1.0),
+}
+INSULATED = dict.fromkeys(MIXED, m.Neumann(0.0))
+# A line, a disk, a node, and a line to a side.
+PLANE = {
+    "river": m.Held([(0.06, 0.7), (0.52, 0.47), (0.9, 0.49)], "3 - x"),
+    "pond": m.Held("hypot(x - 1.2, y - 0.3) < 0.1", -1.0),
+    "well": m.Held((0.31, 0.21), lambda x, y: 5.0 + x * y),
+    "drain": m.Held([(1.2, 1.2), (1.34, 0.8)], 0.5),
+}
+SPACE = {
+    "borehole": m.Held([(0.4, 0.2, 0.1), (0.57, 0.31, 0.7)], 1.0),
+    "plate": m.Held("(abs(z - 0.3) < 0.01) & (x > 0.8)", "y"),
+}
+
+
+def nearest(points, steps):
+    """Return the nodes of a line that goes most along the same axis: at each of this one's nodes the nearest."""
+    at = np.array(points)[:, ::-1] / steps
+    most = np.argmax(abs(at[-1] - at[0]))
+    at = at[np.argsort(at[:, most])]
+    along = np.arange(np.ceil(at[0, most] - 1e-9), np.floor(at[-1, most] + 1e-9) + 1)
+    nodes = np.stack([np.interp(along, at[:, most], values) for values in at.T], axis=1)
+    return np.unique(np.round(np.concatenate([nodes, at])).astype(int), axis=0)
+
+
+def assembled(a, steps, f, c, known):
+    """Return the solution of a medium per cell between sides that let nothing through, and what flows out at each node.
+
+    ``known``: the values that are given, NaN at all other nodes.
+    """
+    nodes, axes = known.shape, known.ndim
+    number, volume = np.arange(known.size).reshape(nodes), np.zeros(nodes)
+    entries = []
+    # Each corner of a cell has a part of its volume, and of the faces of the three (two) edges there.
+    for corner in itertools.product((0, 1), repeat=axes):
+        place = tuple(slice(at, at + n) for at, n in zip(corner, a.shape, strict=True))
+        volume[place] += np.prod(steps) / 2**axes
+        for axis in range(axes):
+            other = list(place)
+            other[axis] = slice(1 - corner[axis], 1 - corner[axis] + a.shape[axis])
+            k = (a * np.prod(steps) / steps[axis] ** 2 / 2 ** (axes - 1)).ravel()
+            here, there = number[place].ravel(), number[tuple(other)].ravel()
+            entries += [(here, here, k), (here, there, -k)]
+    row, column, value = (np.concatenate(each) for each in zip(*entries, strict=True))
+    matrix = scipy.sparse.coo_array((value, (row, column))).tocsr()
+    matrix += scipy.sparse.diags_array(c * volume.ravel())
+    u, free = np.nan_to_num(known.ravel()), np.isnan(known.ravel())
+    b = f * volume.ravel()
+    right = (b - matrix @ u)[free]
+    u[free] = scipy.sparse.linalg.spsolve(matrix[free][:, free].tocsc(), right)
+    return u.reshape(nodes), (b - matrix @ u).reshape(nodes)
+
+
+@RANKS
+@pytest.mark.parametrize("axes", [2, 3])
+def test_values_and_flows_are_those_of_a_matrix(axes, comm, by_one):
+    cells, steps = ((48, 64), (0.025, 0.0225)) if axes == 2 else ((16, 14, 24), (0.05,) * 3)
+    a, held = np.exp(np.random.default_rng(3).normal(size=cells)), PLANE if axes == 2 else SPACE
+    natural = dict.fromkeys([*INSULATED, "front", "back"][: 2 * axes], m.Neumann(0.0))
+    sides, domain = natural | {"left": m.Dirichlet(1.0)} | held, m.Domain(cells, steps)
+    given = m.Problem(domain, "diffusion", {"a": a, "c": 0.5, "f": 2.0}, sides)
+
+    def expected():
+        known = np.full([n + 1 for n in cells], np.nan)
+        along = [np.arange(n + 1) * step for n, step in zip(cells, steps, strict=True)]
+        *_, y, x = places = np.meshgrid(*along, indexing="ij")
+        lines = {
+            n: nearest(h.where.told, steps) for n, h in held.items() if n not in ("pond", "plate")
+        }
+        nodes = {name: tuple(line.T) for name, line in lines.items()}
+        if axes == 2:
+            nodes["pond"] = np.nonzero(np.hypot(x - 1.2, y - 0.3) < 0.1)
+        else:
+            nodes["plate"] = np.nonzero((abs(places[0] - 0.3) < 0.01) & (x > 0.8))
+        values = {"river": 3 - x, "pond": 0 * x - 1, "well": 5 + x * y, "drain": 0 * x + 0.5}
+        values |= {"borehole": 0 * x + 1, "plate": y, "left": 0 * x + 1}
+        nodes["left"] = np.nonzero(x == 0)
+        for name, at in nodes.items():
+            known[at] = values[name][at]
+        u, out = assembled(a, steps, 2.0, 0.5, known)
+        return u, {name: float(out[at].sum()) for name, at in nodes.items()}
+
+    solution = m.solve(given, ranks=comm, settings=TIGHT)
+    assert solution.converged
+    u, flows = by_one(expected)
+    np.testing.assert_allclose(solution.gather(), u, rtol=0, atol=1e-10)
+    balance = solution.balance()
+    assert balance.relative < 1e-11
+    for name, flow in flows.items():
+        assert solution.flow(name) == balance.flows[name] == pytest.approx(flow, rel=1e-8), name
+
+
+@RANKS
+@pytest.mark.parametrize(
+    "case", ["mixed", "around", "insulated", "velocity", "several", "tensor", "nonlinear", "disk"]
+)
+def test_whatever_else_there_is_solutions_are_those_of_a_factorisation(case, comm, by_one):
+    domain, equation, fields, sides = (
+        m.Domain((48, 64), 0.025),
+        "diffusion",
+        {"f": "x*y"},
+        MIXED | PLANE,
+    )
+    if case == "around":
+        sides = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Neumann(0.1), **PLANE}
+        sides["seam"] = m.Held([(1.5, 0.2), (1.6, 0.2)], 2.0)
+    elif case == "insulated":  # held inside alone
+        sides = INSULATED | PLANE
+    elif case == "velocity":
+        equation, fields, sides = "advection-diffusion", {"bx": 3.0, "by": -1.0, "f": "x"}, PLANE
+    elif case == "several":
+        fields = {"a": "1 + x", "f": np.random.default_rng(0).normal(size=(9, 49, 65))}
+        sides = sides | {"pond": m.Held("hypot(x - 1.2, y - 0.3) < 0.1", [*"xyxyxyxyx"])}
+    elif case == "tensor":
+        equation, fields = "anisotropic-diffusion", {"axx": 1.0, "ayy": 2.0, "axy": 0.5}
+    elif case == "nonlinear":
+        equation, fields = "quasilinear-diffusion", {"k": "1 + u**2", "f": 1.0}
+    elif case == "disk":
+        domain = m.Domain.from_distance("hypot(x - 0.8, y - 0.6) - 0.55", (48, 64), 0.025)
+        sides = {"outline": m.Robin(0.5, 0.2), "river": PLANE["river"], "pond": PLANE["pond"]}
+    given = m.Problem(domain, equation, fields, sides)
+    solution = m.solve(given, ranks=comm, settings=TIGHT)
+    assert solution.converged
+    last = given.problems - 1
+    field = solution.gather()
+    expected = by_one(solve_directly, given, None, last)
+    np.testing.assert_allclose(field if last == 0 else field[-1], expected, rtol=0, atol=5e-9)
+    if case in ("tensor", "nonlinear"):
+        with pytest.raises(m.Unsupported):
+            solution.flow("river")
+        return
+    balances = solution.balance()
+    for balance in balances if last else [balances]:
+        assert balance.relative < 1e-10
+
+
+def test_a_held_line_across_a_strip_parts_it_exactly():
+    sides = INSULATED | {"left": m.Dirichlet(0.0), "right": m.Dirichlet(1.0)}
+    sides["wall"] = m.Held([(0.75, 0.0), (0.75, 1.0)], 3.0)
+    solution = m.solve(
+        m.Problem(m.Domain((32, 64), 1 / 32), "laplace", sides=sides), settings=TIGHT
+    )
+    expected = np.where(solution.x < 0.75, 4 * solution.x, 3 - 1.6 * (solution.x - 0.75))
+    np.testing.assert_allclose(solution.field, np.broadcast_to(expected, (33, 65)), atol=1e-11)
+    assert solution.flow("wall") == pytest.approx(-4 - 1.6)
+    assert solution.flow("left") == pytest.approx(4)
+
+
+def test_lines_have_no_gaps_through_which_something_flows():
+    rng = np.random.default_rng(0)
+    domain = m.Domain((40, 50), (0.02, 0.03))
+    for _ in range(30):
+        # A triangle: what is inside is apart from what is outside.
+        corners = rng.uniform((0.03, 0.02), (1.47, 0.78), (3, 2))
+        place = m.Held([*corners, corners[0]])
+        nodes = domain.grid().nodes
+        held = np.zeros(nodes, bool)
+        held[tuple(place.where.nodes(domain.grid(), None, (None, None)).T)] = True
+        y, x = np.meshgrid(np.arange(41) * 0.02, np.arange(51) * 0.03, indexing="ij")
+        turns = []
+        for (x0, y0), (x1, y1) in itertools.pairwise([*corners, corners[0]]):
+            turns.append((x1 - x0) * (y - y0) - (y1 - y0) * (x - x0) > 0)
+        inside = (turns[0] & turns[1] & turns[2]) | ~(turns[0] | turns[1] | turns[2])
+        pieces, _ = scipy.ndimage.label(~held)
+        assert not set(pieces[inside & ~held]) & set(pieces[~inside & ~held])
+
+
+@RANKS
+def test_where_places_meet_a_node_has_the_mean_and_both_have_their_share(comm):
+    sides = MIXED | {
+        "river": m.Held([(0.0, 0.5), (1.0, 0.5)], 2.0),
+        "ditch": m.Held([(0.5, 0.2), (0.5, 0.9)], 4.0),
+    }
+    solution = m.solve(
+        m.Problem(m.Domain((48, 64), 0.025), "poisson", {"f": 1.0}, sides),
+        ranks=comm,
+        settings=TIGHT,
+    )
+    field, balance = solution.gather(), solution.balance()
+    assert field[20, 20] == 3.0
+    assert field[20, 0] == pytest.approx((2.0 + 0.5) / 2)
+    assert balance.relative < 1e-11
+    together = m.Held(
+        "(((y == 0.5) & (x < 1.01)) | ((x == 0.5) & (y > 0.19) & (y < 0.91)))",
+        "where(x==0.5, where(y==0.5, 3, 4), 2)",
+    )
+    alone = m.solve(
+        m.Problem(m.Domain((48, 64), 0.025), "poisson", {"f": 1.0}, MIXED | {"both": together}),
+        ranks=comm,
+        settings=TIGHT,
+    )
+    np.testing.assert_allclose(alone.gather(), field, atol=1e-10)
+    assert alone.flow("both") == pytest.approx(solution.flow("river") + solution.flow("ditch"))
+
+
+@pytest.mark.ranks(1, 4)
+def test_gradients_by_what_is_held(comm):
+    rng = np.random.default_rng(0)
+    a, heads = np.exp(rng.normal(size=(37, 49))), rng.normal(size=14)
+    river = [(0.1, 0.2), (0.75, 0.6)]
+
+    def solved(a, heads):
+        held = {"river": m.Held(river, heads), "well": m.Held((0.9, 0.9), 1.0)}
+        given = m.Problem(m.Domain((36, 48), 0.05), "diffusion", {"a": a, "f": "x"}, MIXED | held)
+        return m.solve(given, ranks=comm, settings=TIGHT)
+
+    solution = solved(a, heads)
+    by = m.adjoint(solution, solution.local)
+    change = rng.normal(size=heads.shape), rng.normal(size=a.shape)
+    half = [
+        0.5 * (solved(a + e * change[1], heads + e * change[0]).gather() ** 2).sum()
+        for e in (1e-5, -1e-5)
+    ]
+    mine = comm.allreduce((by["a"] * change[1][solution.place]).sum())
+    assert mine + by["river"] @ change[0] == pytest.approx((half[0] - half[1]) / 2e-5, rel=1e-7)
+
+
+@pytest.mark.ranks(1, 3)
+def test_values_may_depend_on_the_time_and_stay_in_files(comm, common_path):
+    # Between two walls that rise alike nothing but what is stored keeps the level back.
+    held = {"walls": m.Held("(x < 0.2001) | (x > 0.7999)", "2*t"), "probe": m.Held((0.5, 0.5), 0.5)}
+    given = m.Problem(
+        m.Domain((32, 64), 0.0125), "heat", {"f": 2.0}, INSULATED | {"walls": held["walls"]}
+    )
+    series = m.march(given, 0.0, dt=0.1, steps=4, ranks=comm, settings=TIGHT, solver_share=0)
+    np.testing.assert_allclose(series.gather(), 0.8, atol=1e-9)
+    path = common_path / "series.h5"
+    series.save(path)
+    if comm.rank == 0:
+        (walls,) = [part for part in m.read(path).sides.parts if part.inside]
+        assert (walls.name, set(walls.values)) == ("walls", {0.8})
+
+
+def test_files_hold_nodes_and_values_and_are_solved_anew(tmp_path):
+    rng = np.random.default_rng(1)
+    mask = rng.random((33, 41)) < 0.05
+    places = {
+        "mask": m.Held(mask, rng.normal(size=mask.sum())),
+        "function": m.Held(lambda x, y: (x > 0.3) & (y > 0.55), lambda x, y: x),
+        "text": m.Held("x/2 + y < 0.1", "expr:y/2"),
+    }
+    given = m.Problem(m.Domain((32, 40), 0.02), "diffusion", {"a": "1 + x"}, MIXED | places)
+    solution = m.solve(given, settings=TIGHT)
+    solution.save(tmp_path / "out.h5")
+    stored = m.read(tmp_path / "out.h5")
+    assert m.compare(stored, "direct").max_error < 1e-11
+    assert stored.balance().flows == pytest.approx(solution.balance().flows, rel=1e-12)
+    np.testing.assert_allclose(solve_by_multigrid(stored.problem), solution.field, atol=1e-8)
+    again = m.solve(stored.problem, settings=TIGHT)
+    np.testing.assert_allclose(again.field, solution.field, atol=1e-12)
+
+
+def test_the_command_line_holds_values(mosaicdd, tmp_path):
+    path, points = tmp_path / "out.h5", tmp_path / "drain.csv"
+    points.write_text("1.2,1.2\n1.34,0.8\n")
+    levels = tmp_path / "levels.txt"
+    levels.write_text("0.1 0.7 3\n0.9 0.49 2.2\n")
+    solve = (
+        "solve",
+        "--cells",
+        "64x48",
+        "--spacing",
+        "0.025",
+        "--pde",
+        "poisson",
+        "--field",
+        "f=1",
+    )
+    solve += ("--boundary", "0", "--side", "right=neumann:0.3", "--rtol", "1e-12")
+    holds = (
+        *("--hold", "river: 0.1,0.7 0.9,0.49=" + str(levels)),
+        *(
+            "--hold",
+            "hypot(x-1.2,y-0.3)<=0.1=-1",
+            "--hold",
+            "hypot(x-1.2,y-0.8)<=0.1=expr:where(x==y,1,2)",
+        ),
+        *("--hold", f"drain:{points}=0.5"),
+    )
+    ended = mosaicdd(*solve, *holds, "-o", path)
+    assert ended.code == 0, ended.err
+    nearest_two = "3 + (x - 0.1)*(2.2 - 3)/0.8"
+    sides = dict.fromkeys(["left", "bottom", "top"], m.Dirichlet(0.0)) | {"right": m.Neumann(0.3)}
+    sides |= {
+        "river": m.Held([(0.1, 0.7), (0.9, 0.49)], nearest_two),
+        "held2": m.Held("hypot(x-1.2,y-0.3)<=0.1", -1.0),
+        "held3": m.Held("hypot(x-1.2,y-0.8)<=0.1", "where(x==y,1,2)"),
+        "drain": m.Held([(1.2, 1.2), (1.34, 0.8)], 0.5),
+    }
+    expected = m.solve(
+        m.Problem(m.Domain((48, 64), 0.025), "poisson", {"f": 1.0}, sides), settings=TIGHT
+    )
+    stored = m.read(path)
+    assert (
+        abs(stored.field - expected.field).max() < 5e-3
+    )  # along the line, as it has been rounded to nodes
+    told = json.loads(mosaicdd("quantities", path, "--json").out)["balance"]
+    assert [*told["flows"]] == [*expected.balance().flows]
+    assert told["flows"]["held2"] == pytest.approx(expected.flow("held2"), rel=1e-2)
+    assert told["relative"] < 1e-11
+    for reference in ("direct", "pyamg"):
+        compared = mosaicdd("compare", path, "--reference", reference, "--json")
+        assert json.loads(compared.out)["max_error"] < 1e-8, compared.err
+    again = mosaicdd("solve", "--config", path, "-o", tmp_path / "again.h5")
+    assert again.code == 0, again.err
+    np.testing.assert_array_equal(m.read(tmp_path / "again.h5").field, stored.field)
+    config = tmp_path / "run.toml"
+    config.write_text(mosaicdd(*solve, *holds, "-o", tmp_path / "third.h5", "--print-config").out)
+    assert mosaicdd("solve", "--config", config).code == 0
+    np.testing.assert_array_equal(m.read(tmp_path / "third.h5").field, stored.field)
+    for bad, said in (
+        (
+            "9,0.1=1",
+            "--hold: the point (9, 0.1) of what is held is outside of the domain, which goes from (0, 0) to (1.6, 1.2)",
+        ),
+        ("pit: x>9=1", "--hold: what is held as pit, x>9, is at none of the 3185 nodes"),
+        ("0.1,0.1,2=1", "points of 2 and 3 numbers, a point of this domain has 2"),
+        ("0.1,0.1=q", "values are a number, expr:... or a file, got 'q'"),
+        ("q>1=1", "q is not allowed"),
+        ("left: x>1=1", "has a name of its own, as river, no side's: got 'left'"),
+        ("river.csv=1", "the file of points is missing"),
+    ):
+        ended = mosaicdd(*solve, "--hold", bad, "-o", tmp_path / "bad.h5")
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended.err
+        assert said in ended.err
+        assert not (tmp_path / "bad.h5").exists()
+
+
+DOMAIN = m.Domain((32, 32), 0.02)
+DISK = m.Domain.from_distance("hypot(x - 0.32, y - 0.32) - 0.25", (32, 32), 0.02)
+
+
+@pytest.mark.parametrize(
+    ("domain", "where", "values", "error", "message"),
+    [
+        (DOMAIN, (0.1, -0.1), 1.0, ValueError, r"\(0.1, -0.1\) of what is held is outside of the domain, .* to \(0.64, 0.64\)"),
+        (DISK, (0.02, 0.02), 1.0, ValueError, r"what is held as there, \(0.02, 0.02\), is at none of the 1089 nodes"),
+        (DOMAIN, "x > 0.63 + 0.02", 1.0, ValueError, "which are 0.02 apart"),
+        (DOMAIN, (1, 2, 3), 1.0, ValueError, r"has 3 coordinates, the domain 2: give \(x, y\)"),
+        (DOMAIN, [1.0], 1.0, ValueError, "numbers of the shape \\(1,\\)"),
+        (DOMAIN, (0.1, np.nan), 1.0, ValueError, "is not finite"),
+        (DOMAIN, {"x": 1}, 1.0, TypeError, "must be numbers"),
+        (DOMAIN, np.ones((3, 3), bool), 1.0, ValueError, r"the shape \(3, 3\), the domain has \(33, 33\) nodes"),
+        (DOMAIN, "x > 0.6", "log(x - 2)", ValueError, "not finite"),
+        (DOMAIN, (0.1, 0.1), np.ones(2), ValueError, r"values of the shape \(2,\), it has 1 nodes"),
+        (DOMAIN, "x >= 0", 1.0, ValueError, "values of all nodes are given"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_held_is_refused(domain, where, values, error, message):
+    with pytest.raises(error, match=message):
+        m.solve(m.Problem(domain, "poisson", {}, {"there": m.Held(where, values)}))
+
+
+@pytest.mark.parametrize(("solver", "equation"), [("laplace", "laplace"), ("averaged", "diffusion"), (None, "minimal-surface")])  # fmt: skip
+def test_who_cannot_hold_values_says_so(solver, equation):
+    held = {"there": m.Held((0.3, 0.3), 1.0)}
+    fields = {"a": "1 + x"} if equation == "diffusion" else {}
+    with pytest.raises(
+        m.Unsupported,
+        match=r"values (are )?held inside",
+    ):
+        m.solve(m.Problem((64, 64), equation, fields, held), solver)
+
+
+def test_a_plan_serves_other_values_but_no_other_place():
+    def given(where, values):
+        return m.Problem(DOMAIN, "poisson", {"f": 1.0}, MIXED | {"there": m.Held(where, values)})
+
+    with m.Solver(given((0.3, 0.3), 1.0), settings=TIGHT) as solver:
+        assert solver().field[15, 15] == 1.0
+        assert solver(given((0.3, 0.3), 2.0)).field[15, 15] == 2.0
+        with pytest.raises(ValueError, match="nodes that are held"):
+            solver(given((0.4, 0.3), 2.0))
