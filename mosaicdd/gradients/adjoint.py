@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.lagrangian import Lagrangian, volumes_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import within
 from mosaicdd.lattice.window import Window
@@ -59,22 +59,32 @@ def adjoint(
     if kept.window != Window.whole(grid):
         raise Unsupported("gradients are of the whole field, and this solution has a window of it")
     with Ranks.of(kept.given_ranks) as ranks:
-        w = ranks.agree(lambda: _derivatives(solution, dJ_du))
+        w = ranks.agree(lambda: _derivatives(solution, dJ_du, parameters))
         wide = ranks.sum(w)
         u = np.asarray(solution.gather(), float)
+        around, reach = [], Lagrangian.reach(parameters)
+        for p, n in zip(kept.own, grid.nodes, strict=True):
+            around.append(slice(max(p.start - reach, 0), min(p.stop + reach, n)))
+        part = tuple(around)
+        numbers = [name for name, field in parameters.fields.items() if field.number is not None]
+        lagrangian = ranks.agree(lambda: Lagrangian(parameters, kept.own, part, numbers))
+        ranks.agree(lambda: lagrangian.require_values(u[part]))
+        ranks.agree(lambda: lagrangian.require_driven(torch.from_numpy(wide[part])))
         v = solved_adjoint(parameters, wide, solver, solution, rtol)
-        gradient = _of_part(parameters, kept.own, u, v, wide)
+        gradient = _of_part(lagrangian, parameters, kept.own, part, u[part], v[part], wide[part])
         for name in parameters.names:
-            if gradient[name].ndim < 2:
+            if name not in parameters.fields or gradient[name].ndim == 0:
                 gradient[name] = ranks.sum(gradient[name])
     return gradient
 
 
-def _derivatives(solution: Solution, dJ_du: Any) -> np.ndarray:
-    """Return them of the whole grid, zero at the nodes of others."""
-    slopes, local = np.asarray(dJ_du, float), solution.local
+def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
+    """Return them of the whole grid, zero at the nodes of others and outside of a shape."""
+    slopes, local = np.asarray(dJ_du, float), np.asarray(solution.local)
     if slopes.shape != local.shape:
         raise ValueError(f"dJ_du has the shape {slopes.shape}, the solution {tuple(local.shape)}")
+    if parameters.problem.domain.shape is not None:
+        slopes = np.where(np.isfinite(local), slopes, 0.0)
     if not np.isfinite(slopes).all():
         raise ValueError("dJ_du must be finite")
     whole = np.zeros(solution.kept.lattice.grid.nodes)
@@ -104,7 +114,7 @@ def solved_adjoint(
         return whole_field(solver, problem, "adjoint")
     kept = solution.kept
     settings = {"ranks": kept.given_ranks, "settings": kept.settings, "rtol": rtol}
-    with Solver(problem, "exact", **settings) as planned:
+    with Solver(problem, "exact", keep="unknowns", **settings) as planned:
         return whole_field(planned, problem, "adjoint")
 
 
@@ -116,39 +126,41 @@ def whole_field(solver: Solver, problem: Problem, what: str) -> np.ndarray:
 
 
 def source_of(w: np.ndarray, parameters: Parameters) -> np.ndarray:
-    """Return the source that drives each node's equation by so much."""
-    volumes = np.full(w.shape, parameters.grid.spacing**2)
-    for axis in (0, 1):
-        for end in (0, -1):
-            np.moveaxis(volumes, axis, 0)[end] /= 2
-    return w / volumes
+    """Return the source that drives each node's equation by so much; zero at nodes without a volume."""
+    volumes = volumes_of(parameters)
+    return np.divide(w, volumes, out=np.zeros(w.shape), where=volumes > 0)
 
 
 def _of_part(
-    parameters: Parameters, own: Part, u: np.ndarray, v: np.ndarray, w: np.ndarray
+    lagrangian: Lagrangian, parameters: Parameters, own: Part, wide: Part, *fields: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the gradient at a process's nodes; of numbers and sides its share of it."""
+    """Return the gradient at a process's nodes; of numbers and sides its share of it.
+
+    ``fields``: the solution, the adjoint, and the derivatives by each value, at the wide nodes.
+    """
     nodes = parameters.grid.nodes
-    wide = tuple(
-        slice(max(p.start - 1, 0), min(p.stop + 1, n)) for p, n in zip(own, nodes, strict=True)
-    )
-    lagrangian = Lagrangian(parameters, own, wide)
     cells = tuple(slice(p.start, p.stop - 1) for p in wide)
     values, named = parameters.values(), {}
     for name, value in values.items():
-        if name in parameters.fields and value.ndim == 0:
-            value = np.broadcast_to(value, [p.stop - p.start for p in wide])
-        elif value.ndim == 2:
-            value = value[wide if value.shape == nodes else cells]
+        if name in parameters.fields:
+            if value.ndim == 0:
+                value = np.broadcast_to(value, [p.stop - p.start for p in wide])
+            else:
+                value = value[wide if value.shape == nodes else cells]
         named[name] = torch.tensor(value, requires_grad=True)
     before = {name: value.detach() for name, value in named.items()}
-    fields = (torch.from_numpy(np.ascontiguousarray(f[wide])) for f in (u, v, w))
-    total = lagrangian(named, before, *fields)
+    rises = {
+        name: torch.zeros((), dtype=torch.float64, requires_grad=True)
+        for name in parameters.shifted
+    }
+    u, v, w = (torch.from_numpy(np.ascontiguousarray(field)) for field in fields)
+    total = lagrangian(named, before, u, v, w, rises)
+    named |= rises
     slopes = torch.autograd.grad(total, list(named.values()), materialize_grads=True)
     gradient = {}
     for name, slope in zip(named, slopes, strict=True):
         mine = slope.numpy()
-        if mine.ndim == 2:
+        if name in parameters.fields:
             mine = mine[within(own, wide)]  # of cells as of their lower left nodes
             if values[name].ndim == 0:
                 mine = mine.sum()

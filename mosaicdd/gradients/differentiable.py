@@ -26,13 +26,12 @@ class Differentiable:
         self._parameters, self._how = parameters, how
         self.wrt = tuple(wrt)
         self._values = parameters.values()
-        nodes = tuple(slice(0, n) for n in parameters.grid.nodes)
-        self._lagrangian = Lagrangian(parameters, nodes, nodes)
+        self._lagrangian = Lagrangian(parameters, parameters.whole, parameters.whole)
         self._planned: dict[str, np.ndarray] = {}
         self._solver: Solver | None = None
 
     def __call__(self, **named: torch.Tensor) -> torch.Tensor:
-        """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; all ranks call it together.
+        """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
 
         Parameters
         ----------
@@ -51,7 +50,9 @@ class Differentiable:
             if name not in self.wrt:
                 raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
             self._require_fits(name, value)
-        return _Solved.apply(self, tuple(named), *(v.double() for v in named.values()))
+        u = _Solved.apply(self, tuple(named), *(v.double() for v in named.values()))
+        reported = self._lagrangian.reported
+        return u if reported is None else torch.where(reported, u, torch.nan)
 
     def close(self) -> None:
         """Free what was planned."""
@@ -67,7 +68,7 @@ class Differentiable:
                 f"{name} is on {value.device}, solves that are differentiated on the CPU"
             )
         shape, grid = tuple(value.shape), self._parameters.grid
-        fits = {self._values[name].shape}
+        fits = {self._values[name].shape} if name in self._values else {()}
         if name in self._parameters.fields:
             fits |= {(), grid.nodes}
             fits |= {tuple(grid.shape)} if name.startswith("a") else set()
@@ -84,7 +85,7 @@ class Differentiable:
         same = self._solver is not None and coefficients.keys() == self._planned.keys()
         if not (same and all(np.array_equal(v, self._planned[n]) for n, v in coefficients.items())):
             self.close()
-            self._solver = Solver(problem, "exact", **self._how)
+            self._solver = Solver(problem, "exact", keep="unknowns", **self._how)
             self._planned = {n: v.copy() for n, v in coefficients.items()}
         if self._solver is None:
             raise RuntimeError("nothing is planned")
@@ -98,12 +99,11 @@ class Differentiable:
     ) -> torch.Tensor:
         """Return the adjoint for derivatives by each value: the same function, of another source and zero sides."""
         named = {n: t for n, t in zip(names, tensors, strict=True) if self._is_coefficient(n)}
+        self._lagrangian.require_driven(w)
         volumes = self._lagrangian.volumes
-        zeros = {
-            n: torch.zeros(self._values[n].shape, dtype=torch.float64)
-            for n in self._parameters.parts
-        }
-        every = named | zeros | {"f": w / volumes}
+        zeros = {n: torch.from_numpy(zero) for n, zero in self._parameters.zeros().items()}
+        source = torch.where(volumes > 0, w / torch.where(volumes > 0, volumes, 1.0), 0.0)
+        every = named | zeros | {"f": source}
         return _Solved.apply(self, tuple(every), *every.values())
 
     def gradient(

@@ -2,22 +2,30 @@
 
 Of a functional ``J(u)`` and the adjoint ``v``, which is zero where values are given and else solves ``A v = dJ/du``,
 the gradient by anything that the equations depend on is that of ``J`` at the given values less the sum of ``v`` times
-the equations. Written here once, in torch, which differentiates it, and what comes of it.
+the equations. Written here once, in torch, which differentiates it, and what comes of it. Along a periodic axis the
+first and the last node are two, of the same values, each with the half of the faces and volumes on its own side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.gradients.cell_energy import cell_energy
+from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import ends, letters, within
-from mosaicdd.problems.discretisation.periodic import GridNodes
+from mosaicdd.gradients.values_near import ValuesNear
+from mosaicdd.lattice.axes import diagonals, ends, letters, within
+from mosaicdd.problems.discretisation.cut import OutlineCut
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.edge_means import in_series
 from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.tensors import between_nodes, mean_of_corners
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.unsupported import Unsupported
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -25,95 +33,232 @@ Tensors = Mapping[str, torch.Tensor]
 class Lagrangian:
     """Of the nodes that a process speaks for, and of what couples them.
 
-    ``own``: these nodes; ``wide``: they and one more all around, within the grid.
+    Parameters
+    ----------
+    own, wide
+        These nodes; they and others all around, within the grid: see `reach`.
+    uniform
+        Names of numbers that are called with as values at all nodes.
+
+    Attributes
+    ----------
+    volumes
+        Of the wide nodes, times the squared spacing.
+    reported
+        Which of them have values in a field; None if all.
+    active
+        Which have an unknown.
+    undriven
+        Which of these no source reaches, as they are not beside a node inside; None if no outline is natural.
     """
 
-    def __init__(self, parameters: Parameters, own: Part, wide: Part):
-        self._parameters, self._wide = parameters, wide
-        self._h = parameters.grid.spacing
-        cover = Cover.of_cells(GridNodes(parameters.grid.shape, (None, None)).cells(wide))
-        self._faces = [torch.from_numpy(cover.of_edges(axis)) for axis in (0, 1)]
-        self.volumes = torch.from_numpy(self._h**2 * cover.volumes)
-        mine = torch.zeros(self.volumes.shape, dtype=torch.bool)
+    def __init__(
+        self, parameters: Parameters, own: Part, wide: Part, uniform: Collection[str] = ()
+    ):
+        self._parameters, self._uniform = parameters, uniform
+        problem, grid = parameters.problem, parameters.grid
+        self._h, self._axes = grid.spacing, len(wide)
+        conditions = problem.conditions
+        cover, volumes, outline, cut = _covered(parameters, wide)
+        self.volumes = torch.from_numpy(self._h**2 * volumes)
+        values = conditions.values(grid, parameters.pieces)
+        self._periods = conditions.periods(grid)
+        known = np.zeros(volumes.shape, bool)
+        known[places_of(values.known, wide, self._periods)[1]] = True
+        active = (volumes > 0) & ~known
+        mine = np.zeros(volumes.shape, bool)
         mine[within(own, wide)] = True
-        values = parameters.problem.conditions.values(
-            parameters.grid, parameters.problem.pieces(parameters.grid)
-        )
-        self.free = torch.ones(self.volumes.shape, dtype=torch.bool)
-        self.free.view(-1)[self._places(values.known)[1]] = False
-        self._mine = mine & ~self.free
-        self._acting = {}
-        for name in parameters.parts:
-            which, nodes, weights = parameters.acting(name)
-            there, places = self._places(nodes)
-            counts = mine.view(-1)[places].numpy()
-            entries = which[there][counts], places[counts], weights[there][counts]
-            self._acting[name] = tuple(map(torch.from_numpy, entries))
-        self._medium = medium = medium_of(parameters.problem.operator)
-        numbers = {n: f.number for n, f in medium.fields.items()}
-        self._constant = {n: number for n, number in numbers.items() if number is not None}
+        self._outlines: ActingOutlines | None = None
+        self._near: ValuesNear | None = None
+        self.undriven: torch.Tensor | None = None
+        self.reported: torch.Tensor | None = None
+        counts = active | known
+        if cut is not None and outline is not None:
+            known, active = known & ~cut.given, active & ~cut.given
+            faces = [cover.of_edges(axis) for axis in range(self._axes)]
+            edges = [(between, between) for between in faces]
+            on = cut.on_outlines(active, known, edges, np.zeros(len(outline.alphas)))
+            self._outlines = ActingOutlines(parameters, outline, on, faces, wide, mine)
+            self._near = ValuesNear(cover)
+            self.reported = torch.from_numpy(on.reported)
+            active &= self._outlines.connected
+            counts = active | known
+        self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
+        if self._near is not None:
+            self.undriven = self.active & ~self._near.near
+        here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
+        self._cover = Cover(here, ())
+        self._held = torch.from_numpy(mine & known)
+        self._acting = {
+            name: self._entries(name, mine, wide)
+            for name, part in parameters.parts.items()
+            if not is_outline(part.name)
+        }
+        self._medium = medium_of(problem.operator)
+        self._sides = grid.aspect or (1.0,) * self._axes
+        self._constant = problem.parameters
 
-    def _places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of some nodes are wide ones, and their flat places among these."""
-        inside = [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, self._wide, strict=True)]
-        there = inside[0] & inside[1]
-        at = (n[there] - p.start for n, p in zip(nodes.T, self._wide, strict=True))
-        return there, np.ravel_multi_index(tuple(at), tuple(self.volumes.shape))
+    def require_driven(self, w: torch.Tensor) -> None:
+        """Raise `Unsupported` where a functional asks for a value that the adjoint's source does not reach."""
+        count = 0 if self.undriven is None else int((self.undriven & (w != 0)).sum())
+        if count:
+            raise Unsupported(
+                f"derivatives are asked for by {count} values far beyond an outline, in corners between given and natural "
+                "ones, where no source counts: take first derivatives, of a functional of values inside"
+            )
+
+    def require_values(self, u: np.ndarray) -> None:
+        """Raise `ValueError` unless values at the wide nodes are known wherever there are unknowns."""
+        lacking = int((self.active.numpy() & np.isnan(u)).sum())
+        if lacking:
+            raise ValueError(
+                f"the solution lacks the values of {lacking} unknowns beyond natural outlines, where volumes reach: "
+                "solve with keep='unknowns'"
+            )
+
+    @staticmethod
+    def reach(parameters: Parameters) -> int:
+        """Return how many nodes around a process's what couples its own reaches."""
+        # A value inside counts beside the outline, and so in a flux through it.
+        return 1 if parameters.problem.domain.shape is None else 3
+
+    def _entries(self, name: str, mine: np.ndarray, wide: Part) -> tuple[torch.Tensor, ...]:
+        """Return of a side's values which act on nodes here, on which, flat, and with which weight."""
+        every = []
+        # A given value holds at all copies of a node, what flows in counts once.
+        periods = self._periods if self._parameters.held(name) else (None,) * self._axes
+        for which, nodes, weights in self._parameters.acting(name):
+            there, place = places_of(nodes, wide, periods)
+            counts = mine[place]
+            flat = np.ravel_multi_index(place, mine.shape)
+            every.append((which[there][counts], flat[counts], weights[there][counts]))
+        return tuple(torch.from_numpy(np.concatenate(each)) for each in zip(*every, strict=True))
 
     def _diffusion(self, named: Tensors, letter: str) -> torch.Tensor:
-        """Return the diffusion along an axis."""
-        a = named.get(f"a{letter}{letter}", named.get("a"))
-        if a is not None:
-            return a
-        constant = self._constant.get(f"a{letter}{letter}", self._constant.get("a", 1.0))
-        return torch.tensor(constant, dtype=torch.float64)
+        """Return the diffusion along an axis, beside a shape as it counts there."""
+        name = f"a{letter}{letter}" if f"a{letter}{letter}" in named else "a"
+        return self._around(named, name, 1.0)
+
+    def _around(
+        self, named: Tensors, name: str, fill: float, *, counts: bool = True
+    ) -> torch.Tensor:
+        """Return a field, beside a shape as it counts there; the problem's number, or `fill`, if it is not named."""
+        if name not in named:
+            return torch.tensor(self._constant.get(name, fill), dtype=torch.float64)
+        if self._near is None or name in self._uniform:
+            return named[name]
+        return self._near(named[name], fill, counts=counts)
 
     def _conductances(self, named: Tensors) -> list[torch.Tensor]:
         """Return those of the edges along each axis."""
         between = []
-        for axis, letter in enumerate(letters(2)):
+        for axis, letter in enumerate(letters(self._axes)):
             a = self._diffusion(named, letter)
-            faces = self._faces[axis]
-            if a.shape == tuple(n - 1 for n in self.volumes.shape):  # per cell
-                sides = torch.nn.functional.pad(a, (1, 1) if axis == 0 else (0, 0, 1, 1))
-                low, high = ends(1 - axis, 2)
-                between.append((sides[low] + sides[high]) / 2)
-                continue
-            low, high = ends(axis, 2)
-            resistance = (0.5 / a).expand(self.volumes.shape)
-            between.append(faces / (resistance[low] + resistance[high]))
+            if not a.ndim:
+                k = a * self._cover.of_edges(axis)
+            elif self._per_cell(a):
+                k = self._cover.of_edges(axis, _padded(a))
+            else:
+                k = self._cover.of_edges(axis) * in_series(0.5 / a, axis)
+            between.append(k / self._sides[axis] ** 2)
         return between
 
+    def _per_cell(self, values: torch.Tensor) -> bool:
+        return values.shape == tuple(n - 1 for n in self.volumes.shape)
+
+    def _nine_points(self, named: Tensors) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Return the conductances of the edges along each axis, and across cells, of tensors."""
+        tensor = [self._diffusion(named, letter) for letter in "yx"]
+        tensor.append(self._around(named, "axy", 0.0))
+        rows, columns = (n - 1 for n in self.volumes.shape)
+        corners = [
+            [
+                values[y : y + rows, x : x + columns]
+                if values.shape == self.volumes.shape
+                else values
+                for values in tensor
+            ]
+            for y, x in ((0, 0), (0, 1), (1, 0), (1, 1))
+        ]
+        several = any(values.shape == self.volumes.shape for values in tensor)
+        y, x = self._sides
+        cells = [
+            _padded((values / scale).expand(rows, columns), 0.0)
+            for values, scale in zip(
+                mean_of_corners(corners if several else corners[:1]),
+                (y * y, x * x, x * y),
+                strict=True,
+            )
+        ]
+        along, across = between_nodes(cells, bilinear=self._medium.bilinear)
+        return list(along), list(across)
+
     def __call__(
-        self, named: Tensors, before: Tensors, u: torch.Tensor, v: torch.Tensor, w: torch.Tensor
+        self,
+        named: Tensors,
+        before: Tensors,
+        u: torch.Tensor,
+        v: torch.Tensor,
+        w: torch.Tensor,
+        rises: Tensors | None = None,
     ) -> torch.Tensor:
         """Return what it is, whose derivatives by what is given are those of the functional.
 
         ``named``: of the wide nodes or the cells between them, of sides all; ``before``: the same as constants;
-        ``w``: the derivatives of the functional by each value.
+        ``w``: the derivatives of the functional by each value; ``rises``: of what is given on outlines, by name.
         """
+        u = torch.where(self._counts & u.isfinite(), u, 0.0)
+        v = torch.where(self.active & v.isfinite(), v, 0.0)
         for name, (which, places, weights) in self._acting.items():
-            if name in named and isinstance(self._parameters.parts[name].condition, Dirichlet):
-                change = weights * (named[name] - before[name])[which]
+            if name in named and self._parameters.held(name):
+                change = weights * (named[name] - before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
-        v = torch.where(self.free, v, 0.0)
-        total = (torch.where(self._mine, w, 0.0) * u).sum()
+        total = (torch.where(self._held, w, 0.0) * u).sum()
+        across: list[torch.Tensor] = []
         if self._medium.couples_corners:
-            constant = torch.tensor(self._constant.get("axy", 0.0), dtype=torch.float64)
-            along = [self._diffusion(named, letter) for letter in letters(2)]
-            tensor = [*along, named.get("axy", constant)]
-            total = total - cell_energy(tensor, u, v, bilinear=self._medium.bilinear)
-        for axis, k in enumerate([] if self._medium.couples_corners else self._conductances(named)):
-            low, high = ends(axis, 2)
-            total = total - (k * (u[high] - u[low]) * (v[high] - v[low])).sum()
-        c = named.get("c", torch.tensor(self._constant.get("c", 0.0), dtype=torch.float64))
-        total = total - (self.volumes * (c * u - named.get("f", torch.zeros(()))) * v).sum()
+            along, across = self._nine_points(named)
+        else:
+            along = self._conductances(named)
+        pairs = [ends(axis, self._axes) for axis in range(self._axes)]
+        for k, (low, high) in zip((*along, *across), (*pairs, *diagonals()), strict=False):
+            flow = k * (u[high] - u[low]) * (v[high] - v[low])
+            if self._outlines is not None:
+                flow = torch.where(self._counts[low] & self._counts[high], flow, 0.0)
+            total = total - flow.sum()
+        c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
+        total = total - (self.volumes * (c * u - f) * v).sum()
         for name, (which, places, weights) in self._acting.items():
-            if isinstance(self._parameters.parts[name].condition, Dirichlet):
+            if self._parameters.held(name):
                 continue
             flat = self._h * weights * v.reshape(-1)[places]
             if name in named:
-                total = total + (flat * named[name][which]).sum()
+                total = total + (flat * named[name].reshape(-1)[which]).sum()
             if name + ".alpha" in named:
                 total = total - (named[name + ".alpha"] * flat * u.reshape(-1)[places]).sum()
+        if self._outlines is not None:
+            total = total + self._outlines(named, before, along, u, v, w, rises or {})
         return total
+
+
+def volumes_of(parameters: Parameters) -> np.ndarray:
+    """Return the volumes of all nodes, as `Lagrangian.volumes`."""
+    return parameters.grid.spacing**2 * _covered(parameters, parameters.whole)[1]
+
+
+def _covered(
+    parameters: Parameters, wide: Part
+) -> tuple[Cover, np.ndarray, CutOutline | None, OutlineCut | None]:
+    """Return what the domain has of the cells around nodes, and their volumes; of a shape its outline and its cut."""
+    problem, grid = parameters.problem, parameters.grid
+    cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
+    if problem.domain.shape is None:
+        cover = Cover.of_cells(cells)
+        return cover, cover.volumes, None, None
+    outline = CutOutline(problem.domain.shape, grid, problem.conditions)
+    cut = outline.cut(wide, cells)
+    return cut.cover, cut.volumes, outline, cut
+
+
+def _padded(cells: torch.Tensor, value: float = 1.0) -> torch.Tensor:
+    """Return values of cells with one more all around."""
+    return torch.nn.functional.pad(cells, (1, 1) * cells.ndim, value=value)

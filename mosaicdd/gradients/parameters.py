@@ -1,17 +1,22 @@
 """What a problem was given, by name, as arrays that one can differentiate by."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Robin
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.sides.parts import SidePart, is_outline
 from mosaicdd.problems.sides.side_values import evaluated
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import unknown
@@ -21,27 +26,49 @@ _ALPHA = ".alpha"
 
 
 class Parameters:
-    """The coefficients, source, values and fluxes of a linear self-adjoint problem on a rectangle.
+    """The coefficients, source, values and fluxes of a linear self-adjoint problem.
 
-    Names are those of fields, of sides and their parts as they were given, and ``left.alpha`` of a Robin condition.
+    Names are those of fields, of sides, outlines and parts of them as they were given, and ``left.alpha`` of a Robin
+    condition.
 
     `Unsupported` if gradients of the problem are not known.
+
+    Attributes
+    ----------
+    parts
+        By name, all but periodic sides, insulated staircases, and sides that the outline of a shape replaces.
     """
 
     def __init__(self, problem: Problem):
         require_differentiable(problem)
         self.problem, self.grid = problem, problem.domain.grid()
+        self.pieces = problem.pieces(self.grid)
         self.fields = _fields(problem)
-        sides = problem.conditions
-        self.parts = {
-            str(part): part for part in sides.parts if part.name in problem.pieces(self.grid)
-        }
-        if sides.data is None:
-            whole = {part.name for part in self.parts.values() if part.whole}
-            more = {name: Dirichlet() for name in problem.pieces(self.grid) if name not in whole}
-            self.parts |= {str(part): part for part in Sides(more).parts}
+        conditions = _conditions(problem, self.grid)
+        every = Sides(conditions, axes=len(self.grid.shape)).parts
+        self._fixed = {str(p): p.condition for p in every if _is_fixed(p, problem)}
+        self._replaced = [
+            str(part)
+            for part in problem.conditions.parts
+            if part.name in self.pieces and self.pieces[part.name].replaced
+        ]
+        self.parts = {str(part): part for part in every if str(part) not in self._fixed}
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
         self.names = (*self.fields, *self.parts, *alphas)
+
+    @property
+    def shifted(self) -> list[str]:
+        """The outlines whose values are no numbers, and so not among `values`."""
+        return [
+            name
+            for name, part in self.parts.items()
+            if is_outline(part.name) and not is_number(part.values)
+        ]
+
+    @property
+    def whole(self) -> Part:
+        """All nodes of the grid."""
+        return tuple(slice(0, nodes) for nodes in self.grid.nodes)
 
     def require(self, names: Any) -> None:
         """Raise `ValueError` for a name that is none of them."""
@@ -50,87 +77,156 @@ class Parameters:
                 raise ValueError(unknown("derivative by", name, self.names))
 
     def values(self) -> dict[str, np.ndarray]:
-        """Return all of them: of the whole domain, numbers as arrays of no axes."""
+        """Return all of them: of the whole domain, numbers as arrays of no axes; of outlines numbers alone.
+
+        Beside a shape they may be none.
+        """
         every: dict[str, Any] = {}
-        whole = tuple(slice(0, nodes) for nodes in self.grid.nodes)
+        checked = self.problem.domain.shape is None
         for name, field in self.fields.items():
-            if field.number is not None:
-                every[name] = field.number
-            elif name.startswith("a") and field.per_cell(self.grid):
-                every[name] = field.values
-            else:
-                every[name] = field.sample(self.grid, whole)[0]
-        pieces = self.problem.pieces(self.grid)
+            every[name] = field.number
+            if field.number is None:
+                every[name] = field.sample_as_given(self.grid, self.whole, checked=checked)[0]
         for name, part in self.parts.items():
-            every[name] = evaluated(part, pieces[part.name], self.grid)[0]
+            if not is_outline(part.name):
+                piece = self.pieces[part.name]
+                every[name] = piece.as_side(evaluated(part, piece, self.grid)[0], self.grid)
+            elif is_number(part.values):
+                every[name] = part.values
             if name + _ALPHA in self.names:
                 every[name + _ALPHA] = part.alpha
         return {name: np.array(values, float) for name, values in every.items()}
 
+    def zeros(self) -> dict[str, np.ndarray]:
+        """Return zeros in place of all that is given on sides and outlines."""
+        return {
+            name: np.array(0.0)
+            if is_outline(part.name)
+            else self.pieces[part.name].as_side(self._zeros(name), self.grid)
+            for name, part in self.parts.items()
+        }
+
     def with_values(self, values: Mapping[str, np.ndarray]) -> Problem:
         """Return the problem with other values of some of them, conditions of the same kinds."""
         fields = {n: _plain(v) for n, v in values.items() if n in self.fields}
-        conditions = {}
+        return self.problem.with_fields(**fields).with_sides(self._sides(values))
+
+    def _sides(self, values: Mapping[str, np.ndarray]) -> Sides:
+        conditions: dict[str, Condition] = dict(self._fixed)
         for name, part in self.parts.items():
             changed: dict[str, Any] = {}
             if name in values:
-                changed["values"] = values[name]
+                changed["values"] = _plain(values[name])
             if name + _ALPHA in values:
                 changed["alpha"] = float(values[name + _ALPHA])
             conditions[name] = dataclasses.replace(part.condition, **changed)
-        return self.problem.with_fields(**fields).with_sides(conditions or self.problem.sides)
+        if "outline" in conditions:  # whose condition these have
+            conditions |= dict.fromkeys(self._replaced, conditions["outline"])
+        return Sides(conditions, axes=len(self.grid.shape))
 
     def with_source_only(self, source: np.ndarray) -> Problem:
-        """Return the problem with another source, and zero on all sides."""
-        zeros = {name: np.zeros(len(self._piece(name).nodes)) for name in self.parts}
-        return self.with_values({**zeros, "f": source})
+        """Return the problem with another source, and zero on all sides and outlines."""
+        return self.with_values({**self.zeros(), "f": source})
 
-    def _piece(self, name: str) -> Any:
-        return self.problem.pieces(self.grid)[self.parts[name].name]
+    def _zeros(self, name: str) -> np.ndarray:
+        return np.zeros(len(self.pieces[self.parts[name].name].nodes))
 
-    def acting(self, name: str) -> tuple[np.ndarray, ...]:
-        """Return how the values of a side's part act: which of them, on which nodes ``(T, 2)``, with which weight.
+    def held(self, name: str) -> bool:
+        """Say whether what is given there are values of the solution."""
+        return isinstance(self.parts[name].condition, Dirichlet)
 
-        Weights of given values are the part that they have of a node's value, of others lengths, in cells.
+    def acting(self, name: str) -> Iterator[tuple[np.ndarray, ...]]:
+        """Yield how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.
+
+        Weights of given values are the part that they have of a node's value, of others lengths, in cells. Where sides
+        are periodic the last node is the first; values at both act one after the other.
         """
-        probe = {other: np.zeros(len(self._piece(other).nodes)) for other in self.parts}
-        probe[name] = np.ones_like(probe[name])
-        values = self.with_values(probe).conditions.values(
-            self.grid, self.problem.pieces(self.grid)
-        )
-        held = isinstance(self.parts[name].condition, Dirichlet)
-        nodes, weights = (
-            (values.known, values.values[0]) if held else (values.natural, values.fluxes[0])
-        )
-        nodes, weights = nodes[weights != 0], weights[weights != 0]
-        flat, own = (
-            np.ravel_multi_index(tuple(at.T), self.grid.nodes)
-            for at in (nodes, self._piece(name).nodes)
-        )
+        piece = self.pieces[self.parts[name].name]
+        periods = [-1 if n is None else n for n in self.problem.conditions.periods(self.grid)]
+        own = np.ravel_multi_index(tuple(piece.nodes.T), self.grid.nodes)
         order = np.argsort(own)
-        return order[np.searchsorted(own[order], flat)], nodes, weights
+        last = piece.nodes == periods
+        for ends in np.unique(last, axis=0):
+            probe = {other: self._zeros(other) for other in self._on_sides}
+            probe[name] = (last == ends).all(axis=1).astype(float)
+            shaped = {
+                n: self.pieces[self.parts[n].name].as_side(v, self.grid) for n, v in probe.items()
+            }
+            values = self._sides(shaped).values(self.grid, self.pieces)
+            nodes, weights = (
+                (values.known, values.values[0])
+                if self.held(name)
+                else (values.natural, values.fluxes[0])
+            )
+            nodes, weights = nodes[weights != 0], weights[weights != 0]
+            flat = np.ravel_multi_index(tuple(np.where(ends, periods, nodes).T), self.grid.nodes)
+            yield order[np.searchsorted(own[order], flat)], nodes, weights
+
+    @functools.cached_property
+    def _on_sides(self) -> Sequence[str]:
+        return [name for name, part in self.parts.items() if not is_outline(part.name)]
 
 
 def _plain(value: np.ndarray) -> Any:
     return float(value) if value.ndim == 0 else value
 
 
+def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
+    """Return what holds on all sides and outlines by their names, also where nothing was said."""
+    sides, pieces = problem.conditions, problem.pieces(grid)
+    parts = [part for part in sides.parts if part.name in pieces or problem.domain.shape]
+    conditions = {
+        str(part): part.condition
+        for part in parts
+        if is_outline(part.name) or not pieces[part.name].replaced
+    }
+    edges: Boundary | None = None
+    if sides.data is not None:
+        (edges,) = sides.edge_values(grid)
+    for name, piece in pieces.items():
+        if not piece.replaced and name not in conditions and piece.lengths.any():
+            conditions[name] = Dirichlet(0.0 if edges is None else edges.edges[_side_of(piece)])
+    if problem.domain.shape is not None and not any(is_outline(part.name) for part in parts):
+        surface: Any = 0.0
+        if edges is not None:
+            surface = functools.partial(_on_surface, edges, grid.steps)
+        conditions["outline"] = Dirichlet(surface)
+    return conditions
+
+
+def _is_fixed(part: SidePart, problem: Problem) -> bool:
+    """Say whether a condition can have no other value."""
+    shape = problem.domain.shape
+    insulated = shape is not None and shape.staircase and is_outline(part.name)
+    kind = (Periodic, Neumann) if insulated else Periodic
+    return isinstance(part.condition, kind)
+
+
+def _side_of(piece: Any) -> tuple[int, int]:
+    return piece.side
+
+
+def _on_surface(edges: Boundary, steps: Sequence[float], *places: np.ndarray) -> np.ndarray:
+    """Return the values of the surface that those on all edges span, at coordinates, that along x first."""
+    return edges.at(*(along / step for along, step in zip(places[::-1], steps, strict=True)))
+
+
 def _fields(problem: Problem) -> dict[str, Field]:
     """Return the coefficients that may vary, and the source, by name."""
-    fields = {}
+    fields, axes = {}, len(problem.domain.cells)
     for name in problem.equation.fields:
         if name in problem.arrays:
             fields[name] = problem.arrays[name]
         elif name in problem.parameters and name in getattr(problem.equation, "varying", ()):
-            fields[name] = Field(name, problem.parameters[name])
+            fields[name] = Field(name, problem.parameters[name], axes)
     several = getattr(problem.equation, "instead", {}).get("a", {})
     instead = [*several] if {*several} & {*problem.fields} else []
     for name in instead:
-        fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name])
+        fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name], axes)
     fields = {name: field for name, field in fields.items() if not name.startswith("b")}
     if "axy" in fields and not medium_of(problem.operator).couples_corners:
         del fields["axy"]  # with five points there is none
-    fields["f"] = problem.source or Field("f", 0.0)
+    fields["f"] = problem.source or Field("f", 0.0, axes)
     return fields
 
 
@@ -142,18 +238,11 @@ def _floats(problem: Problem) -> bool:
 def require_differentiable(problem: Problem) -> None:
     """Raise `Unsupported` unless the gradients of a problem are known."""
     operator, why = problem.operator, ""
+    shape, around = problem.domain.shape, any(problem.conditions.periodic)
     if problem.equation.steady is not None:
         why = f"{problem.equation.name} is an equation in time"
     elif isinstance(operator, Nonlinear):
         why = f"{problem.equation.name} is not linear"
-    elif len(problem.domain.cells) != 2:
-        why = "the domain is a box"
-    elif problem.domain.shape is not None:
-        why = "the domain is no rectangle"
-    elif problem.domain.grid().aspect:
-        why = f"cells are no squares, but {problem.domain.grid().cell}"
-    elif any(problem.conditions.periodic):
-        why = "sides are periodic"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
     elif not medium_of(operator).self_adjoint:
@@ -162,7 +251,9 @@ def require_differentiable(problem: Problem) -> None:
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"
+    elif shape is not None and around and any(p.alpha for p in problem.conditions.parts):
+        why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:
         raise Unsupported(
-            f"{why}: gradients are of single linear self-adjoint problems on rectangles of square cells without periodic sides"
+            f"{why}: gradients are of single linear self-adjoint problems whose level is held"
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, last, others, within
+from mosaicdd.lattice.axes import Slices, at, last, others, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -139,7 +139,10 @@ class Embedded:
             outlines = outlines.part(*nodes)
             shown = outlines.reported
             if self._beyond:
-                shown = shown | self._equations.active[nodes[0]][:, nodes[1]]
+                active = self._equations.active
+                for axis, along in enumerate(nodes):
+                    active = active[at(axis, active.ndim, along)]
+                shown = shown | active
             owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
             place, values = self._discretisation.given(

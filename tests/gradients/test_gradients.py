@@ -168,8 +168,6 @@ def test_what_is_not_known_is_said():
     insulated = m.Problem((8, 8), "poisson", {"f": "x - 1/16"}, m.Neumann(0.0))
     with pytest.raises(m.Unsupported, match="holds the level"):
         m.differentiable(insulated, ("f",))
-    with pytest.raises(m.Unsupported, match="is a box"):
-        m.differentiable(m.Problem((8, 8, 8), "poisson", {"f": 1.0}), ("f",))
     with pytest.raises(m.Unsupported, match="has no source"):
         m.differentiable(m.Problem((8, 8), "laplace"), ("left",))
     solution = m.solve(small())

@@ -221,10 +221,6 @@ def test_the_network_for_tensors_solves_where_that_for_squares_is_refused():
             lambda d: m.Domain.from_mask(np.ones((33, 33)), d.spacing),
             "a shape is of square cells, these are 0.3x0.2",
         ),
-        (
-            lambda d: m.adjoint(m.solve(m.Problem(d, "poisson", {"f": 1.0})), np.ones((33, 33))),
-            "cells are no squares, but 0.3x0.2",
-        ),
     ],
 )
 def test_what_knows_squares_only_refuses_others(problem, why):

@@ -1,5 +1,7 @@
 """What coefficients at nodes or in cells are between the nodes of a grid, along each of its axes."""
 
+from typing import Any
+
 import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, others
@@ -29,8 +31,8 @@ def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
     return np.pad(0.5 ** (len(part) - 1) * values, beyond)
 
 
-def in_series(resistance: np.ndarray, axis: int) -> np.ndarray:
-    """Return the conductances along an axis of two half resistances in series."""
+def in_series(resistance: Any, axis: int) -> Any:
+    """Return the conductances along an axis of two half resistances in series, in arrays of numpy's or torch's."""
     low, high = ends(axis, resistance.ndim)
     return 1.0 / (resistance[high] + resistance[low])
 

@@ -229,7 +229,8 @@ class Medium:
         tensors = tensors_of_cells({"axy": self._zero, **self.fields}, grid, part)
         y, x = self._side(0), self._side(1)
         tensors /= np.array([y * y, x * x, x * y])[:, None, None]
-        return between_nodes(tensors, bilinear=self.bilinear)
+        along, across = between_nodes(tensors, bilinear=self.bilinear)
+        return along, np.stack(across)
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""

@@ -11,7 +11,8 @@ Of a bilinear element the twist counts a third: ``axx gx^2 + 2 axy gx gy + ayy g
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,39 +63,41 @@ def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.
         tuple(np.broadcast_to(v[there] if v.shape == nodes else v, shape) for v in sampled)
         for there in (corners if at_nodes else corners[:1])
     ]
-    determinants = _definite(every, cells)
-    if not at_nodes:
-        total[:, *where] = every[0]
-        return total
-    inverse = np.zeros((3, *shape))
-    for (ayy, axx, axy), determinant in zip(every, determinants, strict=True):
-        for sums, values in zip(inverse, (axx, ayy, -axy), strict=True):
-            sums += values / determinant / 4
-    yy, xx, xy = inverse
-    determinant = xx * yy - xy * xy
-    total[:, *where] = xx / determinant, yy / determinant, -xy / determinant
+    _require_definite(every, cells)
+    total[:, *where] = mean_of_corners(every)
     return total
 
 
+def mean_of_corners(corners: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the harmonic mean of some tensors, in arrays of numpy's or torch's."""
+    if len(corners) == 1:
+        return tuple(corners[0])
+    xx, yy, xy = 0.0, 0.0, 0.0
+    for ayy, axx, axy in corners:
+        share = 1 / len(corners) / (axx * ayy - axy * axy)
+        xx, yy, xy = xx + share * ayy, yy + share * axx, xy - share * axy
+    determinant = xx * yy - xy * xy
+    return xx / determinant, yy / determinant, -xy / determinant
+
+
 def between_nodes(
-    tensors: np.ndarray, *, bilinear: bool = False
-) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    tensors: Iterable[Any], *, bilinear: bool = False
+) -> tuple[tuple[Any, ...], tuple[Any, Any]]:
     """Return what conducts along each axis between the nodes of a part, and across its cells.
 
     Parameters
     ----------
     tensors
-        Of the cells around the nodes, ``(3, rows + 1, columns + 1)``, in units of cells.
+        Of the cells around the nodes: ``ayy``, ``axx`` and ``axy``, in units of cells, arrays of numpy's or torch's
+        ``(rows + 1, columns + 1)``.
     bilinear
         Whether cells are bilinear elements.
     """
-    every, crosswise = tensors[:2] / 2, np.zeros_like(tensors[0])
-    if bilinear:
-        crosswise = (tensors[0] + tensors[1]) / 6
-        every -= crosswise
-    along = tuple(sum_around(values, axis) for axis, values in enumerate(every))
-    half, crosswise = tensors[2, 1:-1, 1:-1] / 2, crosswise[1:-1, 1:-1]
-    return along, np.stack([crosswise + half, crosswise - half])
+    ayy, axx, axy = tensors
+    twist = (ayy + axx) / 6 if bilinear else 0.0 * ayy
+    along = tuple(sum_around(values / 2 - twist, axis) for axis, values in enumerate((ayy, axx)))
+    half, twist = axy[1:-1, 1:-1] / 2, twist[1:-1, 1:-1]
+    return along, (twist + half, twist - half)
 
 
 def _sampled(field: Field, grid: Grid, cells: Part) -> np.ndarray:
@@ -106,19 +109,12 @@ def _sampled(field: Field, grid: Grid, cells: Part) -> np.ndarray:
     return field.sample(grid, tuple(slice(p.start, p.stop + 1) for p in cells))[0]
 
 
-def _definite(corners: Sequence[Tensors], cells: Part) -> list[np.ndarray]:
-    """Return the determinants of tensors at corners of some cells.
-
-    `ValueError` with the first cell where one is not positive definite.
-    """
-    determinants = [axx * ayy - axy * axy for ayy, axx, axy in corners]
-    wrong = [
-        ~((axx > 0) & (ayy > 0) & (determinant > 0))
-        for (ayy, axx, _), determinant in zip(corners, determinants, strict=True)
-    ]
+def _require_definite(corners: Sequence[Tensors], cells: Part) -> None:
+    """Raise `ValueError` with the first of some cells at whose corners a tensor is not positive definite."""
+    wrong = [~((axx > 0) & (ayy > 0) & (axx * ayy - axy * axy > 0)) for ayy, axx, axy in corners]
     anywhere = np.logical_or.reduce(wrong)
     if not anywhere.any():
-        return determinants
+        return
     first = tuple(np.argwhere(anywhere)[0])
     ayy, axx, axy = next(t for t, bad in zip(corners, wrong, strict=True) if bad[first])
     place = tuple(int(i) + p.start for i, p in zip(first, cells, strict=True))

@@ -18,8 +18,10 @@ through its faces or the outline.
 
 import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,8 +71,8 @@ class Cover:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
         return _gathered(self.quarters, range(self.quarters[0].ndim))
 
-    def of_edges(self, axis: int, cells: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return the faces of the grid edges along an axis, times values of the cells.
+    def of_edges(self, axis: int, cells: Any = 1.0) -> Any:
+        """Return the faces of the grid edges along an axis, times values of the cells, of numpy's or torch's.
 
         ``(rows - 1, columns)`` or ``(rows, columns - 1)``: each edge has half a face in two cells.
         """
@@ -88,7 +90,7 @@ def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
         for axis, high in zip(axes, corner, strict=True):  # the high corner is of the cell before
             place[axis] = slice(None, -1) if high else slice(1, None)
         parts.append(share[tuple(place)])
-    return functools.reduce(np.add, reversed(parts))
+    return functools.reduce(operator.add, reversed(parts))
 
 
 @dataclass(frozen=True)

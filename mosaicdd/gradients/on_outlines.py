@@ -1,0 +1,162 @@
+"""What the outline of a shape adds to the Lagrangian: given values, fluxes and exchange; see `cut`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.lattice.axes import at
+from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, Crossings, OnOutlines
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
+from mosaicdd.problems.fields.fields import Part
+
+
+class ActingOutlines:
+    """Where the outline of a shape acts on the nodes of a part.
+
+    Parameters
+    ----------
+    on
+        Of conductances that are the faces alone.
+    faces
+        Of the edges along each axis.
+    wide, mine
+        The nodes of the part, and which of them a process speaks for: what is given counts there.
+
+    Attributes
+    ----------
+    connected
+        Which nodes something flows to.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        outline: CutOutline,
+        on: OnOutlines,
+        faces: Sequence[np.ndarray],
+        wide: Part,
+        mine: np.ndarray,
+    ):
+        self._wide = wide
+        self._parameters, self._outline = parameters, outline
+        self._h, self._mine = parameters.grid.spacing, mine.reshape(-1)
+        parts = [parameters.problem.conditions.outline(name) for name in outline.names]
+        self._names = ["outline" if part is None else str(part) for part in parts]
+        self._exchanges = any(part is not None and part.alpha for part in parts) or any(
+            name + ".alpha" in parameters.names for name in self._names
+        )
+        self._ties = [
+            (axis, edges, self._acting(tied))
+            for axis, edges, tied in self._tied(on.ties, faces, mine.shape)
+        ]
+        natural = on.natural
+        self._flows = self._acting(natural.crossings(np.ones(len(natural.nodes))))
+        self._distances = torch.from_numpy(natural.distances)
+        own = self._mine[on.on.nodes]
+        self._held = self._acting(on.on.chosen(own, on.on.nodes[own]))
+        total = np.zeros(mine.shape)
+        for axis, of_edges in enumerate(faces):
+            for end in range(2):
+                total += np.pad(of_edges, _beside(axis, end, mine.ndim))
+        tied = np.zeros(mine.size, bool)
+        tied[on.ties.nodes] = True
+        self.connected = (total > 0) | tied.reshape(mine.shape)
+        self._faces = torch.from_numpy(np.where(total > 0, total, 1.0))
+        self._none = torch.from_numpy(total <= 0)
+
+    def _tied(
+        self, ties: Crossings, faces: Sequence[np.ndarray], shape: tuple[int, ...]
+    ) -> list[tuple[int, torch.Tensor, Crossings]]:
+        """Return along each axis the flat edges of ties, and these, by how much their edges' conductances grow."""
+        every = []
+        places = np.stack(np.unravel_index(ties.nodes, shape), axis=1)
+        away = ties.points - places - [p.start for p in self._wide]
+        along = np.abs(away).argmax(axis=1) if len(away) else np.empty(0, int)
+        for axis, of_edges in enumerate(faces):
+            which = np.flatnonzero(along == axis)
+            low = places[which]
+            low[:, axis] -= away[which, axis] < 0
+            edges = np.ravel_multi_index(tuple(low.T), of_edges.shape)
+            tied = ties.chosen(which, ties.nodes[which])
+            growth = tied.weights / of_edges.reshape(-1)[edges]
+            tied = Crossings(tied.nodes, tied.points, growth, tied.outlines)
+            every.append((axis, torch.from_numpy(edges), tied))
+        return every
+
+    def _acting(self, crossings: Crossings) -> tuple[torch.Tensor, ...]:
+        """Return nodes, weights, numbers of outlines, what they were given, and whether they are this process's."""
+        where = self._parameters.problem.conditions, self._outline.names, self._parameters.grid
+        values = crossings.values(*where)[0]
+        mine = self._mine[crossings.nodes]
+        arrays = crossings.nodes, crossings.weights, crossings.outlines, values.copy(), mine
+        return tuple(map(torch.from_numpy, arrays))
+
+    def _given(
+        self,
+        acting: Sequence[torch.Tensor],
+        named: Mapping[str, torch.Tensor],
+        before: Mapping[str, torch.Tensor],
+        rises: Mapping[str, torch.Tensor],
+    ) -> torch.Tensor:
+        """Return what is given at crossings."""
+        *_, outlines, values, mine = acting
+        for number, name in enumerate(self._names):
+            here = outlines == number
+            if name in named:
+                values = torch.where(here, torch.where(mine, named[name], before[name]), values)
+            if name in rises:
+                values = values + torch.where(here & mine, rises[name], 0.0)
+        return values
+
+    def __call__(
+        self,
+        named: Mapping[str, torch.Tensor],
+        before: Mapping[str, torch.Tensor],
+        along: Sequence[torch.Tensor],
+        u: torch.Tensor,
+        v: torch.Tensor,
+        w: torch.Tensor,
+        rises: Mapping[str, torch.Tensor],
+    ) -> torch.Tensor:
+        """Return what outlines add; ``along``: the conductances of the edges, else as `Lagrangian`."""
+        which = named, before, rises
+        u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
+        nodes = self._held[0]
+        total = (w[nodes] * self._given(self._held, *which)).sum()
+        for axis, edges, acting in self._ties:
+            nodes, growth = acting[:2]
+            flow = (
+                growth * along[axis].reshape(-1)[edges] * (u[nodes] - self._given(acting, *which))
+            )
+            total = total - (flow * v[nodes]).sum()
+        nodes, lengths, outlines, _, mine = self._flows
+        flux = self._given(self._flows, *which)
+        if self._exchanges:
+            alphas = torch.zeros(len(nodes), dtype=torch.float64)
+            for number, name in enumerate(self._names):
+                alpha = name + ".alpha"
+                if alpha in named:
+                    own = torch.where(mine, named[alpha], before[alpha])
+                    alphas = torch.where(outlines == number, own, alphas)
+            diffusion = self._diffusion(along).reshape(-1)[nodes]
+            damping = (1 + self._h * alphas * self._distances / diffusion).clamp(min=LEAST_DAMPING)
+            flux = (flux - alphas * u[nodes]) / damping
+        return total + (self._h * lengths * flux * v[nodes]).sum()
+
+    def _diffusion(self, along: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return it at the nodes: their conductances over their faces, 1 where there are none."""
+        total = torch.zeros(self._faces.shape, dtype=torch.float64)
+        for axis, k in enumerate(along):
+            for end in range(2):
+                before, after = _beside(axis, end, k.ndim)[axis]
+                padding = at(axis, k.ndim, (before, after), (0, 0))
+                flat = [count for pair in reversed(padding) for count in pair]
+                total = total + torch.nn.functional.pad(k, flat)
+        return torch.where(self._none, 1.0, total) / self._faces
+
+
+def _beside(axis: int, end: int, axes: int) -> list[tuple[int, int]]:
+    """Return by how much edges along an axis are padded to stand at the nodes of their low (0) or high ends."""
+    return list(at(axis, axes, (end, 1 - end), (0, 0)))

@@ -1,0 +1,241 @@
+"""Gradients on shapes, with periodic sides, on cells that are no squares and in space, against central differences."""
+
+import numpy as np
+import pytest
+import torch
+
+import mosaicdd as m
+from mosaicdd.gradients.parameters import Parameters
+
+NY, NX, H = 20, 28, 1 / 16
+TIGHT = m.SolveSettings(rtol=1e-13)
+STEP = 1e-4  # of values about 1: differences are off by its square, and by rounding of 1e-16 * J / STEP
+CUBE = (6, 9, 8)
+
+
+def drawn(shape, seed=0, low=0.5):
+    return np.random.default_rng((seed, *shape)).uniform(low, 2.0, shape)
+
+
+def fields(cells=(NY, NX), **more):
+    nodes = tuple(count + 1 for count in cells)
+    return {"a": drawn(nodes), "c": drawn(nodes, 1), "f": drawn(nodes, 2)} | more
+
+
+def l_of_nodes():
+    mask = np.ones((NY + 1, NX + 1), bool)
+    mask[10:, 14:] = False
+    return m.Domain.from_mask(mask, H)
+
+
+def l_of_cells():
+    mask = np.ones((NY, NX), bool)
+    mask[10:, 14:] = False
+    return m.Domain.from_mask(mask, H, per_cell=True)
+
+
+def plate():
+    outer = [[0.1, 0.1], [1.6, 0.13], [1.5, 1.1], [0.12, 1.15]]
+    holes = [[[0.3, 0.4], [0.6, 0.35], [0.5, 0.7]], [[0.9, 0.5], [1.3, 0.52], [1.2, 0.9]]]
+    return m.Domain.from_polygons(outer, holes, cells=(NY, NX), spacing=H)
+
+
+def voxels():
+    mask = np.ones(CUBE, bool)
+    mask[2:4, 2:5, 3:7], mask[:1, :, :3] = False, False
+    return m.Domain.from_mask(mask, H)
+
+
+RECTANGLE = m.Domain((NY, NX), H)
+RING = m.Domain.from_distance("abs(hypot(x - 0.9, y - 0.6) - 0.38) - 0.2", (NY, NX), H)
+HOLE = m.Domain.from_distance("0.3 - hypot(x - 0.8, minimum(y, 1.25 - y))", (NY, NX), H)
+AROUND = {"bottom": m.Periodic(), "top": m.Periodic()}
+EVERY = {"left": m.Robin(2.0, 1.0), "bottom": m.Dirichlet("x"), "right": m.Neumann(0.3)}
+TENSORS = {"axx": drawn((NY + 1, NX + 1)), "ayy": drawn((NY, NX)), "axy": 0.1, "c": 0.2, "f": 1.0}
+CELLS = fields(a=drawn((NY, NX)))
+CASES = {
+    "L of nodes": (l_of_nodes(), fields(), EVERY | {"outline": m.Dirichlet(0.7)}),
+    "L of cells": (l_of_cells(), CELLS, EVERY | {"outline": m.Robin(1.5, 0.7)}),
+    "ring": (RING, fields(c=0.5), {"outer": m.Robin(1.5, 0.7), "hole1": m.Neumann(0.4)}),
+    "plate": (
+        plate(),
+        {"axx": drawn((NY + 1, NX + 1)), "ayy": 2.0, "c": 0.1, "f": 1.0},
+        {
+            "outer": m.Robin(2.0, 0.3),
+            "hole1": m.Dirichlet(1.0),
+            "hole2[x > 1.1]": m.Robin(0.5, 1.0),
+            "hole2": m.Dirichlet(0.2),
+        },
+    ),
+    "periodic": (
+        RECTANGLE,
+        CELLS,
+        {"left[0.2:0.7]": m.Neumann("1 + y"), "left": m.Dirichlet("y"), "right": m.Robin(2.0, "y")}
+        | AROUND,
+    ),
+    "periodic tensors": (
+        RECTANGLE,
+        TENSORS,
+        {"right": m.Robin(1.0, "1 + y"), "drain": m.Held("hypot(x - 0.8, y) < 0.2", "1 + x")}
+        | AROUND,
+    ),
+    "periodic with a hole": (
+        HOLE,
+        CELLS,
+        {"outline": m.Neumann(0.4), "left": m.Dirichlet(1.0), "right": m.Neumann(2.0)} | AROUND,
+    ),
+    "flat cells": (m.Domain((NY, NX), (0.1, 0.25)), fields(), EVERY | {"top": m.Robin(0.4, "x")}),
+    "flat cells, numbers": (m.Domain((NY, NX), (0.1, 0.25)), {"a": 2.0, "c": 0.3}, EVERY),
+    "box": (m.Domain(CUBE, H), fields(CUBE), EVERY | {"front": m.Robin(0.3, "y")}),
+    "box of voxels": (
+        m.Domain(CUBE, (0.1, 0.2, 0.15)),
+        fields(CUBE, a=drawn(CUBE)),
+        {"left": m.Dirichlet("y + z"), "right": m.Robin(0.5, "z")} | AROUND,
+    ),
+    "mask of voxels": (
+        voxels(),
+        fields(CUBE, a=drawn(CUBE)),
+        {"left": m.Robin(2.0, 1.0), "right": m.Dirichlet("y + z"), "outline": m.Robin(0.4, 1.0)},
+    ),
+}
+
+
+def weighted(u, w):
+    """Return a weighted sum of squares of the values inside, and its derivative by each."""
+    inside = np.where(np.isfinite(u), u, 0.0)
+    return float((w * inside**2).sum()), 2 * w * inside
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_they_are_central_differences(case):
+    problem = m.Problem(*CASES[case][:1], "diffusion", *CASES[case][1:])
+    w = np.random.default_rng(5).standard_normal([n + 1 for n in problem.domain.cells])
+    w[~np.isfinite(m.solve(problem).field)] = 0.0  # beyond outlines
+    solution = m.solve(problem, settings=TIGHT, keep="unknowns")
+    by = m.adjoint(solution, weighted(solution.field, w)[1])
+    known = Parameters(problem)
+    values = known.values()
+    assert by.keys() == values.keys() >= set(CASES[case][1])
+    along = {name: drawn(held.shape, 7) for name, held in values.items()}
+    moved = [
+        known.with_values({name: held + s * STEP * along[name] for name, held in values.items()})
+        for s in (1, -1)
+    ]
+    fields = (m.solve(other, settings=TIGHT, keep="unknowns").field for other in moved)
+    ahead, back = (weighted(field, w)[0] for field in fields)
+    parts = [float((by[name] * along[name]).sum()) for name in values]
+    assert all(parts)
+    assert sum(parts) == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+
+
+def test_what_varies_along_an_outline_is_differentiated_by_its_rise():
+    def solved(rise):
+        sides = {"outer": m.Dirichlet(f"x * y + {rise!r}"), "hole1": m.Robin(1.0)}
+        return m.solve(m.Problem(RING, "poisson", sides=sides), settings=TIGHT, keep="unknowns")
+
+    w = np.where(np.isfinite(solved(0.0).field), drawn((NY + 1, NX + 1)), 0.0)
+    solution = solved(0.0)
+    by = m.adjoint(solution, weighted(solution.field, w)[1])
+    ahead, back = (weighted(solved(s * STEP).field, w)[0] for s in (1, -1))
+    assert by["outer"] == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+
+
+def test_values_on_all_edges_are_those_of_their_sides():
+    edges = m.solve(m.Problem(RECTANGLE, "laplace", sides=m.Dirichlet("x * y + 1"))).kept.boundaries
+    problem = m.Problem(RECTANGLE, "diffusion", fields(), edges[0])
+    named = m.Problem(RECTANGLE, "diffusion", fields(), m.Dirichlet("x * y + 1"))
+    w = drawn((NY + 1, NX + 1))
+    by, expected = (m.adjoint(m.solve(p, settings=TIGHT), w) for p in (problem, named))
+    assert by.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(by[name], values, atol=1e-9 * abs(values).max())
+
+
+@pytest.mark.parametrize("case", ["L of cells", "periodic"])
+def test_what_is_given_and_the_solution_have_the_same_product(case):
+    domain, coefficients, sides = CASES[case]
+    problem = m.Problem(domain, "diffusion", coefficients, sides)
+    solution = m.solve(problem, settings=TIGHT, keep="unknowns")
+    w = drawn(solution.field.shape, low=-1.0)
+    by, values = m.adjoint(solution, w), Parameters(problem).values()
+    linear = [name for name in values if name not in ("a", "c") and not name.endswith(".alpha")]
+    parts = [float((by[name] * values[name]).sum()) for name in linear]
+    product = np.nansum(w * solution.field)
+    assert abs(sum(parts) - product) < 1e-10 * sum(map(abs, parts))
+
+
+@pytest.mark.parametrize("case", ["ring", "L of cells", "periodic with a hole", "mask of voxels"])
+def test_remainders_fall_as_they_should(case):
+    domain, coefficients, sides = CASES[case]
+    name = "axx" if "axx" in coefficients else "a"
+    problem = m.Problem(domain, "diffusion", coefficients, sides)
+    solve = m.differentiable(problem, name, settings=TIGHT)
+    at, direction = (torch.from_numpy(drawn(coefficients[name].shape, seed)) for seed in (3, 4))
+    inside = torch.from_numpy(np.isfinite(m.solve(problem).field))
+    rates = m.taylor_test(
+        lambda a: torch.where(inside, solve(**{name: a}), 0.0).square().sum(),
+        at,
+        direction,
+        hessian=True,
+    )
+    assert min(rates.first) > 1.9
+    assert min(rates.second) > 2.9
+
+
+def test_torch_finds_derivatives_on_an_l_right():
+    mask = np.ones((8, 8), bool)
+    mask[4:, 4:] = False
+    domain = m.Domain.from_mask(mask, 0.25, per_cell=True)
+    sides = {"left": m.Dirichlet(1.0), "outline": m.Robin(1.0, 2.0)}
+    names = ("a", "f", "outline", "outline.alpha", "left")
+    solve = m.differentiable(m.Problem(domain, "diffusion", None, sides), names, settings=TIGHT)
+    shapes = ((9, 9), (9, 9), (), (), (9,))
+    tensors = tuple(torch.from_numpy(np.array(drawn(s))).requires_grad_() for s in shapes)
+
+    def few(*values):
+        return solve(**dict(zip(names, values, strict=True)))[1:5:2, ::2]
+
+    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("case", ["shape", "periodic"])
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, case):
+    cells, shape = (96, 128), (97, 129)
+    outline = "maximum(abs(hypot(x - 1, y - 0.75) - 0.45) - 0.22, -x)"
+    domain = m.Domain.from_distance(outline, cells, 1 / 64)
+    sides = {"outer": m.Robin(1.5, 0.7), "hole1": m.Robin(0.4, 1.0)}
+    if case == "periodic":
+        domain, sides = m.Domain(cells, (0.1, 0.2)), {"left": m.Robin(2.0, "y")} | AROUND
+    problem = m.Problem(
+        domain, "diffusion", {"a": drawn(cells), "c": 0.5, "f": drawn(shape)}, sides
+    )
+    w = drawn(shape)
+
+    def serial():
+        return m.adjoint(m.solve(problem, settings=TIGHT, keep="unknowns"), w)
+
+    expected = by_one(serial)
+    with m.Solver(problem, settings=TIGHT, ranks=comm, keep="unknowns") as solver:
+        solution = solver()
+        by = m.adjoint(solution, w[solution.place], solver=solver)
+    assert by.keys() == expected.keys()
+    for name, values in expected.items():
+        mine = values[solution.place] if values.ndim == 2 else values
+        np.testing.assert_allclose(by[name], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+
+
+def test_what_lacks_values_beyond_an_outline_says_how_to_keep_them():
+    problem = m.Problem(RING, "poisson", sides={"outer": m.Dirichlet(), "hole1": m.Robin(1.0)})
+    solution = m.solve(problem)
+    with pytest.raises(ValueError, match=r"lacks the values of \d+ unknowns.*keep='unknowns'"):
+        m.adjoint(solution, np.nan_to_num(solution.field))
+    domain, coefficients, sides = CASES["plate"]
+    solve = m.differentiable(m.Problem(domain, "diffusion", coefficients, sides), "axx")
+    axx = torch.from_numpy(drawn((NY + 1, NX + 1))).requires_grad_()
+    (slope,) = torch.autograd.grad(solve(axx=axx).nansum(), axx, create_graph=True)
+    with pytest.raises(m.Unsupported, match="corners between given and natural"):
+        slope.square().sum().backward()
+    sides = {"outline": m.Robin(1.0), "left": m.Dirichlet()} | AROUND
+    with pytest.raises(m.Unsupported, match="outline exchanges"):
+        m.differentiable(m.Problem(HOLE, "poisson", sides=sides), "f")
