@@ -29,6 +29,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
@@ -291,6 +292,28 @@ def problem():
     def make(lattice, seed=0):
         boundary = Boundary.of_gaussian_process(lattice.grid, seed=seed, noise=0.05)
         return boundary, solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def faces_network():
+    """Return a factory of networks of faces, by the least squares: waves fade as solutions do, but for ``off`` of it."""
+
+    def make(subdomain, off=0.0, c=0.0):
+        torch.manual_seed(0)
+        network = FacesNetwork(len(subdomain.perimeter), FacesSettings(width=32)).double()
+        m, along = subdomain.cells, subdomain.axes - 1
+        numbers = np.arange(1, m)
+        kinds = np.unique(np.sort(np.indices((m - 1,) * along).reshape(along, -1), axis=0), axis=1)
+        reaction = 0.5 * c * subdomain.spacing**2
+        rate = np.arccosh(1 + reaction + (1 - np.cos(np.pi * numbers[kinds] / m)).sum(axis=0))
+        left = np.sinh(rate * (m - numbers[:, None])) / np.sinh(rate * m)
+        left *= 1 + off * np.random.default_rng(0).standard_normal(left.shape)
+        with torch.no_grad():
+            trunk = network.trunk(torch.as_tensor(2.0 * numbers / m - 1)[:, None])
+            network.branch.copy_(torch.linalg.lstsq(trunk, torch.as_tensor(left)).solution.T)
+        return network
 
     return make
 

@@ -1,13 +1,15 @@
 """``mosaicdd generate``: draw and solve a dataset of small boundary value problems."""
 
 import time
+from typing import Any
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.options import FIELD, collected, once_each, settings_options
+from mosaicdd.cli.options import FIELD, Sizes, collected, once_each, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
@@ -16,11 +18,31 @@ _SQUARE = Subdomain()
 _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings: "squares"}
 
 
+class _Cells(Sizes):
+    """Cells of a subdomain: a number, or as many along each axis."""
+
+    name = "M|MxM|MxMxM"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Read the text; a number is that of a square."""
+        text = str(value)
+        cells = super().convert(f"{text}x{text}" if text.isdecimal() else value, param, ctx)
+        if len(set(cells)) > 1:
+            self.fail(f"{value!r}: a subdomain has as many along each axis", param, ctx)
+        return cells
+
+
 @click.command()
 @click.argument("out", type=click.Path())
 @settings_options(GenerationSettings)
 @click.option(
-    "--cells", default=_SQUARE.cells, show_default=True, help="Cells per side of the subdomain."
+    "--cells",
+    type=_Cells(),
+    default=str(_SQUARE.cells),
+    show_default=True,
+    help="Cells per side of the subdomain: a number, or 16x16x16 for a cube.",
 )
 @click.option(
     "--size",
@@ -56,7 +78,7 @@ _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings:
 def generate(
     ctx: click.Context,
     out: str,
-    cells: int,
+    cells: tuple[int, ...],
     size: float,
     fields: tuple[tuple[str, str], ...],
     media: bool,
@@ -74,7 +96,8 @@ def generate(
 
     ranks = world()
     with bad_input():
-        settings = _settings(ctx, Subdomain(cells, size), fields, media=media, labels=labels)
+        subdomain = Subdomain(cells[0], size, len(cells))
+        settings = _settings(ctx, subdomain, fields, media=media, labels=labels)
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     what = _NAMES[type(settings)]
     with stage(f"solving {what}", quiet=as_json or not ranks.is_root) as show:
@@ -114,6 +137,11 @@ def _settings(
     if media and spec != "diffusion":
         raise ValueError(f"--media are of diffusion, got --pde {spec}: add --pde diffusion")
     pde = find_any_equation(spec)
+    if subdomain.axes != 2 and (media or isinstance(pde, NonlinearEquation)):
+        raise ValueError(
+            f"--cells {times(subdomain.shape)}: of cubes there are data of linear equations with constant "
+            f"coefficients alone, {'media' if media else pde.name} are of squares: give one number of cells"
+        )
     if isinstance(pde, NonlinearEquation):
         if fields:
             raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")

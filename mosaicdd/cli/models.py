@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from mosaicdd.cli.launch import on_first_rank
+from mosaicdd.lattice.axes import times
 
 _MB = 10**6
 
@@ -33,7 +34,7 @@ def models(as_json: bool) -> None:
         return
     for name, card in cards.items():
         click.echo(
-            f"{name}: {card.network} for {card.pde} on {card.cells}x{card.cells} cells, "
+            f"{name}: {card.network} for {card.pde} on {times(card.subdomain.shape)} cells, "
             f"{paths[name].stat().st_size / _MB:.1f} MB"
         )
         limits = [

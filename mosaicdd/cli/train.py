@@ -52,7 +52,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     default="linear",
     show_default=True,
     help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
-    "of the equation's parameters), conductances and operator (for media, see generate --media), "
+    "of the equation's parameters), faces (for squares and for cubes), conductances and operator (for media, see generate --media), "
     "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "
     "module:Class.",
 )

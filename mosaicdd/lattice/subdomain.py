@@ -3,6 +3,7 @@
 Points are (y, x) in cells, counted from the subdomain's lower-left corner; in space (z, y, x).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,23 @@ class Subdomain:
         if not self.size > 0:
             raise ValueError(f"the size of a subdomain must be positive, got {self.size}")
 
+    @classmethod
+    def of_perimeter(cls, nodes: int) -> "Subdomain":
+        """Return the one of side 0.5 with so many perimeter nodes: ``4 m`` of a square, ``6 m**2 + 2`` of a cube.
+
+        Of even ``m`` the first are multiples of 8 and the second are not. `ValueError` if neither has so many.
+        """
+        axes = 3 if nodes % 8 else 2
+        made = cls(2 * round(math.sqrt((nodes - 2) / 24)) if axes == 3 else nodes // 4, axes=axes)
+        if len(made.perimeter) != nodes:
+            raise ValueError(f"no square and no cube has a perimeter of {nodes} nodes")
+        return made
+
+    @property
+    def kind(self) -> str:
+        """What people call it: ``square`` or ``cube``."""
+        return "square" if self.axes == 2 else "cube"
+
     @property
     def spacing(self) -> float:
         """Grid spacing, in units of domain length."""
@@ -64,7 +82,7 @@ class Subdomain:
 
     @property
     def interior(self) -> np.ndarray:
-        """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers."""
+        """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers, of a cube ``((m - 1)**3, 3)``."""
         return np.indices((self.cells - 1,) * self.axes).reshape(self.axes, -1).T + 1
 
     @property

@@ -166,6 +166,8 @@ class LocalSolver(Protocol):
         What a result reports: the name or the file it was asked for by.
     spacing
         Of the grids that it can work on, in units of domain length; None for any.
+    axes
+        Of the domains that it can be on, if these are not rectangles alone: ``(2, 3)``, or ``(3,)`` of boxes.
     """
 
     name: str

@@ -129,6 +129,7 @@ class Exact:
 
     name = "exact"
     spacing = None
+    axes = (2, 3)
 
     def __init__(self, cells: int = 32, *, shared: bool = True):
         self.cells, self._shared = cells, shared

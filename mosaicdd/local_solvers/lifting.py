@@ -8,6 +8,7 @@ size, and the fit is added to what comes out. Training and inference use the sam
 Shape letters: ``B`` subdomains, ``P`` perimeter nodes, ``Q`` query points, ``J`` exact solutions.
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -80,8 +81,8 @@ def _discrete_solutions(
 class Lifting:
     """Fit perimeter values by exact solutions of the equation, and scale the remainder.
 
-    A stencil without diagonal weights never reads the corners. Then neither does the fit, and the
-    remainder at a corner is the mean of its two neighbours, so the network cannot depend on it.
+    A stencil without diagonal weights never reads the corners, of a cube the edges. Then neither does the fit, and the
+    remainder there is the mean of its neighbours inside of sides or faces, so the network cannot depend on it.
 
     Parameters
     ----------
@@ -111,11 +112,11 @@ class Lifting:
         if degree is not None and degree < 0:
             raise ValueError(f"the lifting degree must be 0 or more, got {degree}")
         self.operator, self.subdomain, self.degree = operator, subdomain, degree
-        stencil = operator.stencil(subdomain.spacing)
-        corners = np.arange(4) * subdomain.cells
-        unread = degree is not None and not stencil[::2, ::2].any()
-        self.unseen = corners if unread else corners[:0]
-        perimeter = self.basis(subdomain.perimeter)  # (P, J)
+        around = subdomain.perimeter
+        at_ends = ((around == 0) | (around == subdomain.cells)).sum(axis=1)
+        unread = degree is not None and not operator.couples_corners
+        self.unseen = np.flatnonzero(at_ends > 1) if unread else np.zeros(0, int)
+        perimeter = self.basis(around)  # (P, J)
         seen = np.delete(np.arange(len(perimeter)), self.unseen)
         tolerance = None if operator.scale_free else 0.0
         if degree is not None and (
@@ -128,9 +129,13 @@ class Lifting:
         fit = np.zeros_like(perimeter)
         fit[seen] = np.linalg.pinv(perimeter[seen], rcond=_DEPENDENT).T
         self._perimeter = torch.as_tensor(perimeter.T.copy()).to(device, dtype)  # (J, P)
-        neighbours = np.stack([self.unseen - 1, self.unseen + 1]) % len(perimeter)
+        neighbours = [_inward(around, int(node), subdomain.cells) for node in self.unseen]
         self._unseen = torch.as_tensor(self.unseen).to(device)
-        self._neighbours = torch.as_tensor(neighbours).to(device)
+        # As many of each, so that a mean is one of columns.
+        count = math.lcm(*map(len, neighbours)) if neighbours else 1
+        even = [list(nodes) * (count // len(nodes)) for nodes in neighbours]
+        table = torch.tensor(even, dtype=torch.long).reshape(-1, count).T
+        self._neighbours = table.to(device)  # (count, corners)
         self._fit = torch.as_tensor(fit).to(device, dtype)  # (P, J)
 
     def basis(self, points: np.ndarray) -> np.ndarray:
@@ -147,7 +152,7 @@ class Lifting:
         if self.degree is None:
             return g.clone(), coefficients
         remainder = g - coefficients @ self._perimeter
-        neighbours = remainder[:, self._neighbours]  # (B, 2, corners)
+        neighbours = remainder[:, self._neighbours]  # (B, count, corners)
         remainder[:, self._unseen] = neighbours.mean(dim=1)
         return remainder, coefficients
 
@@ -181,3 +186,11 @@ class Lifting:
         remainder, coefficients = exact.remove(identity)
         rows = coefficients @ exact.basis_tensor(points) + remainder @ torch.as_tensor(operator).T
         return rows.T.numpy()
+
+
+def _inward(perimeter: np.ndarray, node: int, cells: int) -> np.ndarray:
+    """Return the nearest perimeter nodes to one on a corner or an edge that are inside of sides or faces."""
+    ends = np.flatnonzero((perimeter[node] == 0) | (perimeter[node] == cells))
+    near = np.tile(perimeter[node].clip(1, cells - 1), (len(ends), 1))
+    near[np.arange(len(ends)), ends] = perimeter[node, ends]
+    return np.flatnonzero((perimeter[:, None] == near).all(axis=2).any(axis=1))

@@ -87,7 +87,7 @@ class NetworkSolver(SharedSolver):
         dtype: torch.dtype,
         weights: np.ndarray | None = None,
     ) -> Plan:
-        """Prepare the solve for fixed query points ``(Q, 2)`` inside, (y, x) in cells."""
+        """Prepare the solve for fixed query points ``(Q, axes)`` inside, (y, x) or (z, y, x) in cells."""
         points = np.asarray(points, dtype=float)
         m = self.subdomain.cells
         if not ((points >= 0) & (points <= m)).all():
@@ -204,7 +204,7 @@ class NetworkPointPlan:
     ):
         self._network = network
         self._lifting = lifting
-        perimeter = _VALUES * 4 * lifting.subdomain.cells * dtype.itemsize
+        perimeter = _VALUES * len(lifting.subdomain.perimeter) * dtype.itemsize
         self.chunk = max(1, activation_bytes // perimeter)
 
     @torch.inference_mode()
@@ -229,7 +229,7 @@ def self_test_error(local_solver: SharedSolver) -> float:
     subdomain = local_solver.subdomain
     tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     rng = np.random.default_rng(0)
-    g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
+    g = torch.from_numpy(rng.standard_normal((_PERIMETERS, len(subdomain.perimeter))))
     points = subdomain.centre_lines
     solvers = (local_solver, ExactSolver(local_solver.operator, subdomain))
     values = [torch.empty(_PERIMETERS, len(points), dtype=torch.float64) for _ in solvers]

@@ -154,7 +154,7 @@ def linear_plan(
     if on_cpu and lines and _is_kept(operator, lines):
         return ReflectionPlan(operator, lines, dtype=dtype)
     if on_cpu and subdomain.axes > 2 and keeps_reflections(operator, points, subdomain):
-        return ParityPlan(operator, points, subdomain, dtype=dtype)
+        return ParityPlan(operator, np.rint(points).astype(int), subdomain, dtype=dtype)
     return LinearPlan(operator, device=device, dtype=dtype)
 
 

@@ -106,7 +106,8 @@ class GuardedSolver(SharedSolver):
     def __init__(self, network_solver: "NetworkSolver"):
         if network_solver.training_range is None:
             raise ValueError(
-                f"the card of {network_solver.name} states no range of boundary data; train it anew"
+                f"the card of {network_solver.name} states no range of boundary data: leave out "
+                "out_of_range='exact'"
             )
         self.name = network_solver.name
         self.operator = network_solver.operator

@@ -115,10 +115,12 @@ class Setup:
                     f"{times(dims)} are ranks along {len(dims)} axes, the domain has {axes}: give one number for "
                     f"each, along {coordinates(axes)}"
                 )
-        if axes != 2 and not isinstance(self._unbound, Exact):
+        if axes not in getattr(self._unbound, "axes", (2,)):
+            solver, here = getattr(self._unbound, "name", "this one"), times(self.grid.shape)
+            kinds, domain = ("squares", "a box") if axes != 2 else ("cubes", "a rectangle")
             raise Unsupported(
-                f"local_solver: {getattr(self._unbound, 'name', 'this one')} is of squares, and {times(self.grid.shape)} "
-                "cells are a box: take 'exact'"
+                f"local_solver: {solver} is of {kinds}, and {here} cells are {domain}: take 'exact', or a model for "
+                f"{'cubes' if axes != 2 else 'squares'}"
             )
         with argument("sides"):
             problem.conditions.require_parts(self.grid)

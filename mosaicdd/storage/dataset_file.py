@@ -1,6 +1,6 @@
 """Dataset files: many small boundary value problems with their solutions.
 
-``/boundary (n, 4m)``, ``/solution (n, m+1, m+1)`` and ``/hyperparameters (n, p)``; the same of the
+``/boundary (n, 4m)``, ``/solution (n, m+1, m+1)``, of cubes ``(n, 6m^2 + 2)`` and an axis more, and ``/hyperparameters (n, p)``; the same of the
 windows under ``/windows`` (subdomains cut out of larger solutions, for validation only). Where the
 equation's parameters differ between samples, ``/parameters (n, q)``.
 
@@ -25,7 +25,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.samples import Samples, read_square, write_square
+from mosaicdd.storage.samples import Samples, read_subdomain, write_subdomain
 
 # What reading a part that is missing, cut short or changed may raise.
 _DAMAGE = (
@@ -43,7 +43,7 @@ class Dataset(Samples):
     pde
         Name of the equation.
     boundary, solution
-        ``(n, 4 m)`` and ``(n, m + 1, m + 1)``.
+        ``(n, 4 m)`` and ``(n, m + 1, m + 1)``; of cubes ``(n, 6 m**2 + 2)`` and ``(n, m + 1, m + 1, m + 1)``.
     hyperparameters, hyperparameter_names
         ``(n, p)`` of the random boundary data, and their ``p`` names.
     window_boundary, window_solution
@@ -79,7 +79,7 @@ class Dataset(Samples):
     window_parameters: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        m = self.subdomain.cells
+        m, perimeter = self.subdomain.cells, self.subdomain.perimeter
         for name, count in (
             ("parameters", len(self.boundary)),
             ("window_parameters", len(self.window_boundary)),
@@ -97,7 +97,8 @@ class Dataset(Samples):
             ("window", self.window_boundary, self.window_solution),
         )
         for kind, boundary, solution in pairs:
-            shapes = (len(boundary), 4 * m), (len(boundary), m + 1, m + 1)
+            nodes = (m + 1,) * self.subdomain.axes
+            shapes = (len(boundary), len(perimeter)), (len(boundary), *nodes)
             if (boundary.shape, solution.shape) != shapes:
                 raise ValueError(
                     f"{kind} boundaries and solutions of {m} cells must have the shapes {shapes}, "
@@ -139,7 +140,7 @@ class Dataset(Samples):
         ]
 
     def _write_more(self, file: h5py.File) -> None:
-        write_square(file, self.subdomain)
+        write_subdomain(file, self.subdomain)
         file.attrs["hyperparameter_names"] = list(self.hyperparameter_names)
         file["hyperparameters"] = self.hyperparameters
         file["windows/boundary"] = self.window_boundary
@@ -152,7 +153,7 @@ class Dataset(Samples):
     @classmethod
     def _read_more(cls, file: h5py.File) -> dict:
         content = {
-            "subdomain": read_square(file),
+            "subdomain": read_subdomain(file),
             "hyperparameter_names": tuple(str(n) for n in file.attrs["hyperparameter_names"]),
             "hyperparameters": file["hyperparameters"][()],
             "window_boundary": file["windows/boundary"][()],

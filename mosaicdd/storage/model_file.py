@@ -21,8 +21,8 @@ class ModelCard:
 
     Parameters
     ----------
-    pde, cells, size
-        Equation, cells per side and side (domain length) of the subdomain.
+    pde, cells, size, axes
+        Equation, cells per side, side (domain length) and axes of the subdomain: 2 of a square, 3 of a cube.
     network, settings
         Name of the network and its settings.
     lifting_degree
@@ -55,6 +55,7 @@ class ModelCard:
     settings: dict
     lifting_degree: int | None
     boundary_range: list[float]
+    axes: int = 2
     hyperparameter_ranges: dict = field(default_factory=dict)
     spectrum: dict = field(default_factory=dict)
     parameters: dict = field(default_factory=dict)
@@ -73,6 +74,7 @@ class ModelCard:
             ("settings", dict),
             ("lifting_degree", (int, type(None))),
             ("boundary_range", list),
+            ("axes", int),
             ("hyperparameter_ranges", dict),
             ("spectrum", dict),
             ("parameters", dict),
@@ -87,11 +89,13 @@ class ModelCard:
                 raise TypeError(f"the model card's {name} is {value!r}, a {kind} is needed")
         if self.cells > 2**12:
             raise ValueError(f"the model card asks for {self.cells} cells, at most {2**12} can be")
+        if self.axes not in (2, 3):
+            raise ValueError(f"the model card is of {self.axes} axes, 2 or 3 can be")
 
     @property
     def subdomain(self) -> Subdomain:
-        """The square that the model was trained on."""
-        return Subdomain(self.cells, self.size)
+        """The square, or cube, that the model was trained on."""
+        return Subdomain(self.cells, self.size, self.axes)
 
 
 def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.ndarray]) -> None:

@@ -119,14 +119,15 @@ class Samples:
         raise NotImplementedError
 
 
-def write_square(file: h5py.File, square: Subdomain) -> None:
-    """Write the square that samples are on."""
-    file.attrs.update(cells=square.cells, size=square.size)
+def write_subdomain(file: h5py.File, subdomain: Subdomain) -> None:
+    """Write the square, or cube, that samples are on."""
+    file.attrs.update(cells=subdomain.cells, size=subdomain.size, axes=subdomain.axes)
 
 
-def read_square(file: h5py.File) -> Subdomain:
-    """Read the square that samples are on."""
-    return Subdomain(int(file.attrs["cells"]), float(file.attrs["size"]))
+def read_subdomain(file: h5py.File) -> Subdomain:
+    """Read the square, or cube, that samples are on."""
+    axes = int(file.attrs.get("axes", 2))  # files from before there were cubes do not say it
+    return Subdomain(int(file.attrs["cells"]), float(file.attrs["size"]), axes)
 
 
 @dataclass(frozen=True)
@@ -216,10 +217,10 @@ class SquareDataset(Samples):
         return replace(self, validation=0.0, solution=self.solution[solved], **arrays)
 
     def _write_more(self, file: h5py.File) -> None:
-        write_square(file, self.subdomain)
+        write_subdomain(file, self.subdomain)
         file.attrs["parameter_names"] = list(self.parameter_names)
 
     @classmethod
     def _read_more(cls, file: h5py.File) -> dict:
         names = tuple(str(name) for name in file.attrs["parameter_names"])
-        return {"subdomain": read_square(file), "parameter_names": names}
+        return {"subdomain": read_subdomain(file), "parameter_names": names}

@@ -170,6 +170,10 @@ class EquationLesson(Lesson):
             raise Unsupported(
                 "double backward cannot recompute hidden layers; use laplacian taylor"
             )
+        if getattr(network, "symmetric_only", False) and not operators[0].symmetric:
+            raise ValueError(
+                f"{dataset.pde} lacks the symmetries of the square that the network {name} has; train another"
+            )
         if getattr(network, "symmetry", None) is None:
             return
         if not operators[0].symmetric:
@@ -227,22 +231,26 @@ class EquationLesson(Lesson):
         errors = {"mse": figures["validation_mse"], "window_mse": figures["window_mse"]}
         left = self.held_out.validation.left_by_lifting()
         errors["relative_error"] = (errors["mse"] / left) ** 0.5 if left else 0.0
+        # Around a square alone: faces have no one order of their nodes.
+        operators = dataset.operators(slice(None)) if dataset.subdomain.axes == 2 else []
         remainders = [
             Lifting(operator, dataset.subdomain, degree).split(
                 torch.from_numpy(dataset.boundary[samples])
             )[0]
-            for operator, samples in dataset.operators(slice(None))
+            for operator, samples in operators
         ]
+        spectrum = asdict(SpectrumRange.of_remainders(torch.cat(remainders))) if remainders else {}
         return ModelCard(
             pde=dataset.pde,
             cells=dataset.subdomain.cells,
             size=dataset.subdomain.size,
+            axes=dataset.subdomain.axes,
             network=name,
             settings=asdict(self.network.settings),
             lifting_degree=degree,
             boundary_range=[float(dataset.boundary.min()), float(dataset.boundary.max())],
             hyperparameter_ranges={key: [float(v.min()), float(v.max())] for key, v in ranges},
-            spectrum=asdict(SpectrumRange.of_remainders(torch.cat(remainders))),
+            spectrum=spectrum,
             parameters=dict(zip(names, values, strict=True)),
             validation=errors,
         )
@@ -312,6 +320,6 @@ class FamilyLesson(EquationLesson):
 
 def _lifted_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
     """Return the bytes of all lifted samples."""
-    fields = dataset.boundary.shape[1] + (dataset.subdomain.cells - 1) ** 2 + 1
+    fields = dataset.boundary.shape[1] + len(dataset.subdomain.interior) + 1
     size = 8 if settings.precision == "float64" else 4
     return size * fields * (len(dataset.boundary) + len(dataset.window_boundary))

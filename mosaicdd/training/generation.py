@@ -1,6 +1,6 @@
 """Data generation (section 5.1 of the paper): random boundary data and their discrete solutions.
 
-Boundary data are Gaussian processes along the closed perimeter, their length scales, and amplitudes
+Boundary data are Gaussian processes along the closed perimeter, of cubes in space, their length scales, and amplitudes
 where these vary, from a scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
 does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
 out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
@@ -9,21 +9,28 @@ For a network that serves a family of operators the equation's parameters are dr
 every ``4 m`` samples, which determine the operator, and for each of the larger problems.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.local_solvers.networks.family import coordinates
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
-from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
+from mosaicdd.problems.fields.gaussian_process import (
+    sample_at_points,
+    sample_closed_curve,
+    sobol_hyperparameters,
+)
 from mosaicdd.problems.references.references import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256  # samples: what an ended run makes again, at most, on each rank
-_WINDOWS_ACROSS = 8  # subdomains, not overlapping, along a side of a larger problem
+# Subdomains, not overlapping, along a side of a larger problem, by axes.
+_WINDOWS_ACROSS = {2: 8, 3: 4}
 # The kinds of random numbers.
 _SAMPLES, _WINDOWS, _SAMPLE_OPERATORS, _WINDOW_OPERATORS = range(4)
 # A regression is worst at the rim of its data: every 4th operator is the farthest of 16 draws.
@@ -38,7 +45,8 @@ class PartGenerator:
 
     def __init__(self, settings: GenerationSettings):
         self.settings = settings
-        across = _WINDOWS_ACROSS
+        axes = settings.subdomain.axes
+        self._across = across = _WINDOWS_ACROSS[axes]
         m = settings.subdomain.cells
         self._starts = range(0, (across - 1) * m + 1, m // 2)
         self.pde = find_equation(settings.pde)
@@ -47,14 +55,22 @@ class PartGenerator:
         self.parameter_names = tuple(self.pde.parameters) if varied else ()
         self._solvers: dict[tuple, Callable[[np.ndarray], np.ndarray]] = {}
         self._batch = 4 * m if self._draws else _BATCH
-        self.window_parts = -(-settings.windows // len(self._starts) ** 2)
+        self.window_parts = -(-settings.windows // len(self._starts) ** axes)
         self.parts = self.window_parts + -(-settings.samples // self._batch)
         self._sample_hyperparameters = _hyperparameters(settings, settings.samples, settings.seed)
         self._window_hyperparameters = _hyperparameters(
             settings, self.window_parts, settings.seed + 1
         )
         # All parameters are drawn, and so checked, at once: it takes no time beside solving.
-        self.pde.at(**dict(settings.fields))
+        operator = self.pde.at(**dict(settings.fields))
+        if axes != 2 and not operator.symmetric:
+            raise ValueError(
+                f"{self.pde.name} is not the same along all axes: data of it are of squares, not of cubes"
+            )
+        if axes != 2 and self._draws:
+            raise ValueError(
+                f"fields: the parameters of {self.pde.name} are drawn of squares alone; of cubes give their values"
+            )
         for number in range(self.window_parts):
             self._parameters(_WINDOW_OPERATORS, number)
         for batch in range(self.parts - self.window_parts):
@@ -90,12 +106,12 @@ class PartGenerator:
         hyperparameters = self._sample_hyperparameters[indices.start : indices.stop]
         boundary = np.stack(
             [
-                _curve(settings, values, (_SAMPLES, index), 1)
+                _boundary(settings, values, (_SAMPLES, index), 1)
                 for index, values in zip(indices, hyperparameters, strict=True)
             ]
         )
         parameters = self._parameters(_SAMPLE_OPERATORS, batch)
-        solution = self._solver(m, parameters)(_place(boundary, m))
+        solution = self._solver(m, parameters)(_place(boundary, settings.subdomain.shape))
         return {
             "boundary": boundary,
             "solution": solution,
@@ -104,17 +120,19 @@ class PartGenerator:
         }
 
     def _windows(self, number: int) -> dict[str, np.ndarray]:
-        """Cut windows out of a larger solution: perimeters ``(w, 4 m)``, solutions."""
-        subdomain, across = self.settings.subdomain, _WINDOWS_ACROSS
-        m, starts = subdomain.cells, self._starts
+        """Cut windows out of a larger solution: perimeters ``(w, P)``, solutions."""
+        subdomain, across = self.settings.subdomain, self._across
+        m = subdomain.cells
         hyperparameters = self._window_hyperparameters[number]
-        curve = _curve(self.settings, hyperparameters, (_WINDOWS, number), across)
+        boundary = _boundary(self.settings, hyperparameters, (_WINDOWS, number), across)
         parameters = self._parameters(_WINDOW_OPERATORS, number)
-        field = self._solver(across * m, parameters)(_place(curve[None], across * m))[0]
-        windows = [field[y : y + m + 1, x : x + m + 1] for y in starts for x in starts]
+        field = self._solver(across * m, parameters)(
+            _place(boundary[None], (across * m,) * subdomain.axes)
+        )[0]
+        corners = itertools.product(self._starts, repeat=subdomain.axes)
+        windows = [field[tuple(slice(a, a + m + 1) for a in corner)] for corner in corners]
         solution = np.stack(windows[: self.settings.windows - number * len(windows)])
-        perimeter = subdomain.perimeter
-        boundary = solution[:, perimeter[:, 0], perimeter[:, 1]]
+        boundary = solution[:, *subdomain.perimeter.T]
         return {
             "window_boundary": boundary,
             "window_solution": solution,
@@ -147,9 +165,11 @@ class PartGenerator:
         if key not in self._solvers:
             if self._draws:
                 self._solvers.clear()
-            method = self.settings.method or ("direct" if self._draws else "amg")
+            subdomain = self.settings.subdomain
+            by_amg = subdomain.axes == 2 and not self._draws
+            method = self.settings.method or ("amg" if by_amg else "direct")
             operator = self.pde.at(**parameters)
-            grid = Grid((cells, cells), self.settings.subdomain.spacing)
+            grid = Grid((cells,) * subdomain.axes, subdomain.spacing)
             self._solvers[key] = _field_solver(DirichletSystem(operator, grid), method)
         return self._solvers[key]
 
@@ -166,43 +186,41 @@ def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.
     return sobol_hyperparameters(count, seed, lower, upper)
 
 
-def _curve(
+def _boundary(
     settings: GenerationSettings, hyperparameters: np.ndarray, key: tuple[int, int], across: int
 ) -> np.ndarray:
-    """Draw the boundary data of a square of ``across`` subdomains per side."""
-    subdomain = settings.subdomain
+    """Draw the boundary data of a square, or cube, of ``across`` subdomains per side."""
+    subdomain, rng = settings.subdomain, np.random.default_rng([settings.seed, *key])
     drawn = dict(zip(settings.hyperparameters, hyperparameters, strict=True))
-    return sample_closed_curve(
-        np.random.default_rng([settings.seed, *key]),
-        nodes=4 * across * subdomain.cells,
-        curve_length=4 * across * subdomain.size,
-        length_scale=drawn["length_scale"],
-        amplitude=drawn.get("amplitude", settings.amplitude[0]),
-        noise=settings.noise,
-    )
+    sizes = drawn["length_scale"], drawn.get("amplitude", settings.amplitude[0]), settings.noise
+    cells = across * subdomain.cells
+    if subdomain.axes == 2:
+        return sample_closed_curve(rng, 4 * cells, 4 * across * subdomain.size, *sizes)
+    points = subdomain.spacing * perimeter_nodes((cells,) * subdomain.axes)
+    return sample_at_points(rng, points, *sizes)
 
 
-def _place(boundary: np.ndarray, cells: int) -> np.ndarray:
-    """Put perimeters ``(n, 4 cells)`` on the edge of fields ``(n, cells + 1, cells + 1)``."""
-    field = np.zeros((len(boundary), cells + 1, cells + 1))
-    field[:, 0, :-1], field[:, :-1, -1], field[:, -1, :0:-1], field[:, :0:-1, 0] = np.split(
-        boundary, 4, axis=1
-    )
+def _place(boundary: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Put perimeters ``(n, P)`` on the edge of fields of so many cells, ``(n, ny + 1, nx + 1)``."""
+    field = np.zeros((len(boundary), *(cells + 1 for cells in shape)))
+    field[:, *perimeter_nodes(shape).T] = boundary
     return field
 
 
 def _field_solver(system: DirichletSystem, method: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that fills the interior of fields ``(n, ny + 1, nx + 1)``."""
+    """Return a function that fills the interior of fields ``(n, ny + 1, nx + 1)``, or with an axis more."""
     multigrid = MultigridSolver(system) if method == "amg" else None
-    shape = system.shape
+    # A factorisation of a cube takes a hundred times as long.
+    directly = system.solve if len(system.shape) == 2 else system.solve_by_sines
+    inside = (slice(None), *[slice(1, -1)] * len(system.shape))
 
     def solve(fields: np.ndarray) -> np.ndarray:
         rhs = system.right_hand_side(np.moveaxis(fields, 0, -1))
         if multigrid:
             inner = np.stack([multigrid.solve(b) for b in np.ascontiguousarray(rhs.T)])
         else:
-            inner = system.solve(rhs).T
-        fields[:, 1:-1, 1:-1] = inner.reshape(len(fields), shape[0] - 1, shape[1] - 1)
+            inner = directly(rhs).T
+        fields[inside] = inner.reshape(fields[inside].shape)
         return fields
 
     return solve

@@ -17,11 +17,14 @@ Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` points, ``w`
 window.
 """
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
@@ -34,9 +37,9 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 class UnitOperator:
     """``D[u] = sum_k a_k d^2u/dx_k^2 + sum_k b_k du/dx_k + c u`` in coordinates of ``[-1, 1]``."""
 
-    # second, first: ``a`` and ``b`` along (y, x)
-    second: tuple[float, float]
-    first: tuple[float, float] = (0.0, 0.0)
+    # second, first: ``a`` and ``b`` along (y, x), of a cube along (z, y, x)
+    second: tuple[float, ...]
+    first: tuple[float, ...] = (0.0, 0.0)
     zeroth: float = 0.0  # ``c``
 
     @classmethod
@@ -48,8 +51,11 @@ class UnitOperator:
                 "'multilevel'"
             )
         half = subdomain.size / 2
-        first = (-operator.by * half, -operator.bx * half)
-        return cls((operator.ayy, operator.axx), first, -operator.c * half**2)
+        second: tuple[float, ...] = (operator.ayy, operator.axx)
+        first: tuple[float, ...] = (-operator.by * half, -operator.bx * half)
+        if subdomain.axes != 2:  # the same along all axes
+            second, first = second[:1] * subdomain.axes, first[:1] * subdomain.axes
+        return cls(second, first, -operator.c * half**2)
 
     @property
     def second_only(self) -> bool:
@@ -99,7 +105,7 @@ def _double_backward(
     network: torch.nn.Module, operator: UnitOperator, g: torch.Tensor, points: torch.Tensor
 ) -> Jet:
     """Differentiate twice by reverse mode, with each subdomain's own copy of the points."""
-    copies = points.expand(len(g), *points.shape[-2:]).clone().requires_grad_()  # (B, Q, 2)
+    copies = points.expand(len(g), *points.shape[-2:]).clone().requires_grad_()  # (B, Q, axes)
     values = network(g, copies)
     (gradient,) = torch.autograd.grad(values.sum(), copies, create_graph=True)
     second = torch.zeros_like(values)
@@ -110,13 +116,13 @@ def _double_backward(
 
 
 class GridResidual:
-    """Stencil residuals in square windows of a subdomain's interior nodes.
+    """Stencil residuals in windows of a subdomain's interior nodes, squares or cubes.
 
     Parameters
     ----------
     nodes
-        Residuals per step, at most: the window has the next smaller square number of them; 0 takes
-        all interior nodes.
+        Residuals per step, at most: the window has the next smaller square or cubic number of them;
+        0 takes all interior nodes.
     multilevel
         Whether `loss` adds up the residuals of all coarser grids; the window is then all nodes.
     like
@@ -131,29 +137,33 @@ class GridResidual:
         multilevel: bool,
         like: torch.Tensor,
     ):
-        m = subdomain.cells
+        m, axes = subdomain.cells, subdomain.axes
         every = multilevel or nodes == 0
-        self.positions = m - 1 if every else min(m - 1, max(1, int(nodes**0.5)))
+        self.positions = m - 1 if every else min(m - 1, max(1, int(nodes ** (1 / axes) + 1e-9)))
         self._multilevel = multilevel
         hat = torch.tensor([0.25, 0.5, 0.25]).to(like)
         # Full weighting, times 4: the stencil holds the squared spacing.
-        self._restriction = 4 * torch.outer(hat, hat)[None, None]
+        hats = [hat.view(at(axis, axes, -1, 1)) for axis in range(axes)]
+        self._restriction = 4 * functools.reduce(torch.mul, hats)[None, None]
+        self._restrict: Callable[..., torch.Tensor] = (
+            torch.nn.functional.conv2d if axes == 2 else torch.nn.functional.conv3d
+        )
         self._starts = m - self.positions  # of the window's halo, along an axis
-        self._system = DirichletSystem(operator, Grid((m, m), subdomain.spacing))
+        self._system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
         self._cells = m
-        number = np.full((m + 1, m + 1), -1)
-        number[tuple(subdomain.perimeter.T)] = np.arange(4 * m)
+        number = np.full((m + 1,) * axes, -1)
+        number[tuple(subdomain.perimeter.T)] = np.arange(len(subdomain.perimeter))
         self._edge = number
         self._subdomain = subdomain
         self._like = like
 
-    def draw(self, generator: torch.Generator) -> tuple[int, int]:
+    def draw(self, generator: torch.Generator) -> tuple[int, ...]:
         """Choose a window: the lower-left node of its halo."""
-        corner = torch.randint(self._starts, (2,), generator=generator)
-        return int(corner[0]), int(corner[1])
+        corner = torch.randint(self._starts, (self._subdomain.axes,), generator=generator)
+        return tuple(map(int, corner))
 
     def loss(
-        self, network: torch.nn.Module, g: torch.Tensor, corner: tuple[int, int]
+        self, network: torch.nn.Module, g: torch.Tensor, corner: tuple[int, ...]
     ) -> torch.Tensor:
         """Return the mean squared residual, or the sum of those of all grids."""
         residual = self.residual(network, g, corner)
@@ -163,19 +173,19 @@ class GridResidual:
         loss = level.square().mean()
         cells = self._cells
         while cells % 2 == 0 and cells > 2:
-            level = torch.nn.functional.conv2d(level, self._restriction, stride=2)
+            level = self._restrict(level, self._restriction, stride=2)
             loss = loss + level.square().mean()
             cells //= 2
         return loss
 
     def residual(
-        self, network: torch.nn.Module, g: torch.Tensor, corner: tuple[int, int]
+        self, network: torch.nn.Module, g: torch.Tensor, corner: tuple[int, ...]
     ) -> torch.Tensor:
-        """Return the residuals ``(B, w, w)`` in coordinates of ``[-1, 1]``: second derivatives."""
+        """Return the residuals ``(B, w, w)``, or with an axis more, in coordinates of ``[-1, 1]``: second derivatives."""
         width = self.positions + 2
-        y, x = np.meshgrid(*(np.arange(start, start + width) for start in corner), indexing="ij")
-        nodes = np.stack([y.ravel(), x.ravel()], axis=1)
-        edge = self._edge[nodes[:, 0], nodes[:, 1]]
+        shape = (width,) * len(corner)
+        nodes = np.indices(shape).reshape(len(corner), -1).T + corner
+        edge = self._edge[tuple(nodes.T)]
         inner = np.flatnonzero(edge < 0)
         points = torch.as_tensor(unit_points(nodes[inner], self._subdomain)).to(self._like)
         values = network(g, points)
@@ -183,6 +193,6 @@ class GridResidual:
         source = edge + len(inner)
         source[inner] = np.arange(len(inner))
         order = torch.as_tensor(source, device=g.device)
-        field = torch.cat([values, g], dim=1)[:, order].view(len(g), width, width)
+        field = torch.cat([values, g], dim=1)[:, order].view(len(g), *shape)
         applied = self._system.apply(field.movedim(0, -1)) * (0.5 * self._cells) ** 2
         return applied.movedim(-1, 0)

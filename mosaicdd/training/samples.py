@@ -53,7 +53,7 @@ def lift_samples(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> LiftedSamples:
-    """Lift boundaries ``(., P)`` and the interior of solutions ``(., m + 1, m + 1)``, of the whole dataset.
+    """Lift boundaries ``(., P)`` and the interior of solutions ``(., m + 1, m + 1)``, or with an axis more, of the whole dataset.
 
     Each operator has its samples; together they are all that is lifted, in order.
     """
@@ -64,7 +64,7 @@ def lift_samples(
         for start in range(samples.start, samples.stop, _CHUNK):
             chunk = slice(start, min(start + _CHUNK, samples.stop))
             g = torch.as_tensor(boundary[chunk], dtype=torch.float64)
-            inner = solution[chunk, 1:-1, 1:-1].reshape(len(g), -1)
+            inner = solution[chunk, *[slice(1, -1)] * subdomain.axes].reshape(len(g), -1)
             remainder, scale, coefficients = lifting.split(g)
             target = (torch.as_tensor(inner, dtype=torch.float64) - coefficients @ basis) / scale
             parts.append([part.to(device, dtype) for part in (remainder, target, scale)])
@@ -85,7 +85,7 @@ class Pass:
     # coordinates
     points: torch.Tensor | None = None
     target: torch.Tensor | None = None
-    corner: tuple[int, int] | None = None  # the window of a discrete residual, instead of points
+    corner: tuple[int, ...] | None = None  # the window of a discrete residual, instead of points
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -219,11 +219,12 @@ class StepPasses:
 
     def _collocation(
         self, generator: torch.Generator
-    ) -> tuple[torch.Tensor | None, tuple[int, int] | None]:
+    ) -> tuple[torch.Tensor | None, tuple[int, ...] | None]:
         """Choose the collocation points of a step, or the window of a discrete residual."""
         if self._grid_residual is not None:
             return None, self._grid_residual.draw(generator)
-        points = 2 * torch.rand(self._settings.collocation, 2, generator=generator) - 1
+        axes = self._points.shape[1]
+        points = 2 * torch.rand(self._settings.collocation, axes, generator=generator) - 1
         points = points.to(self._points)
         if self._symmetry is not None:
             canonical = self._symmetry.fold(points, merge=False).canonical

@@ -34,7 +34,7 @@ class GenerationSettings:
     Parameters
     ----------
     subdomain
-        The square that the problems are solved on.
+        The square, or cube, that the problems are solved on.
     fields
         Values of the equation's parameters by name; where there are none and the equation says how
         they are drawn, those of a family are, anew for every ``4 m`` samples.
@@ -59,7 +59,7 @@ class GenerationSettings:
     method: str | None = setting(
         None,
         "pyAMG to a relative residual of 1e-10 (amg), or a sparse factorisation (direct). By default "
-        "amg for one operator, direct where each is for few problems.",
+        "amg for one operator, direct where each is for few problems; for cubes direct, by sines.",
         METHODS,
     )
     fields: tuple[tuple[str, float], ...] = ()

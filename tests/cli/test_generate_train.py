@@ -64,6 +64,22 @@ def test_an_sdnet_trains_with_the_pde_loss(data, tmp_path):
     assert not find_local_solver(str(model)).as_trained().linear
 
 
+def test_a_network_of_faces_is_made_for_cubes_and_refused_on_rectangles(tmp_path, mosaicdd):
+    data, model, out = (tmp_path / name for name in ("data.h5", "model.h5", "out.h5"))
+    few = ("--samples", 40, "--windows", 20, "--cells", "4x4x4")
+    assert run(generate, data, *few).exit_code == 0
+    learn = ("--network", "faces", "--no-labels", "--batch-size", 16, "--epochs", 40, "--lr", 0.01)
+    assert run(train, data, "-o", model, *learn).exit_code == 0
+    refused = run(train, data, "-o", tmp_path / "other.h5")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "the network linear is not for cubes of 4x4x4 cells" in refused.stderr
+    solve = ("solve", "-o", out, "--boundary", "expr:x*y", "--spacing", "0.1", "--local-solver")
+    ended = mosaicdd(*solve, model, "--cells", "32x32")
+    assert (ended.code, ended.err.count("\n"), out.exists()) == (2, 1, False)
+    assert "is of cubes, and 32x32 cells are a rectangle: take 'exact', or" in ended.err
+    assert mosaicdd(*solve, model, "--cells", "6x4x8").code == 0
+
+
 def test_without_json_a_short_training_prints_one_line(data, tmp_path):
     result = run(train, data, "-o", tmp_path / "model.h5", "--epochs", 1)
     assert len(result.stdout.splitlines()) == 1
@@ -76,6 +92,10 @@ def test_without_json_a_short_training_prints_one_line(data, tmp_path):
         (["--validation", "2"], "validation fraction"),
         (["--pde", "nothing"], "unknown pde 'nothing'"),
         (["--cells", "7"], "even number"),
+        (["--cells", "8x8x6"], "a subdomain has as many along each axis"),
+        (["--cells", "8x8x8", "--pde", "poisson-boltzmann"], "poisson-boltzmann are of squares"),
+        (["--cells", "8x8x8", "--media", "--pde", "diffusion"], "media are of squares"),
+        (["--cells", "8x8x8", "--pde", "screened-poisson"], "of cubes give their values"),
         (["--method", "guess"], "guess"),
     ],
 )

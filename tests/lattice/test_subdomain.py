@@ -36,3 +36,13 @@ def test_the_interior_is_row_by_row_and_the_centre_stands_in_both_centre_lines()
 def test_an_impossible_square_is_refused(cells, size):
     with pytest.raises(ValueError, match="subdomain"):
         Subdomain(cells, size)
+
+
+@pytest.mark.parametrize("cells", [2, 4, 16, 32])
+def test_the_number_of_perimeter_nodes_tells_squares_and_cubes(cells):
+    for axes in (2, 3):
+        subdomain = Subdomain(cells, axes=axes)
+        assert Subdomain.of_perimeter(len(subdomain.perimeter)) == subdomain
+    for nodes in (12, 27, 1000):
+        with pytest.raises(ValueError, match=r"even number|no square and no cube"):
+            Subdomain.of_perimeter(nodes + 1)

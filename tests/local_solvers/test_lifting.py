@@ -76,3 +76,30 @@ def test_without_a_lifting_a_network_gets_the_perimeter_as_it_is():
     assert torch.equal(lifting.join(remainder, scale, coefficients, basis), g)
     operator = np.random.default_rng(1).standard_normal((5, 64))
     np.testing.assert_array_equal(lifting.compile(operator, SUBDOMAIN.interior[:5]), operator)
+
+
+def test_of_a_cube_the_edges_change_nothing_and_get_the_mean_beside_them():
+    cube = Subdomain(6, axes=3)
+    lifting, around = Lifting(LAPLACE.at(), cube), cube.perimeter
+    g = torch.as_tensor(np.random.default_rng(0).standard_normal((2, len(around))))
+    on_edges = ((around == 0) | (around == 6)).sum(axis=1) > 1
+    np.testing.assert_array_equal(np.flatnonzero(on_edges), lifting.unseen)
+    changed = g + 10.0 * torch.as_tensor(on_edges)
+    remainder, _ = lifting.remove(g)
+    assert torch.equal(remainder, lifting.remove(changed)[0])
+    number = {tuple(node): i for i, node in enumerate(around.tolist())}
+    means = {(0, 2, 6): ((0, 2, 5), (1, 2, 6)), (6, 0, 6): ((6, 1, 5), (5, 0, 5), (5, 1, 6))}
+    for node, beside in means.items():
+        expected = remainder[:, [number[place] for place in beside]].mean(dim=1)
+        np.testing.assert_allclose(remainder[:, number[node]], expected, rtol=1e-14)
+
+
+def test_harmonic_polynomials_of_a_cube_leave_no_remainder():
+    cube = Subdomain(6, axes=3)
+    lifting = Lifting(LAPLACE.at(), cube)
+    g = torch.as_tensor(lifting.basis(cube.perimeter).T.copy())
+    assert len(g) == 9
+    remainder, coefficients = lifting.remove(g)
+    assert remainder.abs().max() < 1e-12
+    inside = coefficients @ lifting.basis_tensor(cube.interior)
+    np.testing.assert_allclose(inside.T, lifting.basis(cube.interior), atol=1e-12)

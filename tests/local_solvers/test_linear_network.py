@@ -74,7 +74,11 @@ def test_without_symmetry_the_trunk_sees_the_points_themselves():
 
 def test_unknown_names_and_values_are_refused():
     for name, settings, message in (
-        ("nothing", {}, "unknown network 'nothing'; known: deeponet, family, linear, mlp, sdnet"),
+        (
+            "nothing",
+            {},
+            "unknown network 'nothing'; known: deeponet, faces, family, linear, mlp, sdnet",
+        ),
         ("linear", {"wide": 3}, "no setting 'wide'"),
         ("linear", {"width": 2.5}, "must be int, got 2.5"),
         ("linear", {"width": True}, "must be int, got True"),

@@ -148,4 +148,4 @@ def test_a_module_that_does_not_exist_is_named():
 @pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"family"}))
 def test_the_shipped_networks_behave_as_is_asked_of_others(name):
     network = build_network(name, {"width": 8}, SUBDOMAIN)
-    check_behaviour(name, network, 32)
+    check_behaviour(name, network, Subdomain(cells=8))

@@ -36,6 +36,11 @@ class TrainedModel(ABC):
         """Of the grids that it can work on; None for any."""
         return None
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Of the domains that it can be on: 2 of rectangles, 3 of boxes."""
+        return (self.card.axes,)
+
     @abstractmethod
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem on a grid; errors as `LocalSolver.bind`."""
@@ -103,7 +108,7 @@ class NetworkModel(TrainedModel):
                 f"{self.name} was trained for a spacing of {spacing:g}, the grid's is "
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
-        subdomain = Subdomain(self.cells, self.cells * grid.spacing)
+        subdomain = Subdomain(self.cells, self.cells * grid.spacing, self.card.axes)
         if isinstance(needed, Nonlinear):
             raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
                 f"{self.name} is a model for a linear equation, {problem.equation.name} is not linear; "

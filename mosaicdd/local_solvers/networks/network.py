@@ -14,6 +14,9 @@ class Network(torch.nn.Module):
     Settings: ClassVar[type[Any]]
     settings: Any
     linear: bool  # whether it is linear in the perimeter values
+    axes: ClassVar[tuple[int, ...]] = (2,)  # of the subdomains that it can be for
+    # Whether it is for equations that have their symmetries alone
+    symmetric_only: ClassVar[bool] = False
     # Whether hidden layers are computed again in a backward pass; of networks that can
     recompute: bool
 
@@ -61,7 +64,7 @@ def insert_weights(network: torch.nn.Module, weights: dict[str, np.ndarray]) -> 
 
 
 class FourierFeatures(torch.nn.Module):
-    """Map points ``(..., 2)`` in ``[-1, 1]`` to ``(..., 2 + 2 count)``.
+    """Map points ``(..., axes)`` in ``[-1, 1]`` to ``(..., axes + 2 count)``.
 
     Parameters
     ----------
@@ -73,10 +76,10 @@ class FourierFeatures(torch.nn.Module):
 
     wave_numbers: torch.Tensor
 
-    def __init__(self, count: int, sigma: float):
+    def __init__(self, count: int, sigma: float, axes: int = 2):
         super().__init__()
-        self.size = 2 + 2 * count
-        self.register_buffer("wave_numbers", sigma * torch.randn(2, count))
+        self.size = axes + 2 * count
+        self.register_buffer("wave_numbers", sigma * torch.randn(axes, count))
 
     def forward(self, points: torch.Tensor) -> torch.Tensor:
         """Return coordinates, sines and cosines."""

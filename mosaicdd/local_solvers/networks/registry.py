@@ -2,10 +2,11 @@
 
 Every network is a `torch.nn.Module` with
 
-- ``Settings``, a frozen dataclass, and ``linear``, whether it is linear in the perimeter values;
+- ``Settings``, a frozen dataclass, and ``linear``, whether it is linear in the perimeter values; ``axes``, if it is for
+  cubes, too: ``(2, 3)``, or ``(3,)`` of cubes alone;
 - ``Network(P, settings)``, the number of perimeter nodes and its settings, to build one;
 - ``forward(g, points)``: unit remainders ``(B, P)`` and points ``(Q, 2)`` in ``[-1, 1]``, order
-  (y, x), or one set for each perimeter, ``(B, Q, 2)``, to values ``(B, Q)``;
+  (y, x), of cubes ``(Q, 3)``, or one set for each perimeter, ``(B, Q, 2)``, to values ``(B, Q)``;
 - ``prepare(points)`` and ``apply_prepared(g, prepared)``, the same in two steps: the first holds all
   that depends on the points only. For a linear network it is the operator ``(Q, P)``;
 - if it can, ``jet(g, points, a, second_only)``: values and derivatives, as `networks.taylor`.
@@ -27,7 +28,9 @@ from typing import Any, TypeGuard
 
 import torch
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP
 from mosaicdd.local_solvers.networks.network import Network
@@ -42,6 +45,7 @@ NETWORKS: dict[str, type[Network]] = {
     "deeponet": DeepONet,
     "mlp": MLP,
     "family": FamilyNetwork,
+    "faces": FacesNetwork,
 }
 
 
@@ -83,10 +87,16 @@ def settings_of(settings: type[Any], name: str, values: dict) -> Any:
 @torch.random.fork_rng([])  # the generator is the program's
 def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     """Build a network with random weights; errors as `settings_of`, and as `check_behaviour` of the user's own."""
-    checked = check_settings(name, settings)
-    network = network_class(name)(4 * subdomain.cells, checked)
+    checked, kind = check_settings(name, settings), network_class(name)
+    if subdomain.axes not in getattr(kind, "axes", (2,)):
+        able = [n for n, known in NETWORKS.items() if subdomain.axes in known.axes]
+        raise ValueError(
+            f"the network {name} is not for {subdomain.kind}s of {times(subdomain.shape)} cells; "
+            f"for these take {', '.join(able)}"
+        )
+    network = kind(len(subdomain.perimeter), checked)
     if name not in NETWORKS:
-        check_behaviour(name, network, 4 * subdomain.cells)
+        check_behaviour(name, network, subdomain)
     return network
 
 
@@ -132,9 +142,10 @@ def _missing(network: object) -> str:
 
 
 @torch.no_grad()
-def check_behaviour(name: str, network: Network, perimeter: int) -> None:
+def check_behaviour(name: str, network: Network, subdomain: Subdomain) -> None:
     """Raise `ValueError` if a network fails, says wrong things of itself, or its two steps differ from `forward`."""
-    points = torch.tensor([[0.1, -0.2], [0.3, 0.7], [-0.6, -0.4]])
+    axes, perimeter = subdomain.axes, len(subdomain.perimeter)
+    points = torch.tensor([[0.1, -0.2, 0.5], [0.3, 0.7, -0.1], [-0.6, -0.4, 0.2]])[:, :axes]
     g = torch.linspace(-1.0, 1.0, 2 * perimeter).view(2, perimeter)
     keeps_settings = isinstance(getattr(network, "settings", None), type(network).Settings)
     if not keeps_settings:
@@ -142,7 +153,7 @@ def check_behaviour(name: str, network: Network, perimeter: int) -> None:
     try:
         values = network(g, points)
         steps = network.apply_prepared(g, network.prepare(points))
-        copies = network(g, points.expand(2, 3, 2))
+        copies = network(g, points.expand(2, 3, axes))
     except Exception as error:
         raise ValueError(
             f"network {name} fails on 2 perimeters and 3 points: {type(error).__name__}: {error}"
@@ -156,7 +167,9 @@ def check_behaviour(name: str, network: Network, perimeter: int) -> None:
     if not _close(values, steps):
         raise ValueError(f"network {name}: apply_prepared(g, prepare(points)) differs from forward")
     if not _close(values, copies):
-        raise ValueError(f"network {name}: points (B, Q, 2) give other values than points (Q, 2)")
+        raise ValueError(
+            f"network {name}: points (B, Q, {axes}) give other values than points (Q, {axes})"
+        )
     if network.linear and not _close(network(2 * g, points), 2 * values):
         raise ValueError(f"network {name} says that it is linear in g, and is not")
 

@@ -1,4 +1,4 @@
-"""Random boundary data: a Gaussian process along a closed curve.
+"""Random boundary data: a Gaussian process along a closed curve, or at points in space.
 
 The kernel is the squared exponential, made periodic by summing it over all windings of the curve,
 so its spectrum is a Gaussian and a sample costs one FFT (infinitely differentiable, as in section
@@ -37,6 +37,27 @@ def sample_closed_curve(
     white = np.fft.rfft(rng.standard_normal(nodes))
     smooth = np.fft.irfft(white * np.sqrt(spectrum * nodes / two_sided), n=nodes)
     return amplitude * smooth + noise * rng.standard_normal(nodes)
+
+
+_WAVES = 256
+
+
+def sample_at_points(
+    rng: np.random.Generator,
+    points: np.ndarray,
+    length_scale: float,
+    amplitude: float = 1.0,
+    noise: float = 0.0,
+) -> np.ndarray:
+    """Draw one sample of a zero-mean process at points ``(n, axes)``, in units of domain length: ``(n,)``.
+
+    It is a sum of 256 plane waves of random phases, whose wave numbers have the spectrum of the squared exponential
+    kernel (Rahimi and Recht 2007). Parameters are those of `sample_closed_curve`.
+    """
+    waves = rng.standard_normal((points.shape[1], _WAVES)) / length_scale
+    phases = points @ waves + 2 * np.pi * rng.random(_WAVES)
+    smooth = np.sqrt(2 / _WAVES) * np.cos(phases).sum(axis=1)
+    return amplitude * smooth + noise * rng.standard_normal(len(points))
 
 
 def sample_sloped_square(

@@ -1,0 +1,128 @@
+"""Networks in the cubes of a box: the exact cubes' field up to what the network is off by, and an estimate that sees it."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.models.trained_model import NetworkModel
+from mosaicdd.local_solvers.network_solver import self_test_error
+from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.unsupported import Unsupported
+
+CELLS = 8
+BOUNDARY = "sin(3*x)*exp(y) + cos(5*z)*x"
+
+
+@pytest.fixture(scope="module")
+def model_of(faces_network):
+    """Return a factory of models of cubes of 8 cells, or squares, that are off by so much."""
+
+    def make(axes, off):
+        network = faces_network(Subdomain(CELLS, 0.5, axes), off)
+        settings = asdict(network.settings)
+        card = ModelCard("laplace", CELLS, 0.5, "faces", settings, 2, [-1.0, 1.0], axes=axes)
+        return NetworkModel("waves", network, card)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def model(model_of):
+    return model_of(3, 1e-3)
+
+
+def box(cells, pde="laplace", **fields):
+    return m.Problem(m.Domain(cells, 1 / 16), pde, fields, m.Dirichlet(BOUNDARY))
+
+
+def difference(solution, problem):
+    inside = (solution.field - solve_by_sine_transform(problem))[1:-1, 1:-1, 1:-1]
+    return np.sqrt(np.mean(inside**2))
+
+
+@pytest.mark.parametrize(("pde", "fields"), [("laplace", {}), ("poisson", {"f": "sin(4*x)*y + z"})])
+@pytest.mark.parametrize("cells", [(8, 8, 8), (16, 12, 20), (24, 16, 16)])
+def test_the_estimate_is_above_the_error(model, cells, pde, fields):
+    problem = box(cells, pde, **fields)
+    solution = m.solve(problem, model, rtol=1e-10)
+    error = difference(solution, problem)
+    assert solution.converged
+    assert error <= solution.error_estimate <= 20 * error
+    assert solution.report["iterations"] <= 15
+
+
+def test_its_error_is_that_of_the_network(model, model_of):
+    """A hundredth of it gives a hundredth of the error: iterations and lifting add nothing."""
+    problem = box((16, 24, 16))
+    errors = [
+        difference(m.solve(problem, a_model, rtol=1e-11), problem)
+        for a_model in (model, model_of(3, 1e-5), model_of(3, 0.0))
+    ]
+    assert 50 < errors[0] / errors[1] < 200
+    assert errors[2] < 1e-10 < errors[1]
+
+
+def test_phases_and_one_level_end_at_the_same_field(model):
+    problem = box((16, 16, 24), "poisson", f="x*y*z")
+    two = m.solve(problem, model, rtol=1e-12)
+    settings = {"levels": 1, "rtol": 1e-10, "max_iterations": 400}
+    for sweep in ("additive", "phases"):
+        one = m.solve(problem, model, settings=SolveSettings(sweep=sweep, **settings))
+        np.testing.assert_allclose(one.field, two.field, rtol=0, atol=1e-4)
+        assert difference(one, problem) <= one.error_estimate
+    assert one.iterations > two.iterations
+
+
+def test_a_certificate_is_kept(model):
+    problem = box((16, 24, 16))
+    certified = m.solve(problem, model, settings=SolveSettings(certify=1e-9))
+    assert certified.report["discrete_residual"] <= 1e-9
+    assert difference(certified, problem) < 1e-8
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_any_number_of_ranks_gives_the_same_field(model, comm, known_by_one):
+    problem = box((12, 20, 16), "poisson", f="x*y*z")
+    alone = known_by_one(m.solve, problem, model, rtol=1e-12)
+    together = m.solve(problem, model, ranks=comm, rtol=1e-12)
+    assert together.iterations == alone.iterations
+    field = together.gather()
+    np.testing.assert_allclose(field, alone.field, rtol=0, atol=1e-12 * abs(field).max())
+
+
+@pytest.mark.ranks(1, 2)
+def test_models_of_another_number_of_axes_are_refused(model_of, comm):
+    square, cube = model_of(2, 0.0), model_of(3, 0.0)
+    with pytest.raises(
+        Unsupported, match=r"waves is of squares, and 16x16x16 cells are a box: take 'exact', or"
+    ):
+        m.solve(box((16, 16, 16)), square, ranks=comm)
+    flat = m.Problem((16, 24), "laplace", {}, m.Dirichlet("x*y"))
+    with pytest.raises(
+        Unsupported, match=r"waves is of cubes, and 24x16 cells are a rectangle: take 'exact', or"
+    ):
+        m.solve(flat, cube, ranks=comm)
+
+
+def test_what_it_does_not_solve_is_refused(model, model_of):
+    with pytest.raises(Unsupported, match="does not solve screened-poisson"):
+        m.solve(box((16, 16, 16), "screened-poisson", c=3.0), model)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        m.solve(box((16, 16, 18)), model)
+    with pytest.raises(ValueError, match="states no range of boundary data"):
+        m.solve(box((16, 16, 16)), model, settings=SolveSettings(out_of_range="exact"))
+    with pytest.raises(ValueError, match="in its self-test"):
+        m.solve(box((16, 16, 16)), model_of(3, 3.0))
+
+
+def test_self_tests_see_the_error_of_a_network_of_cubes(model):
+    problem = box((16, 16, 16))
+    bound = model.bind(problem, problem.domain.grid())
+    assert 1e-4 < self_test_error(bound) < 1e-2
+    assert self_test_error(Exact(16).bind(problem, problem.domain.grid())) < 1e-12

@@ -1,0 +1,148 @@
+"""Data of cubes, and a network that learns from them without labels, on any number of ranks."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import mosaicdd as m
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.local_solvers.loading import find_network
+from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training import train
+from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.generation import generate_dataset
+from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
+from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+from mosaicdd.training.trainer import Trainer
+
+CUBE = Subdomain(4, 0.25, axes=3)
+SETTINGS = TrainingSettings(
+    labels=False, epochs=60, batch_size=17, precision="float64", validations=4, lr=0.01
+)
+
+
+def generate(samples=40, **changes):
+    return generate_dataset(
+        GenerationSettings(subdomain=CUBE, samples=samples, windows=350, **changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return generate()
+
+
+@pytest.mark.parametrize("kind", ["", "window_"])
+def test_solutions_solve_the_discrete_equation_with_their_boundary(dataset, kind):
+    boundary, solution = (getattr(dataset, kind + name) for name in ("boundary", "solution"))
+    system = DirichletSystem(LAPLACE.at(), Grid(CUBE.shape, CUBE.spacing))
+    assert np.abs(system.apply(np.moveaxis(solution, 0, -1))).max() < 1e-12
+    np.testing.assert_array_equal(solution[:, *CUBE.perimeter.T], boundary)
+    assert boundary.std() > 0.3
+
+
+def test_samples_do_not_depend_on_how_many_are_drawn(dataset):
+    more = generate(samples=60)
+    np.testing.assert_array_equal(more.boundary[:40], dataset.boundary)
+    np.testing.assert_array_equal(more.solution[:40], dataset.solution)
+
+
+def test_neighbouring_nodes_differ_by_what_the_length_scale_says():
+    """The mean of their squared difference is that of the squared exponential kernel, over 400 samples."""
+    for length in (0.1, 0.3):
+        g = generate(samples=400, length_scale=(length, 1.0001 * length), noise=0.0).boundary
+        number = {tuple(node): i for i, node in enumerate(CUBE.perimeter.tolist())}
+        a, b = number[0, 1, 1], number[0, 2, 2]
+        expected = 2 - 2 * np.exp(-2 * CUBE.spacing**2 / (2 * length**2))
+        assert np.mean((g[:, a] - g[:, b]) ** 2) == pytest.approx(expected, rel=0.25)
+        assert np.mean(g[:, a] ** 2) == pytest.approx(1.0, rel=0.25)
+
+
+def test_the_file_says_that_they_are_cubes(dataset, tmp_path):
+    dataset.write(tmp_path / "data.h5")
+    read = Dataset.read(tmp_path / "data.h5")
+    assert read.subdomain == CUBE
+    assert read.content_hash == dataset.content_hash
+
+
+@pytest.mark.parametrize("multilevel", [False, True])
+def test_the_discrete_solution_has_no_residual(multilevel):
+    operator = torch.as_tensor(ExactSolver(LAPLACE.at(), CUBE).matrix)
+    g = torch.as_tensor(np.random.default_rng(0).standard_normal((3, len(CUBE.perimeter))))
+
+    def exact(g, points):
+        return g @ operator[tuple(((points + 1) * 2).round().long().T)].T
+
+    like = torch.zeros(1, dtype=torch.float64)
+    rule = GridResidual(LAPLACE.at(), CUBE, 8, multilevel, like)
+    corner = rule.draw(torch.Generator().manual_seed(1))
+    assert rule.residual(exact, g, corner).shape == ((3, 3, 3, 3) if multilevel else (3, 2, 2, 2))
+    assert rule.loss(exact, g, corner) < 1e-24
+    assert rule.loss(lambda *arguments: 1.01 * exact(*arguments), g, corner) > 1e-8
+
+
+def test_the_residual_of_a_parabola_is_its_second_derivatives(faces_network):
+    def parabola(g, points):
+        return (points[..., 0] ** 2 + 2 * points[..., 1] ** 2 + 3 * points[..., 2]).expand(
+            len(g), -1
+        )
+
+    operator, g = UnitOperator.of(LAPLACE.at(), CUBE), torch.zeros(2, 98, dtype=torch.float64)
+    points = torch.rand(5, 3, dtype=torch.float64)
+    residual = pde_residual(parabola, operator, g, points)
+    torch.testing.assert_close(residual, torch.full((2, 5), 6.0, dtype=torch.float64))
+    assert pde_residual(faces_network(CUBE), operator, g, points).shape == (2, 5)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_ranks_add_up_to_the_gradient_of_one(dataset, ranks):
+    def gradients(group):
+        torch.manual_seed(0)
+        network = EquationLesson.build("faces", {"width": 8}, dataset)
+        lesson = EquationLesson(network, dataset, SETTINGS, group)
+        trainer = Trainer(lesson, SETTINGS, time.perf_counter(), group)
+        passes = lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
+        signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
+        return signals["pde_loss"], [p.grad for p in trainer.parallel.objective.weights()]
+
+    (loss, together), (alone_loss, alone) = gradients(ranks), gradients(None)
+    assert loss == pytest.approx(alone_loss, rel=1e-12)
+    for one, all_ in zip(alone, together, strict=True):
+        torch.testing.assert_close(all_, one, rtol=1e-9, atol=1e-14)
+
+
+def test_what_is_trained_without_labels_solves_a_box(dataset, tmp_path):
+    path = tmp_path / "model.h5"
+    result = train(dataset, path, SETTINGS, network="faces", network_settings={"width": 16})
+    assert result.card.axes == find_network(str(path)).card.axes == 3
+    assert result.best.figures["window_mse"] < 1e-5
+    problem = m.Problem(m.Domain((8, 6, 4), 0.1), "laplace", {}, m.Dirichlet("sin(3*x)*exp(y)+z"))
+    solution = m.solve(problem, str(path))
+    assert solution.converged
+    exact = m.solve(problem, rtol=1e-12).field
+    error = np.sqrt(np.mean((solution.field - exact)[1:-1, 1:-1, 1:-1] ** 2))
+    assert error <= solution.error_estimate < 0.1
+
+
+@pytest.mark.parametrize(
+    ("pde", "fields", "message"),
+    [
+        ("screened-poisson", (), "fields: the parameters of screened-poisson are drawn of squares"),
+        ("anisotropic-diffusion", (("axx", 2.0),), "is not the same along all axes"),
+    ],
+)
+def test_what_has_no_data_of_cubes_is_refused(pde, fields, message):
+    with pytest.raises(ValueError, match=message):
+        generate(pde=pde, fields=fields)
+
+
+def test_a_network_of_squares_does_not_learn_from_cubes(dataset, tmp_path):
+    with pytest.raises(ValueError, match="linear is not for cubes of 4x4x4 cells; for these take"):
+        train(dataset, tmp_path / "model.h5", SETTINGS)
+    assert not list(tmp_path.iterdir())
