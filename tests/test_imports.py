@@ -47,7 +47,7 @@ HOMES = {
     "rich": {"report"},
     "matplotlib": {"report"},
     "PIL": {"storage.domain_file", "report"},
-    "xarray": {"report"},
+    "xarray": {"report", "storage.raster"},
     "IPython": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},

@@ -1,6 +1,7 @@
 """The problem that options of a command describe."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ def given_problem(
         fields: dict[str, float | str | FieldFile | Wells] = {
             name: given_field(spec) for name, spec in given_fields
         }
+        _require_one_corner(fields, cells)
     with argument("well"):
         if given_wells:
             fields["f"] = _wells(given_wells, fields.get("f", 0.0), pde, len(cells))
@@ -85,6 +87,30 @@ def given_problem(
     if boundary is None:
         _require_sides(problem)
     return problem
+
+
+def _require_one_corner(fields: Mapping[str, object], cells: tuple[int, ...]) -> None:
+    """Check that the lower left corner of the domain is the same by the coordinates of all rasters."""
+    import math
+
+    from mosaicdd.lattice.axes import letters
+    from mosaicdd.problems.fields.given import step_along
+
+    first: dict[str, tuple[str, float]] = {}
+    for name, values in fields.items():
+        shape = getattr(values, "shape", ())[-len(cells) :]
+        for letter in letters(len(cells)):
+            step = step_along(values, letter, f"the field {name}")
+            if step is None:
+                continue
+            # Of values per cell the middle of the first cell has the first coordinate.
+            corner = values.coords[letter][0] - (step / 2 if shape == cells else 0.0)  # type: ignore[attr-defined]  # as it has a step
+            before, known = first.setdefault(letter, (name, corner))
+            if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
+                raise ValueError(
+                    f"the domain begins at {letter} = {known:.10g} by the raster of {before}, at {corner:.10g} by that of "
+                    f"{name}: cut them to the same rectangle"
+                )
 
 
 def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: int) -> "Wells":

@@ -16,6 +16,7 @@ from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.storage.field_file import FieldFile, npy_array
+from mosaicdd.storage.raster import RASTERS
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"
@@ -32,7 +33,8 @@ def read_domain(
     ----------
     spec
         ``expr:...``, a signed distance; ``FILE.npy``, ``FILE.png`` or ``FILE.tif``, a mask of nodes or of cells, in
-        space of voxels, true or light inside; ``FILE.json``, polygons.
+        space of voxels, true or light inside; a raster, ``FILE.asc``, ``FILE.csv`` or ``FILE.nc``: where it has data;
+        ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
 
@@ -50,6 +52,7 @@ def read_domain(
         shape = _polygons(path)
         return Domain(cells, spacing, shape)
     readers = {".npy": npy_array, ".png": _picture, ".tif": _stack, ".tiff": _stack}
+    readers |= dict.fromkeys(RASTERS, _with_data)
     if path.suffix.lower() not in readers:
         raise ValueError(
             f"a domain is 'expr:...', a signed distance, or a file .json, {', '.join(readers)}, got {spec!r}"
@@ -85,6 +88,11 @@ def _polygons(path: Path) -> Polygons:
         return Polygons(parsed["outer"], parsed.get("holes", []))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _with_data(path: Path) -> np.ndarray:
+    """Return where a raster has data."""
+    return np.isfinite(FieldFile(path)[()])
 
 
 def _picture(path: Path) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Coefficients and sources in files of any size: a rank reads the part that it needs."""
 
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +9,7 @@ import numpy as np
 
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.hdf5 import open_any
+from mosaicdd.storage.raster import RASTERS, Raster, read_raster
 
 
 class FieldFile:
@@ -18,7 +20,8 @@ class FieldFile:
     Parameters
     ----------
     spec
-        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file.
+        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv`` or ``FILE.nc``, of
+        several variables ``FILE.nc:/NAME``, which every rank reads whole.
 
     Attributes
     ----------
@@ -40,13 +43,16 @@ class FieldFile:
         self.name = str(spec)
         path, colon, dataset = self.name.rpartition(":/")
         self.path = Path(path if colon else self.name)
-        self._dataset = f"/{dataset}" if colon else None
-        if not colon and self.path.suffix != ".npy":
+        self._dataset = dataset if colon else None
+        self._is_raster = self.path.suffix.lower() in RASTERS
+        if not colon and self.path.suffix != ".npy" and not self._is_raster:
             raise ValueError(
-                f"{spec}: a field is a number, expr:FORMULA, FILE.npy or FILE.h5:/dataset"
+                f"{spec}: a field is a number, expr:FORMULA, FILE.npy or FILE.h5:/dataset, or a raster, "
+                f"{', '.join(RASTERS)}"
             )
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path}: the file of field values is missing")
+        self._version = version_of(self.path)
         self.shape: tuple[int, ...]
         self.dtype: np.dtype
         self.shape, self.dtype = self._read(None)
@@ -56,12 +62,20 @@ class FieldFile:
             raise ValueError(
                 f"{spec} holds one number, not values at nodes (ny + 1, nx + 1); give the number itself"
             )
-        self._version = version_of(self.path)
 
     @property
     def as_value(self) -> tuple:
         """What tells it from others: a file that has changed is not read."""
         return self.name, self._version
+
+    @property
+    def coords(self) -> Mapping[str, np.ndarray]:
+        """The coordinates along the axes of a raster, by their letters, where it has any."""
+        return self._raster.coords if self._is_raster else {}
+
+    @property
+    def _raster(self) -> Raster:
+        return read_raster(self.path, self._dataset, self._version)
 
     @property
     def ndim(self) -> int:
@@ -79,13 +93,16 @@ class FieldFile:
 
     def _read(self, place: Any) -> Any:
         """Read a part; if that is None, return the shape and the type."""
+        if self._is_raster:
+            values = self._raster.values
+            return (values.shape, values.dtype) if place is None else np.array(values[place])
         if self._dataset is None:
             array = npy_array(self.path, "r")
             return (array.shape, array.dtype) if place is None else np.array(array[place])
         with open_any(self.path, "field") as file:
-            array = file.get(self._dataset)
+            array = file.get(f"/{self._dataset}")
             if not hasattr(array, "shape"):  # nothing, or a group
-                raise ValueError(f"{self.path} holds no array {self._dataset}")
+                raise ValueError(f"{self.path} holds no array /{self._dataset}")
             return (array.shape, array.dtype) if place is None else array[place]
 
 

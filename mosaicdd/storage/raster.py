@@ -1,0 +1,157 @@
+"""Rasters as geographers have them: values on an even grid, and where they lie.
+
+ESRI's ASCII grids (``.asc``), tables of numbers or of ``x,y,value`` (``.csv``), and netCDF (``.nc``, by xarray). Rows are
+put in the order of arrays, from the bottom to the top; places without data are NaN.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mosaicdd.problems.fields.given import real_array, step_along, usable
+
+
+@dataclass(frozen=True)
+class Raster:
+    """Values ``(.., rows, columns)``, and the coordinates of their places, ``{"y": (rows,), "x": (columns,)}``, if there are any."""
+
+    values: np.ndarray
+    coords: Mapping[str, np.ndarray]
+
+
+@functools.lru_cache(maxsize=8)
+def read_raster(path: Path, variable: str | None, version: object) -> Raster:
+    """Read a raster whole, once.
+
+    Parameters
+    ----------
+    variable
+        Of a netCDF file that has several.
+    version
+        Of the file: one that has changed is read again.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or its places are not evenly spaced.
+    """
+    raster = _READERS[path.suffix.lower()](path, variable)
+    for name in raster.coords:
+        step_along(raster, name, str(path))
+    raster.values.flags.writeable = False
+    return raster
+
+
+def _ascii_grid(path: Path, variable: str | None) -> Raster:
+    """Read an ESRI ASCII grid, whose first row is the uppermost."""
+    form = "an ESRI ASCII grid begins with ncols, nrows, xllcorner, yllcorner and cellsize, each with a number"
+    header: dict[str, float] = {}
+    try:
+        with path.open() as file:
+            words: list[str] = []
+            for line in file:
+                words = line.split()
+                if words and not words[0][:1].isalpha():
+                    break
+                if words:
+                    header[words[0].lower()] = float(words[1])
+                words = []
+            numbers = np.array(words + file.read().split(), float)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {form} ({error})") from None
+    counts = int(header.get("nrows", 0)), int(header.get("ncols", 0))
+    steps = header.get("dy", header.get("cellsize")), header.get("dx", header.get("cellsize"))
+    coords = {}
+    for letter, count, step in zip("yx", counts, steps, strict=True):
+        begins = {f"{letter}llcorner", f"{letter}llcenter"} & {*header}
+        if count < 1 or step is None or not step > 0 or not begins:
+            raise ValueError(f"{path}: {form}, got {', '.join(header) or 'none of these'}")
+        first, half = header[max(begins)], 0.5 if max(begins).endswith("corner") else 0.0
+        coords[letter] = first + step * (np.arange(count) + half)
+    if numbers.size != counts[0] * counts[1]:
+        raise ValueError(
+            f"{path}: {counts[0]} rows of {counts[1]} numbers are {counts[0] * counts[1]}, there are {numbers.size}"
+        )
+    values = numbers.reshape(counts)[::-1].copy()
+    values[values == header.get("nodata_value", -9999.0)] = np.nan
+    return Raster(values, coords)
+
+
+def _table(path: Path, variable: str | None) -> Raster:
+    """Read rows of numbers, the lowest first, or below a line ``x,y,value`` places and what is there."""
+    try:
+        with path.open() as file:
+            names = [name.strip().strip('"').lower() for name in file.readline().split(",")]
+        titled = not all(map(_is_number, names))
+        rows = np.genfromtxt(
+            path, delimiter=",", skip_header=int(titled), ndmin=2, missing_values="", dtype=float
+        )
+    except (ValueError, UnicodeDecodeError) as error:
+        why = str(error).split("\n")[0]
+        raise ValueError(f"{path}: not rows of numbers with commas between ({why})") from None
+    if not titled:
+        return Raster(rows, {})
+    if len(names) != 3 or names[:2] != ["x", "y"] or rows.shape[1] != 3:
+        raise ValueError(
+            f"{path}: a table is rows of numbers alone, or has the columns x,y,value, got {','.join(names)}"
+        )
+    coords, places = {}, []
+    for letter, column in (("y", 1), ("x", 0)):
+        if not np.isfinite(rows[:, column]).all():
+            raise ValueError(f"{path}: a place has no {letter}")
+        coords[letter], at = np.unique(rows[:, column], return_inverse=True)
+        places.append(at)
+    values = np.full([len(along) for along in coords.values()], np.nan)
+    values[tuple(places)] = rows[:, 2]
+    if len(rows) > len(np.unique(np.stack(places), axis=1).T):
+        raise ValueError(f"{path}: {len(rows)} rows are of fewer places: one stands twice")
+    return Raster(values, coords)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+def _netcdf(path: Path, variable: str | None) -> Raster:
+    """Read a variable of a netCDF file."""
+    try:
+        import xarray
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"{path}: netCDF needs xarray: pip install xarray netCDF4, or give the values as FILE.npy"
+        ) from None
+    try:
+        opened = xarray.open_dataset(path)
+    except (OSError, ValueError, TypeError) as error:
+        why = str(error).split("\n")[0]
+        raise ValueError(
+            f"{path}: not netCDF that xarray reads here ({why}); what is HDF5 inside needs pip install netCDF4"
+        ) from None
+    with opened as dataset:
+        names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
+        if variable is None and len(names) == 1:
+            (variable,) = names
+        if variable not in names:
+            raise ValueError(
+                f"{path} holds {', '.join(names) or 'no array'}: name one, as {path}:/{names[0] if names else 'NAME'}"
+            )
+        array = usable(dataset[variable].load(), f"{path}:/{variable}")
+    coords = {
+        str(name): np.asarray(array.coords[name], float)
+        for name in array.dims
+        if name in array.coords and name in ("z", "y", "x")
+    }
+    return Raster(real_array(array, str(path)).copy(), coords)
+
+
+_READERS = {".asc": _ascii_grid, ".csv": _table, ".nc": _netcdf}
+
+RASTERS = tuple(_READERS)
+"""How the names of their files end."""
