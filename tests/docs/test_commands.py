@@ -2,8 +2,8 @@
 
 Fenced blocks of a page run from top to bottom in one empty folder:
 
-- ``sh`` and ``python`` are run, and must end with exit code 0: a block of Python and each plain command of
-  ``mosaicdd`` in a fork of the test, which has imported everything, and all else by the shell;
+- ``sh`` and ``python`` are run, and must end with exit code 0: a block of Python, and each plain command of
+  ``mosaicdd`` in a block of such, in a fork of the test, which has imported everything, and all else by the shell;
 - ``python NAME.py`` is written to that file;
 - a block without a word, right after one that was run, is what that prints: ``...`` stands for any
   text, and numbers with a fraction need agree to one unit of their last digit only (other libraries round
@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import matplotlib.pyplot  # noqa: F401 - here, and the forks have it
+import pyamg  # noqa: F401 - the same
 import pytest
 
 import mosaicdd
@@ -67,14 +69,15 @@ def run(block, folder):
     if block.words == ("python",):
         code = compile(block.text, "<block>", "exec")
         return printed_by_fork(lambda: exec(code, {"__name__": "__main__"}), block.text, folder)  # noqa: S102
-    if plain := plain_commands(block.text):
-        return "".join(
-            printed_by_fork(partial(call, line), " ".join(line), folder) for line in plain
-        )
+    return "".join(step(folder) for step in steps_of(block.text))
+
+
+def by_shell(text, folder):
+    """Return what a shell prints, which must end well."""
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     package = str(Path(mosaicdd.__file__).parents[1])
     ended = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", block.text],
+        ["bash", "-e", "-o", "pipefail", "-c", text],
         cwd=folder,
         env=os.environ | {"PATH": beside, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -83,22 +86,26 @@ def run(block, folder):
         timeout=_SECONDS,
         check=False,
     )
-    assert ended.returncode == 0, f"{block.text}\n{ended.stdout}{ended.stderr}"
+    assert ended.returncode == 0, f"{text}\n{ended.stdout}{ended.stderr}"
     return ended.stdout
 
 
-def plain_commands(text):
-    """Return the command lines of a block, if all are of ``mosaicdd`` and ask nothing of a shell."""
-    lines = []
-    for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.shlex(line, posix=True, punctuation_chars=True)
-        words.whitespace_split = True
-        if words := list(words):
-            lines.append(words)
-    of_shells = any(set(word) <= set("();<>|&") for words in lines for word in words)
-    if of_shells or "$" in text or any(words[0] != "mosaicdd" for words in lines):
-        return []
-    return lines
+def steps_of(text):
+    """Return what is done for a block one after the other: command by command, if no more is asked of a shell."""
+    lines = text.replace("\\\n", " ").splitlines()
+    if "$" in text or not all(line.startswith(("mosaicdd ", "mpiexec ")) for line in lines):
+        return [partial(by_shell, text)]
+    return [step_of(line) for line in lines]
+
+
+def step_of(line):
+    """Return one command: of ``mosaicdd`` by a fork, whose start costs nothing."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    words = list(words)
+    if words[0] != "mosaicdd" or any(set(word) <= set("();<>|&") for word in words):
+        return partial(by_shell, line)
+    return partial(printed_by_fork, partial(call, words), " ".join(words))
 
 
 def call(words):
