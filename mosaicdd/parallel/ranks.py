@@ -247,7 +247,12 @@ class Ranks:
         return rank
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Add up a small float64 array over all ranks; NaN anywhere is NaN everywhere."""
+        """Add up a small array of floats over all ranks; NaN anywhere is NaN everywhere.
+
+        Whole numbers are floats here: beside floats of another rank MPI would take their bits for those of floats.
+        """
+        if values.dtype.kind in "biu":
+            values = values.astype(float)
         total = np.empty_like(values)
         self._life.comm.Allreduce(values, total)
         return total

@@ -71,6 +71,8 @@ def test_the_sum_is_over_all_ranks_and_nan_anywhere_is_nan_everywhere(comm, make
     mine = np.array([comm.rank, 1.0, np.nan if comm.rank == 1 else 0.0])
     numbers = sum(range(comm.size))
     np.testing.assert_array_equal(make_ranks().sum(mine), [numbers, comm.size, np.nan])
+    whole = make_ranks().sum(np.array([3, 1] if comm.rank == 0 else [3.0, 1.0]))
+    np.testing.assert_array_equal(whole, [3 * comm.size, comm.size])
 
 
 @pytest.mark.parametrize(
