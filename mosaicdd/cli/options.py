@@ -16,94 +16,41 @@ from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 _MOST = 2**26  # cells: up to (2^26 + 1)^2 nodes, numbers that are exact in float64
 
 
-class Sizes(click.ParamType):
-    """Whole numbers as ``NXxNY``, in space ``NXxNYxNZ``; gives them in the order of axes, ``(ny, nx)``."""
+class TextOption(click.ParamType):
+    """What is read from a text of some form; what is read already stays as it is.
 
-    name = "NXxNY[xNZ]"
+    Parameters
+    ----------
+    name
+        The form, as ``NAME=SPEC``.
+    read
+        Reads it; `ValueError` if it is of another form.
+    example
+        A text of the form; without one the error itself says what is wrong.
+    """
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Read the text; what are sizes already stay as they are."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).lower().split("x")
-        if len(parts) not in (2, 3) or not all(
-            part.isdecimal() and int(part) > 0 for part in parts
-        ):
-            self.fail(f"{value!r} is not of the form {self.name}, as in 2048x1024", param, ctx)
-        if max(map(int, parts)) > _MOST:
-            self.fail(f"{value!r}: at most {_MOST} along an axis", param, ctx)
-        return tuple(map(int, reversed(parts)))
+    def __init__(self, name: str, read: Callable[[str], Any], example: str = ""):
+        self.name, self._read, self._example = name, read, example
 
-
-SIZES = Sizes()
-
-
-class SpacingOption(click.ParamType):
-    """The side of a cell, or its sides as ``DXxDY[xDZ]``; gives a number, or these in the order of axes in the package."""
-
-    name = "H|DXxDY[xDZ]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | tuple[float, ...]:
-        """Read the text; what is read already stays as it is."""
-        if not isinstance(value, str):
-            return value
-        try:
-            sides = tuple(map(float, value.lower().split("x")))
-        except ValueError:
-            self.fail(f"{value!r} is not of the form {self.name}, as in 0.5 or 25x10", param, ctx)
-        return sides[0] if len(sides) == 1 else sides[::-1]
-
-
-SPACING = SpacingOption()
-
-
-class Extent(click.ParamType):
-    """A rectangle or a box as ``X0:X1,Y0:Y1`` in domain coordinates; gives ends in the order of axes."""
-
-    name = "X0:X1,Y0:Y1[,Z0:Z1]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[tuple[float, float], ...]:
-        """Read the text; what are ends already stay as they are."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            pairs = (map(float, axis.split(":")) for axis in str(value).split(","))
-            ends = [(low, high) for low, high in pairs]
-        except ValueError:
-            ends = []
-        if len(ends) not in (2, 3) or not all(map(math.isfinite, itertools.chain(*ends))):
-            self.fail(f"{value!r} is not of the form {self.name}, as in 0.5:2,0:1.5", param, ctx)
-        return tuple(reversed(ends))
-
-
-EXTENT = Extent()
-
-
-class PlaneOption(click.ParamType):
-    """A plane through a box as ``z=0.5``; gives the axis' letter and the place."""
-
-    name = "AXIS=PLACE"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the text."""
         if isinstance(value, tuple):
             return value
-        letter, _, place = str(value).partition("=")
         try:
-            return letter, float(place)
-        except ValueError:
-            self.fail(f"{value!r} is not of the form {self.name}, as in z=0.5", param, ctx)
+            return self._read(str(value))
+        except ValueError as error:
+            why = f", as in {self._example}" if self._example else f": {error}"
+            self.fail(f"{value!r} is not of the form {self.name}{why}", param, ctx)
 
 
-PLANE = PlaneOption()
+def _sizes(text: str) -> tuple[int, ...]:
+    parts = text.lower().split("x")
+    sizes = tuple(int(part) for part in reversed(parts) if part.isdecimal())
+    if len(parts) not in (2, 3) or len(sizes) < len(parts) or not all(sizes):
+        raise ValueError
+    if max(sizes) > _MOST:
+        raise click.BadParameter(f"{text!r}: at most {_MOST} along an axis")
+    return sizes
 
 
 def split_at_equals(text: str) -> tuple[str, str]:
@@ -112,24 +59,44 @@ def split_at_equals(text: str) -> tuple[str, str]:
     return name, "".join(spec)
 
 
-class FieldOption(click.ParamType):
-    """A field as ``NAME=SPEC``; gives the two texts."""
-
-    name = "NAME=SPEC"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """Split the text."""
-        if isinstance(value, tuple):
-            return value
-        name, spec = split_at_equals(str(value))
-        if not (name and spec):
-            self.fail(f"{value!r} is not of the form {self.name}, as in c=3.0", param, ctx)
-        return name, spec
+def _spacing(text: str) -> float | tuple[float, ...]:
+    sides = tuple(map(float, text.lower().split("x")))
+    return sides[0] if len(sides) == 1 else sides[::-1]
 
 
-FIELD = FieldOption()
+def _extent(text: str) -> tuple[tuple[float, float], ...]:
+    pairs = (map(float, axis.split(":")) for axis in text.split(","))
+    ends = [(low, high) for low, high in pairs]
+    if len(ends) not in (2, 3) or not all(map(math.isfinite, itertools.chain(*ends))):
+        raise ValueError
+    return tuple(reversed(ends))
+
+
+def _plane(text: str) -> tuple[str, float]:
+    letter, _, place = text.partition("=")
+    return letter, float(place)
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, spec = split_at_equals(text)
+    if not (name and spec):
+        raise ValueError
+    return name, spec
+
+
+def _side(text: str) -> tuple[str, Condition]:
+    side, condition = split_at_equals(text)
+    return side, condition_of_spec(condition)
+
+
+# Of axes in the package's order, ``(ny, nx)``: whole numbers, the side or the sides of a cell, pairs of ends of a
+# rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
+SIZES = TextOption("NXxNY[xNZ]", _sizes, "2048x1024")
+SPACING = TextOption("H|DXxDY[xDZ]", _spacing, "0.5 or 25x10")
+EXTENT = TextOption("X0:X1,Y0:Y1[,Z0:Z1]", _extent, "0.5:2,0:1.5")
+PLANE = TextOption("AXIS=PLACE", _plane, "z=0.5")
+FIELD = TextOption("NAME=SPEC", _field, "c=3.0")
+SIDE = TextOption("SIDE=KIND:SPEC", _side)
 
 
 def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> tuple:
@@ -139,27 +106,6 @@ def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> 
         if names.count(name) > 1:
             raise click.BadParameter(f"{name} is given {names.count(name)} times", context, option)
     return pairs
-
-
-class SideOption(click.ParamType):
-    """A condition as ``left=dirichlet:SPEC``; gives the side's name and the condition."""
-
-    name = "SIDE=KIND:SPEC"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Condition]:
-        """Read the text."""
-        if isinstance(value, tuple):
-            return value
-        side, condition = split_at_equals(str(value))
-        try:
-            return side, condition_of_spec(condition)
-        except ValueError as error:
-            self.fail(f"{value!r} is not of the form {self.name}: {error}", param, ctx)
-
-
-SIDE = SideOption()
 
 
 Made = TypeVar("Made")
