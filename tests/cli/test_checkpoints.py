@@ -9,6 +9,7 @@ import time
 import h5py
 import numpy as np
 import pytest
+from forked import Forked
 
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
@@ -268,13 +269,8 @@ def test_a_warning_that_comes_after_the_work_does_not_spoil_it(mosaicdd, monkeyp
 
 def test_people_are_told_at_once_and_how_to_go_on(tmp_path):
     output = tmp_path / "out.h5"
-    command = [part for part in COMMAND if part != "--json"]
-    job = subprocess.Popen(
-        [*command, "-o", output, *LONG, "--checkpoint-minutes", "0.0001"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = ["mosaicdd", *(word for word in SOLVE if word != "--json"), "-o", output, *LONG]
+    job = Forked([*command, "--checkpoint-minutes", "0.0001"])
     while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
         time.sleep(0.01)
     job.send_signal(signal.SIGINT)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import h5py
@@ -28,13 +27,6 @@ SUBJECTS = [
     "versions",
 ]
 GIB = 2**30
-WITHOUT_MPI = """
-import sys
-sys.modules["mpi4py"] = None
-from mosaicdd.cli.main import main
-sys.argv = ["mosaicdd", "doctor"]
-main()
-"""
 ALONE_IN_SRUN = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
 
 
@@ -58,16 +50,6 @@ def test_json_says_the_same_once(mosaicdd, strict_json):
     report = strict_json(mosaicdd("doctor", "--json").out)
     assert report["ok"] is True
     assert [finding["subject"] for finding in report["findings"]] == SUBJECTS
-
-
-def test_without_an_mpi_library_it_says_how_to_get_one():
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_MPI], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode == 0, ended.stderr  # one rank needs none
-    (line,) = [line for line in ended.stdout.splitlines() if "->" in line and "MPI" in line[:4]]
-    assert "-> for several ranks: pip install 'mosaicdd[mpi]'" in line
-    assert len(ended.stdout.splitlines()) == len(SUBJECTS)
 
 
 def test_ranks_that_are_alone_are_told_once_how_to_be_together(mosaicdd, monkeypatch):

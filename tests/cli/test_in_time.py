@@ -9,6 +9,7 @@ import time
 import h5py
 import numpy as np
 import pytest
+from forked import Forked
 
 import mosaicdd as m
 from mosaicdd.time.checkpoint import TimeCheckpoint
@@ -140,12 +141,13 @@ def run(*arguments, launcher=()):
 
 def kill(output, *arguments):
     """Start ``solve`` and kill it after the first checkpoint."""
-    command = [*COMMAND, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"]
-    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["mosaicdd", *SOLVE, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"]
+    job = Forked(command)
     while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
         time.sleep(0.01)
     job.send_signal(signal.SIGKILL)
-    assert job.wait(timeout=100) == -signal.SIGKILL
+    job.communicate()
+    assert job.returncode == -signal.SIGKILL
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
@@ -23,12 +24,15 @@ def launch(mpiexec):
     """Return a function that runs a command on two ranks by a launcher."""
     torchrun = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node", "2"]
     launchers = {
-        "alone": [sys.executable],
         "mpiexec": [mpiexec, "-n", "2", sys.executable],
         "torchrun": [*torchrun, "--master-port", "29517"],
     }
 
     def run(launcher, *arguments):
+        if launcher == "alone":
+            process = Forked(["mosaicdd", *arguments])
+            streams = process.communicate()
+            return subprocess.CompletedProcess(arguments, process.returncode, *streams)
         command = [*launchers[launcher], *MODULE, *map(str, arguments)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         return subprocess.run(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,9 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from forked import Forked
 
+import mosaicdd.cli.main as command_line
 from mosaicdd.cli.train import train
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.checkpoint_file import read_training_checkpoint
@@ -59,12 +62,11 @@ def data(tmp_path_factory):
 def killed(data, tmp_path_factory):
     """Return the folder of a training that kill -9 ended at a random step."""
     folder = tmp_path_factory.mktemp("killed")
-    command = [*COMMAND, str(data), "-o", str(folder / "model.h5"), *OPTIONS, *OFTEN]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = Forked(["mosaicdd", "train", data, "-o", folder / "model.h5", *OPTIONS, *OFTEN])
     wait_for(lambda: len(checkpoints(folder)) == 2, process)
     time.sleep(np.random.default_rng().uniform(0, 0.5))
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert not (folder / "model.h5").exists()
     return folder
 
@@ -161,22 +163,18 @@ def test_resuming_without_a_whole_checkpoint_is_refused(data, folder, tmp_path):
 def test_a_full_disk_leaves_the_previous_checkpoint_whole(data, folder, whole):
     before = {path: path.read_bytes() for path in checkpoints(folder)}
     limit = min(map(len, before.values())) // 2
-    # After MPI has started, whose own files are larger.
-    code = (
-        "import resource, sys; from mpi4py import MPI; from mosaicdd.cli.main import main; "
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); main()"
-    )
-    options = [str(data), "-o", str(folder / "model.h5"), *OPTIONS, *OFTEN, "--resume"]
-    job = subprocess.run(
-        [sys.executable, "-c", code, "train", *options],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert job.returncode == 1, job.stderr
+
+    def on_a_full_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        sys.argv = ["mosaicdd", "train", str(data), "-o", str(folder / "model.h5")]
+        sys.argv += [*OPTIONS, *OFTEN, "--resume"]
+        command_line.main()
+
+    job = Forked(on_a_full_disk)
+    _, errors = job.communicate(PATIENCE)
+    assert job.returncode == 1, errors
     newest = checkpoints(folder)[-1]
-    lines = [line for line in job.stderr.splitlines() if line.startswith("Error")]
+    lines = [line for line in errors.splitlines() if line.startswith("Error")]
     assert len(lines) == 1
     assert "could not be written" in lines[0]
     assert f"the last good checkpoint is {newest}" in lines[0]
@@ -197,14 +195,12 @@ def test_divergence_names_the_step_and_the_last_good_checkpoint(data, tmp_path):
 
 
 def test_after_sigusr1_the_exit_code_says_that_a_checkpoint_is_there(data, tmp_path):
-    options = [str(data), "-o", str(tmp_path / "model.h5"), *OPTIONS, "--epochs", "2000"]
-    process = subprocess.Popen(
-        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    output = ("-o", tmp_path / "model.h5")
+    process = Forked(["mosaicdd", "train", data, *output, *OPTIONS, "--epochs", "2000"])
     metrics = tmp_path / "model.h5.metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size, process)  # it is training
     process.send_signal(signal.SIGUSR1)  # as Slurm does before the time is up
-    stdout, stderr = process.communicate(timeout=PATIENCE)
+    stdout, stderr = process.communicate(PATIENCE)
     assert process.returncode == os.EX_TEMPFAIL, stderr
     (newest,) = checkpoints(tmp_path)
     assert f"the last good checkpoint is {newest}: continue with --resume" in stdout

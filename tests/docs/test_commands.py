@@ -16,8 +16,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
-import traceback
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -26,9 +24,9 @@ from typing import NamedTuple
 import matplotlib.pyplot  # noqa: F401 - here, and the forks have it
 import pyamg  # noqa: F401 - the same
 import pytest
+from forked import Forked
 
 import mosaicdd
-import mosaicdd.cli.main as command_line
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -105,43 +103,15 @@ def step_of(line):
     words = list(words)
     if words[0] != "mosaicdd" or any(set(word) <= set("();<>|&") for word in words):
         return partial(by_shell, line)
-    return partial(printed_by_fork, partial(call, words), " ".join(words))
-
-
-def call(words):
-    """Be the command, which ends the process."""
-    sys.argv = words
-    command_line.main()
+    return partial(printed_by_fork, words, line)
 
 
 def printed_by_fork(work, text, folder):
     """Return what some work prints in a process of its own, which must end well."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                for stream, number in ((out, 1), (err, 2)):
-                    os.dup2(stream.fileno(), number)
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                os.chdir(folder)
-                sys.path.insert(0, str(folder))
-                work()
-                code = 0
-            except SystemExit as end:
-                code = end.code or 0
-            except BaseException:  # noqa: BLE001 - the process ends here
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        printed = out.read()
-        assert status == 0, f"{text}\n{printed}{err.read()}"
-        return printed
+    process = Forked(work, folder)
+    printed, errors = process.communicate(_SECONDS)
+    assert process.returncode == 0, f"{text}\n{printed}{errors}"
+    return printed
 
 
 def agrees(expected, printed):
