@@ -1,13 +1,12 @@
 """``mosaicdd generate``: draw and solve a dataset of small boundary value problems."""
 
 import time
-from typing import Any
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.options import FIELD, Sizes, collected, once_each, settings_options
+from mosaicdd.cli.options import CUBE, FIELD, collected, once_each, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
@@ -18,28 +17,12 @@ _SQUARE = Subdomain()
 _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings: "squares"}
 
 
-class _Cells(Sizes):
-    """Cells of a subdomain: a number, or as many along each axis."""
-
-    name = "M|MxM|MxMxM"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Read the text; a number is that of a square."""
-        text = str(value)
-        cells = super().convert(f"{text}x{text}" if text.isdecimal() else value, param, ctx)
-        if len(set(cells)) > 1:
-            self.fail(f"{value!r}: a subdomain has as many along each axis", param, ctx)
-        return cells
-
-
 @click.command()
 @click.argument("out", type=click.Path())
 @settings_options(GenerationSettings)
 @click.option(
     "--cells",
-    type=_Cells(),
+    type=CUBE,
     default=str(_SQUARE.cells),
     show_default=True,
     help="Cells per side of the subdomain: a number, or 16x16x16 for a cube.",

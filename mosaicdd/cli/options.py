@@ -53,6 +53,14 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
+def _cube(text: str) -> tuple[int, ...]:
+    """Read cells of a subdomain; a number is that of a square."""
+    sizes = _sizes(f"{text}x{text}" if text.isdecimal() else text)
+    if len(set(sizes)) > 1:
+        raise click.BadParameter(f"{text!r}: a subdomain has as many along each axis")
+    return sizes
+
+
 def split_at_equals(text: str) -> tuple[str, str]:
     """Split ``NAME=SPEC``; a name may be an expression that compares, as ``x <= 1``."""
     name, *spec = re.split("(?<![<>=!])=(?!=)", text, maxsplit=1)
@@ -89,9 +97,10 @@ def _side(text: str) -> tuple[str, Condition]:
     return side, condition_of_spec(condition)
 
 
-# Of axes in the package's order, ``(ny, nx)``: whole numbers, the side or the sides of a cell, pairs of ends of a
-# rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
+# Of axes in the package's order, ``(ny, nx)``: whole numbers, equal ones, the side or the sides of a cell, pairs of
+# ends of a rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
 SIZES = TextOption("NXxNY[xNZ]", _sizes, "2048x1024")
+CUBE = TextOption("M|MxM|MxMxM", _cube, "32 or 16x16x16")
 SPACING = TextOption("H|DXxDY[xDZ]", _spacing, "0.5 or 25x10")
 EXTENT = TextOption("X0:X1,Y0:Y1[,Z0:Z1]", _extent, "0.5:2,0:1.5")
 PLANE = TextOption("AXIS=PLACE", _plane, "z=0.5")
