@@ -99,6 +99,8 @@ def _require_one_corner(fields: Mapping[str, object], cells: tuple[int, ...]) ->
     first: dict[str, tuple[str, float]] = {}
     for name, values in fields.items():
         shape = getattr(values, "shape", ())[-len(cells) :]
+        if shape not in (cells, tuple(count + 1 for count in cells)):
+            continue  # which is refused as such
         for letter in letters(len(cells)):
             step = step_along(values, letter, f"the field {name}")
             if step is None:
