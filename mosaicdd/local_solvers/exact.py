@@ -80,24 +80,28 @@ class SolverOfMedia(BoundSolver):
 
 
 class MediumSolver(SolverOfMedia):
-    """That of a linear equation, by multigrid or by condensed elements."""
+    """That of a linear equation, by multigrid or by condensed elements.
+
+    Attributes
+    ----------
+    contracts
+        Whether multigrid's iterations do, as far as is known.
+    paid
+        Iterations in which it does not matter.
+    """
 
     method = "multigrid"
-    contracts = True  # multigrid's iterations, as far as is known
+    contracts, paid = True, 0
 
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, for several problems, and in the steps of nonlinear equations
-        whose nodes are coupled across cells; and a velocity is theirs alone.
+        These pay where its iterations have contracted badly, and for several problems; and a velocity is theirs alone.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method
-        operator, few = self.operator, problems < _SEVERAL and self.contracts
-        # Of derivatives that are coupled across cells, elements know the edge of the lattice.
-        edged = self.discretisation is None and operator.couples_corners
-        multigrid = few and operator.self_adjoint and not edged
-        return self.method if multigrid else "condensed"
+        few = problems < _SEVERAL and self.contracts
+        return self.method if few and self.operator.self_adjoint else "condensed"
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what multigrid or condensed elements take, and what each of several problems does."""

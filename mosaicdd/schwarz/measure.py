@@ -6,7 +6,10 @@ how a solution varies, so residuals are relative to ``min_c |W (b - c A 1)|``: a
 that are given, and times the reaction to the source, changes none.
 """
 
+import dataclasses
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -83,6 +86,17 @@ def driven(
     return np.sqrt(left), np.where(left < _LITTLE**2 * squares, constants, 0.0)
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """Inner nodes beside an edge of the lattice: their places, which nodes of the edge they are coupled to, and how."""
+
+    axis: int
+    end: int  # 0 or -1
+    along: Slices  # nodes of the edge
+    nodes: np.ndarray
+    k: np.ndarray
+
+
 class Measure:
     """Measures the right-hand sides of problems in one medium on the block of a rank; planned once.
 
@@ -99,6 +113,8 @@ class Measure:
         What the rows of the region count.
     inner
         The nodes of the region that this rank owns and that are not on the edge of the lattice.
+    ring
+        Those of them that are coupled to the edge, flat in the region, ascending.
     """
 
     def __init__(self, block: Block, conductances: Conductances, active: np.ndarray | None = None):
@@ -108,7 +124,7 @@ class Measure:
         self._place_image(conductances.reaction, active)
 
     def _place_edges(self, block: Block, conductances: Conductances) -> None:
-        """Find the inner nodes beside the edge of the lattice, and their conductances to it."""
+        """Find the inner nodes beside the edge of the lattice, and their conductances to it, also across cells."""
         shape = tuple(cells + 1 for cells in block.cells)
         flat, beside = np.arange(math.prod(shape)).reshape(shape), []
         for axis in range(len(shape)):
@@ -122,13 +138,16 @@ class Measure:
                     along = tuple(self.inner[other] for other in others(axis, len(shape)))
                     nodes = np.moveaxis(flat, axis, 0)[row][along].ravel()
                     k = np.moveaxis(np.asarray(edges), axis, 0)[0][along]
-                    beside.append((axis, end, nodes, k.flatten()))  # a copy, to keep no others
+                    # A copy, to keep no others.
+                    beside.append(_Beside(axis, end, along, nodes, k.flatten()))
+                    if part.across is not None:
+                        before = block.at_edge(0) if axis else (False, False)
+                        beside += _across(beside[-1], part.across.squeeze(axis + 1), before)
         # Corners are beside two edges.
-        self._ring = np.unique(
-            np.concatenate([np.empty(0, int), *(nodes for _, _, nodes, _ in beside)])
-        )
+        self.ring = np.unique(np.concatenate([np.empty(0, int), *(edge.nodes for edge in beside)]))
         self._edges = [
-            (axis, end, np.searchsorted(self._ring, nodes), k) for axis, end, nodes, k in beside
+            dataclasses.replace(edge, nodes=np.searchsorted(self.ring, edge.nodes))
+            for edge in beside
         ]
 
     def _place_image(self, reaction: np.ndarray, active: np.ndarray | None) -> None:
@@ -141,18 +160,18 @@ class Measure:
             few = True
         self._nodes = None
         if few:
-            there.reshape(-1)[self._ring] = True
+            there.reshape(-1)[self.ring] = True
             self._nodes = nodes = np.flatnonzero(there)
             image = np.asarray(reaction[np.unravel_index(nodes, shape)])
-            weights, ring = self.weights.at(nodes), np.searchsorted(nodes, self._ring)
+            weights, ring = self.weights.at(nodes), np.searchsorted(nodes, self.ring)
             unknown = True if active is None else active.reshape(-1)[nodes]
         else:
-            image, weights, ring = np.zeros(shape), self.weights.every(shape), self._ring
+            image, weights, ring = np.zeros(shape), self.weights.every(shape), self.ring
             image[inner] = reaction[inner]
             unknown = True if active is None else active
         image *= unknown
-        for _, _, at, k in self._edges:
-            image.reshape(-1)[ring[at]] += k
+        for edge in self._edges:
+            image.reshape(-1)[ring[edge.nodes]] += edge.k
         image *= weights
         self._squares_of_image = np.vdot(image, image)
         image *= weights
@@ -172,22 +191,32 @@ class Measure:
         rtol
             See `driven`.
         """
-        added = np.zeros((v.problems, len(self._ring)))
-        for axis, end, at, k in self._edges:
-            along = (self.inner[other] for other in others(axis, len(self.inner)))
-            values = v.lines[axis][:, end, *along].cpu().numpy()
-            added[:, at] += k * values.reshape(v.problems, -1)
+        added = self.added(v)
         sums = np.zeros((3, v.problems))
         sums[2] = self._squares_of_image
-        counted = self.weights.at(self._ring) ** 2 * added
+        counted = self.weights.at(self.ring) ** 2 * added
         if source is not None:
             values, scale = source.values.cpu().numpy(), source.scale
             sums[0] = scale**2 * self._squares(values, source.nodes)
-            sums[0] += 2 * scale * (values.reshape(len(values), -1)[:, self._ring] * counted).sum(1)
+            sums[0] += 2 * scale * (values.reshape(len(values), -1)[:, self.ring] * counted).sum(1)
             sums[1] = scale * self._with_image(values)
         sums[0] += (added * counted).sum(1)
         sums[1] += added @ self._image_of_ring
         return driven(*ranks.sum(sums), rtol=rtol)
+
+    def added(self, v: Interface, problems: slice = slice(None)) -> np.ndarray:
+        """Return what the values on the edge of the lattice add to right-hand sides at the nodes `ring`.
+
+        Parameters
+        ----------
+        problems
+            Which of them; by default all.
+        """
+        added = np.zeros((len(range(v.problems)[problems]), len(self.ring)))
+        for edge in self._edges:
+            values = v.lines[edge.axis][problems, edge.end, *edge.along].cpu().numpy()
+            added[:, edge.nodes] += edge.k * values.reshape(len(added), -1)
+        return added
 
     def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
         """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.
@@ -215,6 +244,27 @@ class Measure:
             return source.reshape(len(source), -1)[:, self._nodes] @ self._image
         axes = list(range(source.ndim))
         return np.einsum(source, axes, self._image, axes[1:], [0])
+
+
+def _across(straight: _Beside, cells: np.ndarray, before: tuple[bool, ...]) -> Iterator[_Beside]:
+    """Yield the couplings across the cells along an edge, by those straight to it.
+
+    Parameters
+    ----------
+    cells
+        What rises and what falls in each, ``(2, cells)``.
+    before
+        Whether corners at the ends of the edge belong to other edges, which have their couplings.
+    """
+    (along,) = straight.along
+    low, high = cells if straight.end == 0 else cells[::-1]
+    for step, k in ((-1, low[along.start - 1 : along.stop - 1]), (1, high[along])):
+        part, k = slice(along.start + step, along.stop + step), np.array(k)
+        if step < 0 and before[0] and part.start == 0:
+            k[0] = 0.0
+        if step > 0 and before[1] and part.stop == cells.shape[1] + 1:
+            k[-1] = 0.0
+        yield dataclasses.replace(straight, along=(part,), k=k)
 
 
 def inner_nodes(block: Block) -> Slices:

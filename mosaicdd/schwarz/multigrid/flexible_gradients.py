@@ -275,7 +275,7 @@ class FlexibleGradients:
             if end is not None or residual <= _STEP * largest:
                 return end, largest
             residuals.append(residual)
-            if not self.alone and _slow(residuals):
+            if not self.alone and _slow(residuals, judge.paid):
                 return SLOW, largest
 
     def _direction(self, state: _State, product: Product, beta: float) -> list[float]:
@@ -343,9 +343,8 @@ class FlexibleGradients:
         return self._ranks.sum(np.array(numbers)).tolist()
 
 
-def _slow(residuals: list[float]) -> bool:
+def _slow(residuals: list[float], paid: int) -> bool:
     """Say, now and then, whether the last iterations contracted badly, by residuals of one recurrence."""
     recent = residuals[-_TRIALS - 1 :]
-    return (
-        len(residuals) % _TRIALS == 1 and recent[-1] > _CONTRACTION ** (len(recent) - 1) * recent[0]
-    )
+    due = len(residuals) % _TRIALS == 1 and len(residuals) > paid
+    return due and recent[-1] > _CONTRACTION ** (len(recent) - 1) * recent[0]

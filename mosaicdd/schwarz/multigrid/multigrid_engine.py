@@ -173,7 +173,8 @@ class MultigridEngine(MediumEngine):
 
         earlier = options.history if number == 0 else None
         nodes = self._system.nodes
-        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
+        paid = self._solver.paid
+        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here, paid=paid)
 
     def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with."""

@@ -1,5 +1,7 @@
 """Everything that is planned once for a medium on the block of a rank: its equations, and levels below them."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
@@ -100,7 +102,6 @@ class MultigridSystem:
             self.gradients = FlexibleGradients(self.nodes)
         with clock.part("trial"):
             require_contraction_everywhere(self.gradients)
-        self._edges = self._edges_of(region)
 
     def right_hand_side(self, data: RightHandSide, number: int) -> torch.Tensor:
         """Return that of one of the problems, a vector."""
@@ -113,11 +114,12 @@ class MultigridSystem:
             b[here] *= source.scale
         if self.equations is not None:
             b[here] *= self.equations.active[there]
-        for axis, end, k in self._edges:
-            along = tuple(there[other] for other in others(axis, b.ndim))
-            values = data.v.lines[axis][number].select(0, end)[along].cpu().numpy()
-            edge = at(axis, b.ndim, slice(0, 1) if end == 0 else slice(-1, None))
-            b[here][edge] += k * np.expand_dims(values, axis)
+        else:
+            region = [part.stop - part.start for part in self._block.nodes]
+            ring = np.unravel_index(self.measure.ring, region)
+            ends = zip(ring, self._block.nodes, box, strict=True)
+            beside = tuple(n + part.start - own.start for n, part, own in ends)
+            b[beside] += self.measure.added(data.v, slice(number, number + 1))[0]
         return self.nodes.vector(b)
 
     def start(self, own: np.ndarray) -> torch.Tensor:
@@ -145,7 +147,7 @@ class MultigridSystem:
         self._go_on(every)
         values[within(both, self.around)] = every[within(both, self._box)]
         inside = within(self.around, self._block.nodes)
-        for axis, end, _ in self._edges:
+        for axis, end in self._edges():
             along = tuple(inside[other] for other in others(axis, values.ndim))
             edge = v.lines[axis][number].select(0, end)[along].cpu().numpy()
             values[at(axis, values.ndim, end)] = edge
@@ -240,17 +242,9 @@ class MultigridSystem:
         self.conductances = self.equations.conductances
         return everywhere.conductances, everywhere.active, self.equations.conductances
 
-    def _edges_of(self, between: Conductances) -> list[tuple[int, int, np.ndarray]]:
-        """Return the edges of the lattice with given values: axis, end, and the conductances to them."""
-        edges: list[tuple[int, int, np.ndarray]] = []
-        if self.equations is not None:
-            return edges
-        axes = between.axes
-        for axis in range(axes):
+    def _edges(self) -> Iterator[tuple[int, int]]:
+        """Yield the edges of the lattice with given values: axis and end."""
+        for axis in range(len(self._box)) if self.equations is None else ():
             for end, there in zip((0, -1), self._block.at_edge(axis), strict=True):
                 if there:
-                    both = common(self._box, self._block.nodes)
-                    along = list(within(both, self._block.nodes))
-                    along[axis] = slice(0, 1) if end == 0 else slice(-1, None)
-                    edges.append((axis, end, np.array(between.along[axis][tuple(along)])))
-        return edges
+                    yield axis, end

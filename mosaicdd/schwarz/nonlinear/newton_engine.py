@@ -26,7 +26,7 @@ from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.medium_engine import require_method
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
-from mosaicdd.schwarz.nonlinear.newton_steps import CondensedStep, Step, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, Step, Steps
 from mosaicdd.schwarz.nonlinear.sine_step import NodesInside, SineStep
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -71,7 +71,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         inner = self._inner
         if inner is not None and equations.self_adjoint:
             ways.append(lambda u: SineStep(self._steps, inner, equations, u))
-        ways.append(lambda u: CondensedStep(self._steps, equations, u))
+        ways.append(lambda u: MediumStep(self._steps, equations, u))
         return ways
 
     def check(self, boundaries: Sequence[Boundary]) -> None:

@@ -6,7 +6,7 @@ is Laplace's operator but for a scaling and a reaction (Concus and Golub, 1973):
 $$J \approx D^{1/2} (-\Delta_h + \beta) D^{1/2}.$$
 
 Sine transforms invert the right-hand side. How many iterations that takes depends on the coefficients, not on the
-grid, and nothing is factorised: a few iterations where a step by condensed elements takes the time of twenty.
+grid, and nothing is factorised: a few iterations where a step in the medium takes the time of twenty.
 """
 
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ class NodesInside:
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
 
 
-_MOST = 30  # iterations, from which on condensed elements are faster (`scripts/bench_nonlinear.py`)
+_MOST = 30  # iterations, from which on elements are faster; see `scripts/bench_nonlinear.py`
 _TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**15  # nodes that are handled at once: they stay in the cache
 

@@ -1,0 +1,94 @@
+"""Derivatives whose nodes are coupled across cells by multigrid: right beside given values, alike on ranks, in Newton's steps."""
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import mosaicdd as m
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import MediumSolver
+from mosaicdd.local_solvers.source import Source
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.operators.nonlinear_part import Linearised
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.multigrid import flexible_gradients, multigrid_system
+from mosaicdd.schwarz.nonlinear import newton_steps, sine_step
+
+CELLS, H = (64, 96), 1 / 64
+TIGHT = m.SolveSettings(rtol=1e-11)
+
+
+def steep(x, y):
+    return np.sin(7 * x) * np.cos(5 * y)
+
+
+@pytest.fixture(autouse=True)
+def no_other_way(monkeypatch):
+    monkeypatch.setattr(sine_step, "_MOST", 0)
+
+
+def derivative(problem):
+    """Return that of a nonlinear problem at a steep surface, as a medium."""
+    grid = problem.domain.grid()
+    whole = tuple(slice(0, nodes) for nodes in grid.nodes)
+    y, x = (H * np.arange(nodes) for nodes in grid.nodes)
+    return Linearised(problem.operator.on(grid, whole), steep(x, y[:, None]))
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("cells", [8, 16])
+def test_values_on_all_edges_drive_what_a_factorisation_says(comm, cells):
+    domain = m.Domain(CELLS, H)
+    surface = m.Problem(domain, "minimal-surface", {}, m.Dirichlet(0.0))
+    # Far from zero in all corners, to which one node each is coupled.
+    given = m.Problem(domain, "poisson", {"f": "30*x - y"}, m.Dirichlet("3 + 2*x*y - y"))
+    grid, medium = domain.grid(), derivative(surface)
+    (boundary,) = given.boundaries(grid)
+    subdomain = Subdomain(cells, cells * H)
+    solver = MediumSolver(medium, subdomain, Source(given, grid, subdomain))
+    lattice, method = Lattice(grid, subdomain), solver.method_for(1)
+    with Ranks.of(comm) as every:
+        ranks = every.fitted(lattice.subdomains)
+        outcome = engine_of(method)(ranks, lattice, solver, TIGHT).solve(boundary)
+    assert method == "multigrid"
+
+    whole = tuple(slice(0, nodes) for nodes in grid.nodes)
+    conductances = medium.conductances(grid, whole)
+    assert conductances.across.min() < -0.05
+    field = boundary.impose(np.zeros(grid.nodes))
+    b = H**2 * given.source_at(grid, whole)[0, 1:-1, 1:-1] - conductances.apply(field)
+    inside = spsolve(conductances.matrix().tocsc(), b.ravel())
+    field[1:-1, 1:-1] = inside.reshape(b.shape)
+    own = tuple(outcome.interface.block.owned_nodes()[1])
+    assert outcome.status == "converged_rtol"
+    assert outcome.history.residual[-1] <= 1e-11
+    np.testing.assert_allclose(outcome.field, field[own], rtol=0, atol=1e-9)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_a_steep_surface_is_the_same_on_all_ranks(comm, known_by_one):
+    problem = m.Problem(
+        m.Domain(CELLS, H), "minimal-surface", {"f": 0.1}, m.Dirichlet("sin(5*x*y)")
+    )
+    solution = m.solve(problem, ranks=comm, settings=TIGHT)
+    alone = known_by_one(m.solve, problem, settings=TIGHT)
+    assert (solution.status, solution.iterations) == (alone.status, alone.iterations)
+    assert solution.converged
+    np.testing.assert_allclose(solution.gather(), alone.field, rtol=0, atol=1e-9)
+
+
+@pytest.mark.ranks(1, 2)
+def test_once_it_contracts_badly_all_further_steps_are_by_elements(comm, monkeypatch):
+    made, whole = [], multigrid_system.NodeSystem
+    monkeypatch.setattr(
+        multigrid_system, "NodeSystem", lambda *given: made.append(given) or whole(*given)
+    )
+    monkeypatch.setattr(flexible_gradients, "_CONTRACTION", 1e-9)
+    monkeypatch.setattr(newton_steps, "_PAID", 0)
+    problem = m.Problem(m.Domain((48, 48), 1 / 48), "minimal-surface", {}, m.Dirichlet(steep))
+    solution = m.solve(problem, ranks=comm, settings=TIGHT)
+    assert solution.converged
+    assert len(made) == 2 < solution.iterations  # the first step is planned before the others
+    np.testing.assert_allclose(solution.gather(), solve_directly(problem), rtol=0, atol=1e-9)
