@@ -30,7 +30,7 @@ ALLOWED = {
         *("storage.atomic", "storage.hdf5", "storage.solution_writer"),
     },
     "report": {"lattice", "problems", "storage"},
-    "gradients": {"lattice", "parallel", "problems", "schwarz"},
+    "gradients": {"lattice", "parallel", "problems", "schwarz", "time"},
     "time": {
         *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
         *("storage", "report.presented", "report.progress"),

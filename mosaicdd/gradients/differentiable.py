@@ -1,179 +1,53 @@
-"""A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
+"""A problem, or a march through time, as a function that torch differentiates through."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
-
-from mosaicdd.gradients.adjoint import whole_field
-from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.in_time import DifferentiableMarch
 from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solver
+from mosaicdd.time.settings import TimeSettings
 
-_RTOL = 1e-10  # of both solves: a gradient is as exact as they are
-
-
-class Differentiable:
-    """The solution of a problem as a function of some of what it was given; `differentiable` makes it.
-
-    A plan is made at the first call, and another one when coefficients change; the adjoint solve uses it, too.
-    """
-
-    def __init__(self, parameters: Parameters, wrt: Sequence[str], **how: Any):
-        self._parameters, self._how = parameters, how
-        self.wrt = tuple(wrt)
-        self._values = parameters.values()
-        self._lagrangian = Lagrangian(parameters, parameters.whole, parameters.whole)
-        self._planned: dict[str, np.ndarray] = {}
-        self._solver: Solver | None = None
-
-    def __call__(self, **named: torch.Tensor) -> torch.Tensor:
-        """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
-
-        Parameters
-        ----------
-        named
-            Tensors on the CPU by their names, of the shapes that the problem's fields and sides may have; numbers
-            for numbers. What is not given is the problem's.
-
-        Raises
-        ------
-        RuntimeError
-            If the solution has not converged; in the backward pass, if the adjoint has not.
-        ValueError
-            If a name is none of ``wrt``, or a tensor is of another shape or on another device.
-        """
-        for name, value in named.items():
-            if name not in self.wrt:
-                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
-            self._require_fits(name, value)
-        u = _Solved.apply(self, tuple(named), *(v.double() for v in named.values()))
-        reported = self._lagrangian.reported
-        return u if reported is None else torch.where(reported, u, torch.nan)
-
-    def close(self) -> None:
-        """Free what was planned."""
-        if self._solver is not None:
-            self._solver.close()
-        self._solver, self._planned = None, {}
-
-    def _require_fits(self, name: str, value: torch.Tensor) -> None:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-        if value.device.type != "cpu":
-            raise ValueError(
-                f"{name} is on {value.device}, solves that are differentiated on the CPU"
-            )
-        shape, grid = tuple(value.shape), self._parameters.grid
-        fits = {self._values[name].shape} if name in self._values else {()}
-        if name in self._parameters.fields:
-            fits |= {(), grid.nodes}
-            fits |= {tuple(grid.shape)} if name.startswith("a") else set()
-        if shape not in fits:
-            raise ValueError(
-                f"{name} has the shape {shape}, the problem takes {' or '.join(map(str, sorted(fits)))}"
-            )
-
-    def solved(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the solution for some values, of no graph."""
-        named = {n: t.detach().numpy() for n, t in zip(names, tensors, strict=True)}
-        problem = self._parameters.with_values(self._values | named)
-        coefficients = {n: v for n, v in named.items() if self._is_coefficient(n)}
-        same = self._solver is not None and coefficients.keys() == self._planned.keys()
-        if not (same and all(np.array_equal(v, self._planned[n]) for n, v in coefficients.items())):
-            self.close()
-            self._solver = Solver(problem, "exact", keep="unknowns", **self._how)
-            self._planned = {n: v.copy() for n, v in coefficients.items()}
-        if self._solver is None:
-            raise RuntimeError("nothing is planned")
-        return torch.from_numpy(whole_field(self._solver, problem, "solution"))
-
-    def _is_coefficient(self, name: str) -> bool:
-        return name.endswith(".alpha") or (name in self._parameters.fields and name != "f")
-
-    def adjoint(
-        self, names: Sequence[str], tensors: Sequence[torch.Tensor], w: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the adjoint for derivatives by each value: the same function, of another source and zero sides."""
-        named = {n: t for n, t in zip(names, tensors, strict=True) if self._is_coefficient(n)}
-        self._lagrangian.require_driven(w)
-        volumes = self._lagrangian.volumes
-        zeros = {n: torch.from_numpy(zero) for n, zero in self._parameters.zeros().items()}
-        source = torch.where(volumes > 0, w / torch.where(volumes > 0, volumes, 1.0), 0.0)
-        every = named | zeros | {"f": source}
-        return _Solved.apply(self, tuple(every), *every.values())
-
-    def gradient(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        w: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        """Return the derivatives by each of the values, differentiable themselves where a graph is made."""
-        v = self.adjoint(names, tensors, w)
-        deeper = torch.is_grad_enabled()
-        with torch.enable_grad():
-            # Other names of the same values: derivatives are by these, the solutions' own are not among them.
-            here = [
-                t.view_as(t) if t.requires_grad else t.clone().requires_grad_() for t in tensors
-            ]
-            named = self._complete(dict(zip(names, here, strict=True)))
-            before = self._complete(dict(zip(names, tensors, strict=True)))
-            total = self._lagrangian(named, before, u, v, w)
-            return torch.autograd.grad(total, here, create_graph=deeper, materialize_grads=True)
-
-    def _complete(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
-
-
-class _Solved(torch.autograd.Function):
-    """A solve, and its derivative, which is made of another one."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, solve: Differentiable, names: tuple[str, ...], *tensors: torch.Tensor
-    ) -> torch.Tensor:
-        u = solve.solved(names, tensors)
-        ctx.solve, ctx.names = solve, names
-        ctx.save_for_backward(u, *tensors)
-        return u
-
-    @staticmethod
-    def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
-        u, *tensors = ctx.saved_tensors
-        return None, None, *ctx.solve.gradient(ctx.names, tensors, u, w)
+_RTOL = 1e-10  # of all solves: a gradient is as exact as they are
 
 
 def differentiable(
     problem: Problem,
-    wrt: Sequence[str],
+    wrt: str | Sequence[str],
     *,
+    initial: Any = 0.0,
+    dt: float | None = None,
+    steps: int | None = None,
+    method: str = TimeSettings.method,
+    every: int = TimeSettings.every,
     ranks: Any = None,
     settings: SolveSettings | None = None,
     rtol: float | None = None,
-) -> Differentiable:
+) -> Differentiable | DifferentiableMarch:
     """Return the solution of a problem as a function of tensors, with derivatives of any order.
 
     Parameters
     ----------
     problem
-        Linear and self-adjoint, on a rectangle.
+        Linear and self-adjoint.
     wrt
         What it is a function of: coefficients (``a``, ``axx``, ``axy``, ``ayy``, ``c``), the source ``f``, values or fluxes of
-        sides by their names or those of parts, and ``left.alpha`` of Robin's condition.
+        sides and outlines by their names or those of parts, and ``left.alpha`` of Robin's condition; in time
+        ``initial`` and ``s``, too.
+    initial, dt, steps, method, every
+        Of a march, as `march` has them, whose fields are the solution then.
     ranks, settings
         As `Solver` has them; on several ranks all have the whole tensors.
     rtol
-        Of both solves; by default 1e-10, as a gradient is not better than they are.
+        Of all solves; by default 1e-10, as a gradient is not better than they are.
 
     Raises
     ------
     ValueError
-        If a name is none of the problem's.
+        If a name is none of the problem's, or there is a length of steps without a number; or what a march keeps for
+        its gradient needs more memory than there is.
     Unsupported
         If the problem is of another kind.
 
@@ -182,9 +56,17 @@ def differentiable(
     >>> solve = m.differentiable(problem, wrt=("a",))
     >>> (solve(a=a) - measured).square().sum().backward()
     """
-    parameters = Parameters(problem)
-    wrt = (wrt,) if isinstance(wrt, str) else tuple(wrt)
-    parameters.require(wrt)
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     if rtol is None and settings is None:
         rtol = _RTOL
-    return Differentiable(parameters, wrt, ranks=ranks, settings=settings, rtol=rtol)
+    how: dict[str, Any] = {"ranks": ranks, "settings": settings, "rtol": rtol}
+    if dt is not None and steps is not None:
+        time = TimeSettings(steps, dt, method, every)
+        return DifferentiableMarch(problem, initial, time, names, **how)
+    if dt is not None or steps is not None or problem.equation.steady is not None:
+        raise ValueError(
+            f"steps in time of {problem.equation.name} need both dt and steps, got dt={dt} and steps={steps}"
+        )
+    parameters = Parameters(problem)
+    parameters.require(names)
+    return Differentiable(parameters, names, **how)

@@ -134,6 +134,15 @@ class Lagrangian:
             every.append((which[there][counts], flat[counts], weights[there][counts]))
         return tuple(torch.from_numpy(np.concatenate(each)) for each in zip(*every, strict=True))
 
+    def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
+        """Return values with those that are given on sides and inside; of the whole grid."""
+        u = torch.where(self._held, 0.0, u)
+        for name, (which, places, weights) in self._acting.items():
+            if self._parameters.held(name):
+                there = weights * named[name].reshape(-1)[which]
+                u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
+        return u
+
     def _diffusion(self, named: Tensors, letter: str) -> torch.Tensor:
         """Return the diffusion along an axis, beside a shape as it counts there."""
         name = f"a{letter}{letter}" if f"a{letter}{letter}" in named else "a"

@@ -1,0 +1,266 @@
+"""A march through time as a function that torch differentiates through: steps one after another, each a solve.
+
+The backward pass goes through the steps from the last to the first, each by the adjoint of its solve, with the plan that
+all of them share. What it needs of the steps is kept, or, where memory would not do, taken anew in some stretches.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.gradients.solve_function import Differentiable
+from mosaicdd.parallel.machine import beside, device_memory, require_memory
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.in_time import (
+    CoefficientsInTime,
+    SidesInTime,
+    SourceInTime,
+    Storage,
+    sampled,
+    step_problem,
+    varies,
+)
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.problems.sides.side_values import evaluated
+from mosaicdd.settings import unknown
+from mosaicdd.time.settings import TimeSettings
+from mosaicdd.unsupported import Unsupported
+
+_FIELDS_OF_STEP = 6  # that the backward pass needs of a step: the solution, its source, and what these are made of
+_SHARE = 0.5  # of the memory that they may take
+
+Named = dict[str, torch.Tensor]
+
+
+class DifferentiableMarch:
+    """The fields of a march as a function of some of what it was given; `differentiable` makes it."""
+
+    def __init__(
+        self, problem: Problem, initial: Any, time: TimeSettings, wrt: Sequence[str], **how: Any
+    ):
+        self._problem, self._time, self.wrt = problem, time, tuple(wrt)
+        self._rate = time.scheme.weight / time.dt
+        _require_fixed(problem)
+        self._stretch = _stretch_of(problem, time, how.get("ranks"))
+        self._parameters = parameters = Parameters(step_problem(problem, self._rate))
+        self._solve = Differentiable(parameters, parameters.names, **how)
+        if self._solve.undriven:
+            raise Unsupported(
+                "values and fluxes meet on one outline: gradients in time are of outlines with one of both"
+            )
+        grid, axes = parameters.grid, len(parameters.grid.shape)
+        self._source = SourceInTime(problem, grid, time.dt)
+        self._source.require_until(time.end)
+        self._sides = SidesInTime(problem.conditions)
+        storage = Storage(problem)
+        whole, shape = parameters.whole, problem.domain.shape
+        reaction = Field("c", problem.fields.get(_reaction_of(problem), 0.0), axes)
+        values = {"initial": sampled(Field("initial", initial, axes), shape, grid, whole)}
+        values["s"] = np.array(storage.at(whole))
+        values["c"] = (
+            np.array(reaction.number)
+            if reaction.number is not None
+            else reaction.sample_as_given(grid, whole, checked=shape is None)[0]
+        )
+        self._values = {name: torch.from_numpy(v.astype(float)) for name, v in values.items()}
+        self.names = (*parameters.names, "initial", *([storage.name] if storage.name else []))
+        for name in self.wrt:
+            if name not in self.names:
+                raise ValueError(unknown("derivative by", name, self.names))
+
+    def __call__(self, **named: torch.Tensor) -> torch.Tensor:
+        """Return the fields that are kept, ``(frames, ny + 1, nx + 1)``, as `march` has them; all ranks together.
+
+        Parameters
+        ----------
+        named
+            Tensors on the CPU by their names: ``initial`` and ``s`` at the nodes, or numbers, all else as of
+            `Differentiable`. The source and values on sides of the rectangle may have a leading axis, one for each time
+            from 0 on.
+
+        Raises
+        ------
+        RuntimeError
+            If a step has not converged; in the backward pass, if its adjoint has not.
+        ValueError
+            If a name is none of ``wrt``, or a tensor is of another shape or on another device.
+        """
+        for name, value in named.items():
+            if name not in self.wrt:
+                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
+            self._require_fits(name, value)
+        wanted = tuple(named)
+        every = {name: value.double() for name, value in named.items()}
+        u = torch.broadcast_to(
+            every.get("initial", self._values["initial"]), self._parameters.grid.nodes
+        )
+        u = self._solve.imposed(u, self._at_begin(every))
+        levels, frames = [u], [u]
+        for first in range(0, self._time.steps, self._stretch):
+            steps = range(first, min(first + self._stretch, self._time.steps))
+            if self._stretch == self._time.steps:
+                taken = self.taken(steps, wanted, *every.values(), *levels)
+            else:
+                taken = _TakenAnew.apply(self, steps, wanted, *every.values(), *levels)
+            frames += [
+                field
+                for step, field in zip(steps, taken, strict=True)
+                if (step + 1) % self._time.every == 0 or step + 1 == self._time.steps
+            ]
+            levels = [*taken[:-3:-1], *levels][:2]
+        fields = torch.stack(frames)
+        shown = self._solve.reported
+        return fields if shown is None else torch.where(shown, fields, torch.nan)
+
+    def close(self) -> None:
+        """Free what was planned."""
+        self._solve.close()
+
+    def _require_fits(self, name: str, value: torch.Tensor) -> None:
+        nodes, times = self._parameters.grid.nodes, self._time.steps + 1
+        if name in ("initial", "s"):
+            if tuple(value.shape) not in ((), nodes):
+                raise ValueError(
+                    f"{name} has the shape {tuple(value.shape)}, the problem takes () or {nodes}"
+                )
+            return
+        in_time = name == "f" or (name in self._parameters.parts and name in self._solve.shapes)
+        own = nodes if name == "f" else self._solve.shapes.get(name, ())
+        if in_time and tuple(value.shape) == (times, *own):
+            value = value[0]
+        self._solve.require_fits(name, value)
+
+    def taken(
+        self, steps: range, names: Sequence[str], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the fields after some steps; the last tensors are the fields before, the newest first."""
+        named = dict(zip(names, tensors, strict=False))
+        levels, dt, taken = list(tensors[len(names) :]), self._time.dt, []
+        s = named.get("s", self._values["s"])
+        constant = {
+            name: value
+            for name, value in named.items()
+            if name not in ("initial", "s", "f", "c", *self._parameters.parts)
+        }
+        if "c" in named or "s" in named:
+            constant["c"] = named.get("c", self._values["c"]) + self._rate * s
+        for number in steps:
+            step = self._time.scheme.step(number + 1)
+            past = zip(step.past, levels, strict=False)
+            force = s * sum((weight / dt * u for weight, u in past), torch.zeros(()))
+            force = force + self._source_at(number, step.share, named.get("f"))
+            sides = self._sides_at(number, step.share, named)
+            stage = self._solve.unknowns(**constant, **sides, f=force)
+            stage = torch.where(stage.isfinite(), stage, 0.0)
+            u = (stage - (1.0 - step.share) * levels[0]) / step.share
+            levels = [u, levels[0]]
+            taken.append(u)
+        return tuple(taken)
+
+    def _source_at(self, number: int, share: float, f: torch.Tensor | None) -> torch.Tensor:
+        """Return the source of a step's stage."""
+        if f is None:
+            values = self._source((number + share) * self._time.dt, self._parameters.whole)
+            return torch.zeros(()) if values is None else torch.from_numpy(np.array(values))
+        return self._between(f, len(self._parameters.grid.nodes), number, share)
+
+    def _between(self, values: torch.Tensor, axes: int, number: int, share: float) -> torch.Tensor:
+        """Return values between those at the begin and at the end of a step; without a leading axis as they are."""
+        if values.ndim <= axes:
+            return values
+        return (1.0 - share) * values[number] + share * values[number + 1]
+
+    def _at_begin(self, named: Mapping[str, torch.Tensor]) -> Named:
+        return self._sides_at(0, 0.0, named)
+
+    def _sides_at(self, number: int, share: float, named: Mapping[str, torch.Tensor]) -> Named:
+        """Return what is given on sides in a step, of all that were named or change."""
+        sides: Named = {}
+        for name in self._parameters.parts:
+            if name in named:
+                axes = len(self._solve.shapes.get(name, ()))
+                sides[name] = self._between(named[name], axes, number, share)
+        if not self._sides.vary:
+            return sides
+        pieces, grid, dt = self._parameters.pieces, self._parameters.grid, self._time.dt
+        times = (number * dt, (number + 1) * dt)
+        for before, after in zip(*(self._sides(t).parts for t in times), strict=True):
+            name = str(after)
+            if name in sides or name not in self._parameters.parts or is_outline(after.name):
+                continue
+            piece = pieces[after.name]
+            values = [
+                piece.as_side(evaluated(part, piece, grid)[0], grid) for part in (before, after)
+            ]
+            sides[name] = torch.from_numpy((1.0 - share) * values[0] + share * values[1])
+        return sides
+
+
+class _TakenAnew(torch.autograd.Function):
+    """Steps of which nothing is kept but what they begin with; in the backward pass they are taken once more."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        march: DifferentiableMarch,
+        steps: range,
+        names: Sequence[str],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.march, ctx.steps, ctx.names = march, steps, names
+        ctx.save_for_backward(*tensors)
+        return march.taken(steps, names, *tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[Any, ...]:
+        with torch.enable_grad():
+            here = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            taken = ctx.march.taken(ctx.steps, ctx.names, *here)
+        return None, None, None, *torch.autograd.grad(taken, here, slopes, materialize_grads=True)
+
+
+def _stretch_of(problem: Problem, time: TimeSettings, given_ranks: Any) -> int:
+    """Return how many steps are kept at a time; all but their first values are found anew in the backward pass.
+
+    `ValueError` on all ranks if not even these fit the memory.
+    """
+    steps, field = time.steps, 8 * math.prod(problem.domain.grid().nodes)
+    few = math.isqrt(steps - 1) + 1
+    with Ranks.of(given_ranks) as ranks:
+        usable = _SHARE * device_memory(torch.device("cpu"), len(beside(ranks)))
+        if _FIELDS_OF_STEP * steps * field <= usable:
+            return steps
+        needed = (_FIELDS_OF_STEP * few + 2 * -(-steps // few)) * field
+        require_memory(ranks, int(needed / _SHARE), "fewer steps")
+    return few
+
+
+def _reaction_of(problem: Problem) -> str:
+    """Return the name of the coefficient that multiplies the solution."""
+    equation = problem.equation.steady or problem.equation
+    return equation.reaction or "c"
+
+
+def _require_fixed(problem: Problem) -> None:
+    """Raise `Unsupported` where what changes in time is not known to gradients."""
+    why = ""
+    if CoefficientsInTime(problem).vary:
+        why = "a coefficient depends on the time"
+    elif _reaction_of(problem) != "c":
+        why = f"{problem.equation.name} has another reaction than c"
+    elif problem.conditions.data is not None and SidesInTime(problem.conditions).vary:
+        why = "values on all edges depend on the time: name the sides"
+    for part in problem.conditions.parts:
+        changes = varies(part.values, len(problem.domain.cells))
+        if is_outline(part.name) and changes and problem.domain.shape is not None:
+            why = f"values on {part} depend on the time"
+    if why:
+        raise Unsupported(f"{why}: gradients in time are of sources and values on sides that may")
