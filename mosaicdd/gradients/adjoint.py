@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.lagrangian import Lagrangian, volumes_of
+from mosaicdd.gradients.nonlinear import lagrangian_of, linearised_adjoint
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import within
 from mosaicdd.lattice.window import Window
@@ -62,15 +63,15 @@ def adjoint(
         w = ranks.agree(lambda: _derivatives(solution, dJ_du, parameters))
         wide = ranks.sum(w)
         u = np.asarray(solution.gather(), float)
-        around, reach = [], Lagrangian.reach(parameters)
+        around, reach, kind = [], Lagrangian.reach(parameters), lagrangian_of(parameters)
         for p, n in zip(kept.own, grid.nodes, strict=True):
             around.append(slice(max(p.start - reach, 0), min(p.stop + reach, n)))
         part = tuple(around)
         numbers = [name for name, field in parameters.fields.items() if field.number is not None]
-        lagrangian = ranks.agree(lambda: Lagrangian(parameters, kept.own, part, numbers))
+        lagrangian = ranks.agree(lambda: kind(parameters, kept.own, part, numbers))
         ranks.agree(lambda: lagrangian.require_values(u[part]))
         ranks.agree(lambda: lagrangian.require_driven(torch.from_numpy(wide[part])))
-        v = solved_adjoint(parameters, wide, solver, solution, rtol)
+        v = solved_adjoint(parameters, wide, u, solver, solution, rtol)
         gradient = _of_part(lagrangian, parameters, kept.own, part, u[part], v[part], wide[part])
         for name in parameters.names:
             if name not in parameters.fields or gradient[name].ndim == 0:
@@ -104,18 +105,29 @@ def require_converged(solution: Solution, what: str) -> None:
 def solved_adjoint(
     parameters: Parameters,
     w: np.ndarray,
+    u: np.ndarray,
     solver: Solver | None,
     solution: Solution,
     rtol: float | None,
 ) -> np.ndarray:
     """Return the adjoint of the whole grid, for derivatives by each value; all ranks together."""
-    problem = parameters.with_source_only(source_of(w, parameters))
+
+    def solved(by: Solver) -> np.ndarray:
+        if parameters.linear:
+            return whole_field(by, problem, "adjoint")
+        whole = lagrangian_of(parameters)(parameters, parameters.whole, parameters.whole)
+        named = {name: torch.from_numpy(values) for name, values in parameters.values().items()}
+        return linearised_adjoint(by, whole, named, u, w)
+
+    problem = parameters.problem
+    if parameters.linear:
+        problem = parameters.with_source_only(source_of(w, parameters))
     if solver is not None:
-        return whole_field(solver, problem, "adjoint")
+        return solved(solver)
     kept = solution.kept
     settings = {"ranks": kept.given_ranks, "settings": kept.settings, "rtol": rtol}
     with Solver(problem, "exact", keep="unknowns", **settings) as planned:
-        return whole_field(planned, problem, "adjoint")
+        return solved(planned)
 
 
 def whole_field(solver: Solver, problem: Problem, what: str) -> np.ndarray:

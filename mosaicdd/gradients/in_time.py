@@ -26,6 +26,7 @@ from mosaicdd.problems.in_time import (
     step_problem,
     varies,
 )
+from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import evaluated
@@ -254,6 +255,8 @@ def _require_fixed(problem: Problem) -> None:
     why = ""
     if CoefficientsInTime(problem).vary:
         why = "a coefficient depends on the time"
+    elif isinstance(problem.operator, Nonlinear):
+        why = f"{problem.equation.name} is not linear"
     elif _reaction_of(problem) != "c":
         why = f"{problem.equation.name} has another reaction than c"
     elif problem.conditions.data is not None and SidesInTime(problem.conditions).vary:
@@ -263,4 +266,6 @@ def _require_fixed(problem: Problem) -> None:
         if is_outline(part.name) and changes and problem.domain.shape is not None:
             why = f"values on {part} depend on the time"
     if why:
-        raise Unsupported(f"{why}: gradients in time are of sources and values on sides that may")
+        raise Unsupported(
+            f"{why}: gradients in time are of linear equations whose sources and sides alone change"
+        )

@@ -21,7 +21,7 @@ from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.edge_means import in_series
-from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import between_nodes, mean_of_corners
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.sides.parts import is_outline
@@ -94,7 +94,6 @@ class Lagrangian:
             for name, part in parameters.parts.items()
             if not is_outline(part.name)
         }
-        self._medium = medium_of(problem.operator)
         self._sides = grid.aspect or (1.0,) * self._axes
         self._constant = problem.parameters
 
@@ -116,9 +115,15 @@ class Lagrangian:
                 "solve with keep='unknowns'"
             )
 
+    @property
+    def _medium(self) -> Medium:
+        return medium_of(self._parameters.problem.operator)
+
     @staticmethod
     def reach(parameters: Parameters) -> int:
         """Return how many nodes around a process's what couples its own reaches."""
+        if not parameters.linear:
+            return 2
         # A value inside counts beside the outline, and so in a flux through it.
         return 1 if parameters.problem.domain.shape is None else 3
 
@@ -223,6 +228,19 @@ class Lagrangian:
                 change = weights * (named[name] - before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
         total = (torch.where(self._held, w, 0.0) * u).sum()
+        return total + self._tested(named, before, u, v, w, rises or {})
+
+    def _tested(
+        self,
+        named: Tensors,
+        before: Tensors,
+        u: torch.Tensor,
+        v: torch.Tensor,
+        w: torch.Tensor,
+        rises: Tensors,
+    ) -> torch.Tensor:
+        """Return the sum of the adjoint times the equations, negative."""
+        total = torch.zeros((), dtype=torch.float64)
         across: list[torch.Tensor] = []
         if self._medium.couples_corners:
             along, across = self._nine_points(named)
@@ -245,7 +263,7 @@ class Lagrangian:
             if name + ".alpha" in named:
                 total = total - (named[name + ".alpha"] * flat * u.reshape(-1)[places]).sum()
         if self._outlines is not None:
-            total = total + self._outlines(named, before, along, u, v, w, rises or {})
+            total = total + self._outlines(named, before, along, u, v, w, rises)
         return total
 
 

@@ -26,7 +26,7 @@ _ALPHA = ".alpha"
 
 
 class Parameters:
-    """The coefficients, source, values and fluxes of a linear self-adjoint problem.
+    """The coefficients, source, values and fluxes of a self-adjoint problem.
 
     Names are those of fields, of sides, outlines and parts of them as they were given, and ``left.alpha`` of a Robin
     condition.
@@ -55,6 +55,11 @@ class Parameters:
         self.parts = {str(part): part for part in every if str(part) not in self._fixed}
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
         self.names = (*self.fields, *self.parts, *alphas)
+
+    @property
+    def linear(self) -> bool:
+        """Whether the equation is."""
+        return not isinstance(self.problem.operator, Nonlinear)
 
     @property
     def shifted(self) -> list[str]:
@@ -213,7 +218,10 @@ def _on_surface(edges: Boundary, steps: Sequence[float], *places: np.ndarray) ->
 
 def _fields(problem: Problem) -> dict[str, Field]:
     """Return the coefficients that may vary, and the source, by name."""
-    fields, axes = {}, len(problem.domain.cells)
+    fields: dict[str, Field] = {}
+    axes = len(problem.domain.cells)
+    if isinstance(problem.operator, Nonlinear):
+        return {**problem.operator.fields, "f": problem.source or Field("f", 0.0, axes)}
     for name in problem.equation.fields:
         if name in problem.arrays:
             fields[name] = problem.arrays[name]
@@ -241,10 +249,13 @@ def require_differentiable(problem: Problem) -> None:
     shape, around = problem.domain.shape, any(problem.conditions.periodic)
     if problem.equation.steady is not None:
         why = f"{problem.equation.name} is an equation in time"
-    elif isinstance(operator, Nonlinear):
-        why = f"{problem.equation.name} is not linear"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
+    elif isinstance(operator, Nonlinear):
+        if not problem.plain or any(part.inside for part in problem.conditions.parts):
+            why = f"{problem.equation.name} is not linear, and values are not given on all sides of a rectangle alone"
+        elif not operator.self_adjoint:
+            why = f"{problem.equation.name} is not linear, and not that of an energy: its derivative is not self-adjoint"
     elif not medium_of(operator).self_adjoint:
         why = f"{problem.equation.name} has a velocity"
     elif not problem.plain and _floats(problem):
@@ -255,5 +266,6 @@ def require_differentiable(problem: Problem) -> None:
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:
         raise Unsupported(
-            f"{why}: gradients are of single linear self-adjoint problems whose level is held"
+            f"{why}: gradients are of single self-adjoint problems whose level is held, if they are not linear with values "
+            "on all sides of rectangles"
         )

@@ -7,9 +7,11 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.adjoint import whole_field
-from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.nonlinear import lagrangian_of, linearised_adjoint
 from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
+from mosaicdd.unsupported import Unsupported
 
 
 class Differentiable:
@@ -22,7 +24,8 @@ class Differentiable:
         self._parameters, self._how = parameters, how
         self.wrt = tuple(wrt)
         self._values = parameters.values()
-        self._lagrangian = Lagrangian(parameters, parameters.whole, parameters.whole)
+        kind = lagrangian_of(parameters)
+        self._lagrangian = kind(parameters, parameters.whole, parameters.whole)
         self._planned: dict[str, np.ndarray] = {}
         self._solver: Solver | None = None
 
@@ -102,6 +105,14 @@ class Differentiable:
 
     def solved(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the solution for some values, of no graph."""
+        with torch.enable_grad():  # by which Newton's method finds its derivatives
+            solver, problem = self._planned_for(names, tensors)
+            return torch.from_numpy(whole_field(solver, problem, "solution"))
+
+    def _planned_for(
+        self, names: Sequence[str], tensors: Sequence[torch.Tensor]
+    ) -> tuple[Solver, Problem]:
+        """Return the problem of some values, and what is planned for its coefficients."""
         named = {n: t.detach().numpy() for n, t in zip(names, tensors, strict=True)}
         problem = self._parameters.with_values(self._values | named)
         coefficients = {n: v for n, v in named.items() if self._is_coefficient(n)}
@@ -112,7 +123,7 @@ class Differentiable:
             self._planned = {n: v.copy() for n, v in coefficients.items()}
         if self._solver is None:
             raise RuntimeError("nothing is planned")
-        return torch.from_numpy(whole_field(self._solver, problem, "solution"))
+        return self._solver, problem
 
     def _is_coefficient(self, name: str) -> bool:
         return name.endswith(".alpha") or (name in self._parameters.fields and name != "f")
@@ -129,6 +140,25 @@ class Differentiable:
         every = named | zeros | {"f": source}
         return _Solved.apply(self, tuple(every), *every.values())
 
+    def _linearised(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[torch.Tensor],
+        u: torch.Tensor,
+        w: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the adjoint of the equation linearised at a solution."""
+        if torch.is_grad_enabled():
+            raise Unsupported(
+                f"{self._parameters.problem.equation.name} is not linear: its solution has first derivatives only; leave "
+                "out create_graph=True, or hessian=True"
+            )
+        named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
+        fields = (np.array(field.detach().numpy()) for field in (u, w))
+        with torch.enable_grad():
+            solver, _ = self._planned_for(names, tensors)
+            return torch.from_numpy(linearised_adjoint(solver, self._lagrangian, named, *fields))
+
     def gradient(
         self,
         names: Sequence[str],
@@ -137,8 +167,11 @@ class Differentiable:
         w: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """Return the derivatives by each of the values, differentiable themselves where a graph is made."""
-        v = self.adjoint(names, tensors, w)
         deeper = torch.is_grad_enabled()
+        if self._parameters.linear:
+            v = self.adjoint(names, tensors, w)
+        else:
+            v = self._linearised(names, tensors, u, w)
         with torch.enable_grad():
             # Other names of the same values: derivatives are by these, the solutions' own are not among them.
             here = [

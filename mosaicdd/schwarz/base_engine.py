@@ -29,6 +29,7 @@ from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Monitor, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
+from mosaicdd.unsupported import Unsupported
 
 _VANISHING = 1e-146  # root mean square of values whose squares are near the least of float64
 
@@ -171,6 +172,17 @@ class BaseEngine(abc.ABC, Generic[S]):
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
+
+    def change(self, values: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return the change whose product with the derivative at values is a force, and how its solve ended.
+
+        All at the nodes that this rank owns; of an equation that is not linear, whose values are given on all sides.
+
+        `Unsupported` of any other.
+        """
+        raise Unsupported(
+            "only Newton's method has a derivative at values: take the local solver exact"
+        )
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields, if what it starts from on the lines leaves them open.

@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+import numpy as np
+
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
@@ -21,7 +23,7 @@ from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
-from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
+from mosaicdd.schwarz.settings import CONVERGED, RESUMABLE, Output, SolveSettings
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work
@@ -241,6 +243,35 @@ class Solver:
             self._at_work.release()
         self._settled = True
         return solution
+
+    def change(self, values: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """Return the change of a nonlinear problem's values that its derivative there turns into a force.
+
+        Of the whole grid, on all ranks, which call it together; see `BaseEngine.change`.
+
+        Parameters
+        ----------
+        force
+            Times the squared spacing.
+
+        Raises
+        ------
+        RuntimeError
+            If its solve has not converged.
+        """
+        if not force.any():
+            return np.zeros(values.shape)
+        engine = self._work.first_engine
+        own = engine.block.owned_nodes()[1]
+        change, status = engine.change(values[own], force[own])
+        if status not in CONVERGED:
+            raise RuntimeError(
+                f"the adjoint has not converged ({status}): its gradient would be wrong; give more iterations or a "
+                "larger tolerance"
+            )
+        whole = np.zeros(values.shape)
+        whole[own] = change
+        return self._world.sum(whole)
 
     def _taken(self, problem: Problem | None) -> Work:
         """Return the work on a problem, by default the last one's, whose data are checked."""

@@ -30,6 +30,7 @@ from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, Step, Steps
 from mosaicdd.schwarz.nonlinear.sine_step import NodesInside, SineStep
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
 
@@ -117,6 +118,20 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         form = equations.linear_form(u)
         require_range(float(abs(self._place.owned(form.constant)).max(initial=0.0)))
         return form
+
+    def change(self, values: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, str]:
+        """Return what Newton's method would step by; see `BaseEngine.change`."""
+        rtol = self.settings.rtol
+        equations = self._equations(0, Boundary.zeros(self.block.lattice.grid))
+        u = self._place.widened(values)
+        wide = equations.cleared(np.array(self._place.widened(force)))
+        for way in self._ways(equations):
+            change = way(u)(wide, rtol)
+            if change is not None and change.status in CONVERGED:
+                break
+        if change is None:
+            raise RuntimeError("no way leads to a step")
+        return change.values, change.status
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""

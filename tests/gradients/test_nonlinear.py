@@ -1,0 +1,108 @@
+"""Gradients of solutions of equations that are not linear, by one adjoint solve in the last linearisation."""
+
+import numpy as np
+import pytest
+import torch
+
+import mosaicdd as m
+from mosaicdd.gradients.parameters import Parameters
+
+NY, NX = 32, 48
+TIGHT = m.SolveSettings(rtol=1e-12)
+STEP = 1e-4
+
+
+def drawn(shape, seed=0):
+    return np.array(np.random.default_rng((seed, *shape)).uniform(0.5, 2.0, shape))
+
+
+NODES = NY + 1, NX + 1
+SIDES = {"left": m.Dirichlet("y"), "top": m.Dirichlet("1 + x*x"), "bottom": m.Dirichlet("x")}
+CASES = {
+    "p-laplace": {"a": drawn(NODES), "eps": 0.3, "f": drawn(NODES, 1)},
+    "minimal-surface": {"f": "0.1*x"},
+    "poisson-boltzmann": {"c": drawn(NODES, 2), "f": drawn(NODES, 3)},
+    "reaction-diffusion": {"a": drawn(NODES, 4), "c": 0.5, "f": 1.0},
+    "allen-cahn": {"eps": drawn(NODES, 5), "f": 1.0},
+}
+W = np.random.default_rng(5).standard_normal(NODES)
+
+
+def problem_of(name):
+    return m.Problem(m.Domain((NY, NX), 0.1), name, CASES[name], SIDES)
+
+
+def functional(problem):
+    field = m.solve(problem, "exact", settings=TIGHT).field
+    return float((W * field**2).sum())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_they_are_central_differences(name):
+    problem = problem_of(name)
+    with m.Solver(problem, "exact", settings=TIGHT) as solver:
+        solution = solver()
+        by = m.adjoint(solution, 2 * W * solution.field, solver=solver)
+    known = Parameters(problem)
+    values = known.values()
+    assert by.keys() == values.keys() >= {*CASES[name]} - set(problem.equation.numbers)
+    along = {n: drawn(held.shape, 7) for n, held in values.items()}
+    ahead, back = (
+        functional(known.with_values({n: v + s * STEP * along[n] for n, v in values.items()}))
+        for s in (1, -1)
+    )
+    parts = [float((by[n] * along[n]).sum()) for n in values]
+    assert all(parts)
+    assert sum(parts) == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "by"), [("p-laplace", "a"), ("poisson-boltzmann", "c")])
+def test_remainders_fall_as_they_should(name, by):
+    solve = m.differentiable(problem_of(name), by, settings=TIGHT)
+    at, direction = (torch.from_numpy(drawn(NODES, seed)) for seed in (3, 4))
+    rates = m.taylor_test(lambda a: solve(**{by: a}).square().sum(), at, direction, step=0.1)
+    assert min(rates.first) > 1.9
+    at.requires_grad_()
+    with pytest.raises(m.Unsupported, match=f"{name} is not linear.*first derivatives only"):
+        torch.autograd.grad(solve(**{by: at}).sum(), at, create_graph=True)
+
+
+def test_torch_finds_derivatives_right():
+    problem = m.Problem(m.Domain((32, 32), 0.25), "p-laplace", {"eps": 0.3}, SIDES)
+    solve = m.differentiable(problem, ("a", "f", "left"), settings=TIGHT)
+    shapes = {"a": (33, 33), "f": (33, 33), "left": (33,)}
+    tensors = tuple(torch.from_numpy(drawn(s)).requires_grad_() for s in shapes.values())
+
+    def few(*values):
+        return solve(**dict(zip(shapes, values, strict=True)))[::8, ::8]
+
+    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one):
+    cells, shape = (96, 128), (97, 129)
+    fields = {"a": drawn(shape), "eps": 0.3, "f": 1.0}
+    problem = m.Problem(m.Domain(cells, 0.02), "p-laplace", fields, SIDES)
+    w = drawn(shape, 9)
+    expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
+    with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
+        solution = solver()
+        by = m.adjoint(solution, w[solution.place], solver=solver)
+    for name, values in expected.items():
+        mine = values[solution.place] if values.ndim == 2 else values
+        np.testing.assert_allclose(by[name], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+
+
+def test_what_is_not_known_is_said():
+    with pytest.raises(
+        m.Unsupported, match="quasilinear-diffusion is not linear, and not that of an energy"
+    ):
+        m.differentiable(m.Problem((16, 16), "quasilinear-diffusion"), "a")
+    natural = m.Problem((16, 16), "poisson-boltzmann", sides={"left": m.Neumann(1.0)})
+    with pytest.raises(
+        m.Unsupported, match="poisson-boltzmann is not linear, and values are not given on all"
+    ):
+        m.differentiable(natural, "c")
+    with pytest.raises(m.Unsupported, match="allen-cahn is not linear"):
+        m.differentiable(m.Problem((16, 16), "allen-cahn"), "f", dt=0.1, steps=2)
