@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.stencil import Stencil
+from mosaicdd.schwarz.field_residual import Stencil
 
 ROWS, COLUMNS = 9, 12
 
