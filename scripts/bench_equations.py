@@ -110,6 +110,8 @@ def _networks(problem: mosaicdd.Problem) -> list[str]:
     fitting = []
     for name in shipped_models():
         card, _ = read_model(model_path(name))
+        if card.axes != len(problem.domain.cells):
+            continue
         try:
             bound = find_local_solver(name).bind(problem, problem.domain.grid())
         except ValueError:

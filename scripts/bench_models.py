@@ -49,7 +49,7 @@ def _row(name: str) -> list[str]:
 def _on_white_noise(name: str) -> float:
     network = find_network(name).as_trained()
     subdomain, rng = network.subdomain, np.random.default_rng(0)
-    g = torch.from_numpy(rng.standard_normal((_PERIMETERS, 4 * subdomain.cells)))
+    g = torch.from_numpy(rng.standard_normal((_PERIMETERS, len(subdomain.perimeter))))
     points = subdomain.interior
     answers = [torch.empty(len(g), len(points), dtype=torch.float64) for _ in range(2)]
     tensors = {"device": torch.device("cpu"), "dtype": torch.float64}

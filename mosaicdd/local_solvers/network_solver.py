@@ -66,7 +66,8 @@ class NetworkSolver(SharedSolver):
         self.subdomain, self.source, self.network = subdomain, source, network
         self.card = card
         self.linear = network.linear
-        self.between_nodes = source is None  # its effect is known at nodes only
+        # The effect of a source is known at nodes only.
+        self.between_nodes = source is None and getattr(network, "between_nodes", True)
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
         self._compiled: dict[bytes, np.ndarray] = {}
         self.precision: torch.dtype | None = None
@@ -120,6 +121,10 @@ class NetworkSolver(SharedSolver):
             raise Unsupported(
                 "what a source adds is known at grid nodes only; points between them need an "
                 "equation without a source, or the field, interpolated"
+            )
+        if not self.between_nodes:
+            raise Unsupported(
+                f"{self.name} has good values at grid nodes only; interpolate the field"
             )
         network = copy.deepcopy(self.network).to(device, dtype).eval()
         lifting = self.lifting(device=device, dtype=dtype)

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
 from mosaicdd.lattice.subdomain import Subdomain
@@ -77,6 +78,21 @@ def test_phases_and_one_level_end_at_the_same_field(model):
         np.testing.assert_allclose(one.field, two.field, rtol=0, atol=1e-4)
         assert difference(one, problem) <= one.error_estimate
     assert one.iterations > two.iterations
+
+
+def test_values_at_points_are_interpolated(model):
+    problem = box((16, 16, 24))
+    solution = m.solve(problem, model)
+    z, y, x = 3, 5, 7
+    corners = solution.field[z : z + 2, y : y + 2, x : x + 2]
+    middle = (np.array([x, y, z]) + 0.5) / 16
+    assert solution.at(middle[None])[0] == pytest.approx(corners.mean(), rel=1e-12)
+    bound = model.bind(problem, problem.domain.grid())
+    with pytest.raises(Unsupported, match="at grid nodes only"):
+        bound.plan_points(device=torch.device("cpu"), dtype=torch.float64)
+    kept = m.Solver(problem, model, keep="interface")(problem)
+    with pytest.raises(RuntimeError, match="left out"):
+        kept.at(middle[None])
 
 
 def test_a_certificate_is_kept(model):

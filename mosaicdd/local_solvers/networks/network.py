@@ -17,6 +17,9 @@ class Network(torch.nn.Module):
     axes: ClassVar[tuple[int, ...]] = (2,)  # of the subdomains that it can be for
     # Whether it is for equations that have their symmetries alone
     symmetric_only: ClassVar[bool] = False
+    between_nodes: ClassVar[bool] = (
+        True  # whether its values there are no worse than interpolated ones
+    )
     # Whether hidden layers are computed again in a backward pass; of networks that can
     recompute: bool
 
