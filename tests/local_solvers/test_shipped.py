@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import (
     SHIPPED,
@@ -23,10 +24,13 @@ MEGABYTE = 10**6
 
 @pytest.fixture(scope="module")
 def fresh():
-    """Problems of another seed than the models' (0), with windows of larger solutions."""
-    return generate_dataset(
-        GenerationSettings(samples=400, windows=225, seed=12, validation=0.5, method="direct")
-    )
+    """Problems of another seed than the models' (0), with windows of larger solutions, by the number of axes."""
+    drawn = {"seed": 12, "validation": 0.5, "method": "direct"}
+    of_cubes = {"subdomain": Subdomain(16, axes=3), "samples": 60, "windows": 60, "noise": 0.1}
+    return {
+        2: generate_dataset(GenerationSettings(samples=400, windows=225, **drawn)),
+        3: generate_dataset(GenerationSettings(**of_cubes, **drawn)),
+    }
 
 
 def solve(solver, boundary):
@@ -38,16 +42,22 @@ def solve(solver, boundary):
 
 @pytest.mark.parametrize(
     ("name", "size", "greatest"),
-    [("laplace", 2 * MEGABYTE, 1e-8), ("laplace-sdnet", 4 * MEGABYTE, 1e-6)],
+    [
+        ("laplace", 2 * MEGABYTE, 1e-8),
+        ("laplace-cubes", MEGABYTE, 1e-9),
+        ("laplace-sdnet", 4 * MEGABYTE, 1e-6),
+    ],
 )
 def test_fresh_problems_are_solved_as_the_card_says(fresh, name, size, greatest):
     assert (SHIPPED / f"{name}.h5").stat().st_size <= size
     solver = find_local_solver(name).as_trained()
+    axes = solver.card.axes
     for key, boundary, solution in (
-        ("mse", fresh.boundary, fresh.solution),
-        ("window_mse", fresh.window_boundary, fresh.window_solution),
+        ("mse", fresh[axes].boundary, fresh[axes].solution),
+        ("window_mse", fresh[axes].window_boundary, fresh[axes].window_solution),
     ):
-        error = solve(solver, boundary) - solution[:, 1:-1, 1:-1].reshape(len(boundary), -1)
+        inner = solution[:, *[slice(1, -1)] * axes].reshape(len(boundary), -1)
+        error = solve(solver, boundary) - inner
         promised = solver.card.validation[key]
         # The mean of a few hundred samples whose errors span two orders of magnitude.
         assert np.mean(error**2) < 5 * promised
@@ -66,7 +76,7 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 
 def test_the_shipped_models_are_the_documented_ones():
     families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
-    others = ["diffusion", "diffusion-operator", "laplace", "laplace-sdnet"]
+    others = ["diffusion", "diffusion-operator", "laplace", "laplace-cubes", "laplace-sdnet"]
     others += ["minimal-surface", "poisson-boltzmann"]
     assert shipped_models() == sorted([*others, *families])
     for name in families:

@@ -69,6 +69,16 @@ def test_its_error_is_that_of_the_network(model, model_of):
     assert errors[2] < 1e-10 < errors[1]
 
 
+@pytest.mark.parametrize("cells", [(16, 16, 16), (32, 40, 48)])
+def test_the_shipped_one_is_as_good_as_the_page_says(cells):
+    problem = box(cells, "poisson", f="sin(4*x)*y + z")
+    solution = m.solve(problem, "laplace-cubes", rtol=1e-8)
+    error, size = difference(solution, problem), abs(solution.field).max()
+    assert solution.iterations <= 15
+    assert error <= solution.error_estimate
+    assert error <= 1e-6 * size
+
+
 def test_phases_and_one_level_end_at_the_same_field(model):
     problem = box((16, 16, 24), "poisson", f="x*y*z")
     two = m.solve(problem, model, rtol=1e-12)
