@@ -399,6 +399,25 @@ def test_who_cannot_hold_values_says_so(solver, equation):
         m.solve(m.Problem((64, 64), equation, fields, held), solver)
 
 
+def test_an_interrupted_run_goes_on_with_the_same_place_only(mosaicdd, tmp_path):
+    solve = (
+        "solve",
+        "--cells",
+        "64x64",
+        "--boundary",
+        "0",
+        "--rtol",
+        "1e-12",
+        "-o",
+        tmp_path / "out.h5",
+    )
+    kept, other = ("--hold", "pipe: 0.1,0.5 0.9,0.5=1"), ("--hold", "pipe: 0.1,0.25 0.9,0.25=1")
+    assert mosaicdd(*solve, *kept, "--max-iterations", "3").code == 1
+    ended = mosaicdd(*solve, *other, "--resume", "--overwrite")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended.err
+    assert mosaicdd(*solve, *kept, "--resume", "--overwrite").code == 0
+
+
 def test_a_plan_serves_other_values_but_no_other_place():
     def given(where, values):
         return m.Problem(DOMAIN, "poisson", {"f": 1.0}, MIXED | {"there": m.Held(where, values)})

@@ -77,7 +77,8 @@ class EvaluatedPart:
         """Return what tells it from others, for a digest."""
         values = self.values
         held = values.tobytes() if isinstance(values, np.ndarray) else str(values).encode()
-        return f"{self.name} {self.kind} {self.alpha}".encode() + held
+        where = b"" if self.points is None else self.points.tobytes()
+        return f"{self.name} {self.kind} {self.alpha}".encode() + held + where
 
 
 _KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
