@@ -28,6 +28,8 @@ PER_PROBLEM = 40
 """Bytes for each node of each of several problems: source, field, and what passes between."""
 MULTIGRID = 110
 """Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
+_DIRECTED = {2: 70, 3: 110}
+"""More of them with a velocity, by axes: couplings and weights differ in both directions."""
 _SEVERAL = 8
 """Problems at once from which condensed elements pay for themselves.
 
@@ -96,17 +98,19 @@ class MediumSolver(SolverOfMedia):
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, and for several problems; and a velocity is theirs alone.
+        These pay where its iterations have contracted badly, as in media of high contrast and in flows that are much too fast
+        for the grid, and for several problems.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method
         few = problems < _SEVERAL and self.contracts
-        return self.method if few and self.operator.self_adjoint else "condensed"
+        return self.method if few else "condensed"
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what multigrid or condensed elements take, and what each of several problems does."""
         if self.method_for(problems) == "multigrid":
-            return MULTIGRID + 16 * problems
+            directed = 0 if self.operator.self_adjoint else _DIRECTED[len(self.source.grid.shape)]
+            return MULTIGRID + directed + 16 * problems
         return super().bytes_per_node(itemsize, problems, certified=certified)
 
 

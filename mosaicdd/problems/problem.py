@@ -85,6 +85,7 @@ class Problem:
             kind = type(fields).__name__
             raise TypeError(f"fields must be given by their names, as {{'f': 1.0}}, got {kind}")
         object.__setattr__(self, "domain", domain)
+        known = known.on(len(domain.cells))
         object.__setattr__(self, "equation", known)
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         object.__setattr__(self, "fields", values)
@@ -192,7 +193,11 @@ class Problem:
             return self.operator.fields if isinstance(self.operator, Nonlinear) else {}
         fields, varying = self._parameters, self.equation.varying
         varies = any(f.number is None for name, f in fields.items() if name in varying)
-        return fields if varies or self.equation.bilinear else {}
+        # On boxes a velocity is that of a medium, too: constant coefficients are known in the plane.
+        flows = len(self.domain.cells) != 2 and any(
+            f.number != 0.0 for name, f in fields.items() if name.startswith("b")
+        )
+        return fields if varies or flows or self.equation.bilinear else {}
 
     @property
     def parameters(self) -> dict[str, float]:

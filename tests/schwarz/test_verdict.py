@@ -89,7 +89,9 @@ MEDIUM = {"a": "exp(sin(3*x)*y)"}
 SURFACE = Problem(Domain(CELLS), "minimal-surface", {}, Dirichlet("0.2*sin(3*x)"))
 LAPLACE = Problem(Domain(CELLS), "laplace", {}, SIDES)
 DIFFUSION = Problem(Domain(CELLS), "diffusion", MEDIUM, SIDES)
-FLOWING = Problem(Domain(CELLS), "advection-diffusion", {"bx": "1+x"}, SIDES)
+FLOWING = Problem(
+    Domain(CELLS), "advection-diffusion", {"bx": "1e5*(y-1)", "by": "1e5*(1-x)"}, SIDES
+)
 ENGINES = {
     "constants exactly": (LAPLACE, "exact", {}, corrupt_constants),
     "constants on one level": (LAPLACE, "exact", {"levels": 1, "rtol": 1e-4}, corrupt_constants),

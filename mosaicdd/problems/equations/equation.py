@@ -16,8 +16,8 @@ HELMHOLTZ = Equation(
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class NamedEquation:
     def fields(self) -> tuple[str, ...]:
         """Names of all that a problem may give: the parameters, and the source if there is one."""
         raise NotImplementedError
+
+    def on(self, axes: int) -> Self:
+        """Return the equation of domains of so many axes."""
+        return self
 
     def _require_members(self) -> None:
         """Check texts, names of parameters and their defaults; raise `TypeError` where one is of the wrong kind."""
@@ -96,6 +100,8 @@ class Equation(NamedEquation):
     draw
         ``draw(rng)``: parameters, as random as the data that a network for the whole family should
         be trained on; None if that is for the defaults alone.
+    in_space
+        Parameters that there are on boxes, with their defaults; `on` adds them.
     reaction
         The parameter that multiplies ``u``, if there is one: through it ``du/dt + A u = f`` is solved
         in implicit steps, each a problem with one over the step more. In time it is 0 by default.
@@ -124,6 +130,7 @@ class Equation(NamedEquation):
     storage: str | None = None
     steady: "Equation | None" = None
     bilinear: bool = False
+    in_space: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._require_members()
@@ -143,6 +150,17 @@ class Equation(NamedEquation):
                 f"equation {self.name}: operator must give an EllipticOperator, got "
                 f"{type(self.at()).__name__}"
             )
+
+    def on(self, axes: int) -> "Equation":
+        """Return the equation of domains of so many axes."""
+        if axes == 2 or not self.in_space:
+            return self
+        return replace(
+            self,
+            parameters={**self.parameters, **self.in_space},
+            varying=(*self.varying, *self.in_space),
+            in_space={},
+        )
 
     @property
     def fields(self) -> tuple[str, ...]:

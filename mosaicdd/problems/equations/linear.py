@@ -68,7 +68,7 @@ ANISOTROPIC_DIFFUSION = Equation(
 """Diffusion that is stronger in one direction than in the other."""
 
 
-def _flowing(bx: float, by: float, a: float, c: float) -> EllipticOperator:
+def _flowing(bx: float, by: float, a: float, c: float, bz: float = 0.0) -> EllipticOperator:
     if not (a > 0 and c >= 0):
         raise ValueError(f"advection-diffusion needs a > 0 and c >= 0, got a {a:g}, c {c:g}")
     return EllipticOperator(ayy=a, axx=a, by=by, bx=bx, c=c)
@@ -82,12 +82,13 @@ def _draw_velocity(rng: np.random.Generator) -> dict[str, float]:
 
 ADVECTION_DIFFUSION = Equation(
     name="advection-diffusion",
-    text="-div(a grad u) + b . grad u + c u = f, b = (bx, by)",
+    text="-div(a grad u) + b . grad u + c u = f, b = (bx, by), in space (bx, by, bz)",
     operator=_flowing,
     parameters={"bx": 0.0, "by": 0.0, "a": 1.0, "c": 0.0},
     varying=("bx", "by", "a", "c"),
     draw=_draw_velocity,
     reaction="c",
+    in_space={"bz": 0.0},
 )
 
 

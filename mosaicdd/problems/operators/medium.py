@@ -61,7 +61,7 @@ class Medium:
     """The coefficients of a problem.
 
     ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
-    ``(ny, nx)``; in the plane ``axy`` beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx`` and ``by``. What is not given is zero.
+    ``(ny, nx)``; in the plane ``axy`` beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
 
     ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
     spacing what conducts along an axis is then divided by the square of its side.
@@ -69,7 +69,7 @@ class Medium:
     ``bilinear``: whether cells are bilinear elements, see `tensors`; in the plane, without a velocity.
     """
 
-    NAMES = (*DIFFUSION, "axy", "bx", "by", "c")
+    NAMES = (*DIFFUSION, "axy", "bx", "by", "bz", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False

@@ -16,7 +16,7 @@ _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse 
 
 
 class Cycle:
-    """An approximate inverse of an operator, symmetric and positive; all ranks make and call it together.
+    """An approximate inverse of an operator, symmetric and positive as this is; all ranks make and call it together.
 
     Parameters
     ----------
@@ -89,7 +89,12 @@ def _inverse(
     scaled = unit[:, None] * matrix * unit
     rounding = len(matrix) * torch.finfo(matrix.dtype).eps
     factor, failed = torch.linalg.cholesky_ex(scaled)
-    if not failed and factor.diagonal().square().min() > rounding:  # cheaper than eigenvalues
+    if level.directed:
+        inverse, failed = torch.linalg.inv_ex(scaled)
+        if failed or not float(inverse.norm() * scaled.norm()) * rounding < 1:
+            inverse = torch.linalg.pinv(scaled, rtol=rounding)
+        inverse = unit[:, None] * inverse * unit
+    elif not failed and factor.diagonal().square().min() > rounding:  # cheaper than eigenvalues
         inverse = torch.linalg.inv(matrix)
     else:
         values, vectors = torch.linalg.eigh(scaled)

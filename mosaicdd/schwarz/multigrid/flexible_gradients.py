@@ -68,7 +68,7 @@ class _Views(NamedTuple):
 
 
 @dataclass
-class _State:
+class State:
     """Where an iteration is.
 
     Parameters
@@ -178,12 +178,7 @@ class FlexibleGradients:
         judge
             Judges the iterations; its aim is of the true relative residual.
         """
-        r = self._cycle.right_hand_side
-        # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
-        p, q = torch.zeros_like(r), torch.zeros_like(r)
-        product = Product(self._level, p, q)
-        z = self._cycle.values
-        state = _State(x, r, p, q, z, product.stretches, size, least=self._least)
+        state, product = self._begun(x, size)
         status: str | None = None
         residual = self._renewed(state, b) / size
         if residual <= judge.aim and judge.confirms(x):
@@ -211,7 +206,7 @@ class FlexibleGradients:
         -------
         Tensor, float, float
             ``z`` in float32, 1 at most, until the next solve, and what makes ``z / theta`` of it; the energy norm's
-            bound.
+            bound, NaN where there is none.
         """
         r, least = self._cycle.right_hand_side, ended.least
         z = self._correction()
@@ -233,8 +228,16 @@ class FlexibleGradients:
         )
         return ended.unit * self._total(product)[0]
 
+    def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
+        """Return where an iteration from values begins, and what computes the left side of its directions."""
+        r, z = self._cycle.right_hand_side, self._cycle.values
+        p, q = torch.zeros_like(r), torch.zeros_like(r)
+        product = Product(self._level, p, q)
+        # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
+        return State(x, r, p, q, z, product.stretches, size, least=self._least), product
+
     def _iterate(
-        self, state: _State, product: Product, size: float, judge: Judge
+        self, state: State, product: Product, size: float, judge: Judge
     ) -> tuple[str | None, float]:
         """Iterate until the judge ends, or the residual's recurrence is far below the largest.
 
@@ -272,13 +275,18 @@ class FlexibleGradients:
                 state.settle()
             end = judge.enter(state.x, update, residual, calls)
             largest = max(largest, residual)
-            if end is not None or residual <= _STEP * largest:
+            if end is not None or self._is_small(residual, largest):
                 return end, largest
             residuals.append(residual)
-            if not self.alone and _slow(residuals, judge.paid):
+            if not self.alone and slow(residuals, judge.paid):
                 return SLOW, largest
 
-    def _direction(self, state: _State, product: Product, beta: float) -> list[float]:
+    @staticmethod
+    def _is_small(residual: float, largest: float) -> bool:
+        """Say whether a residual is so much smaller than the largest that it should be computed anew."""
+        return residual <= _STEP * largest
+
+    def _direction(self, state: State, product: Product, beta: float) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
         gamma = energy = 0.0
         for number, parts in enumerate(state.parts):
@@ -304,7 +312,7 @@ class FlexibleGradients:
             self._copies.clear(self._cycle.right_hand_side)  # that it has refreshed
         return values
 
-    def _renewed(self, state: _State, b: torch.Tensor) -> float:
+    def _renewed(self, state: State, b: torch.Tensor) -> float:
         """Compute the residual anew, in a unit that makes it about 1; return its norm."""
         state.settle()
         if self.system.copies is not None:
@@ -343,7 +351,7 @@ class FlexibleGradients:
         return self._ranks.sum(np.array(numbers)).tolist()
 
 
-def _slow(residuals: list[float], paid: int) -> bool:
+def slow(residuals: list[float], paid: int) -> bool:
     """Say, now and then, whether the last iterations contracted badly, by residuals of one recurrence."""
     recent = residuals[-_TRIALS - 1 :]
     due = len(residuals) % _TRIALS == 1 and len(residuals) > paid

@@ -1,30 +1,41 @@
-"""The operator of the next coarser level: that of the energy of interpolated values.
+"""The operator of the next coarser level: that of the energy of interpolated values, or what a velocity makes of it.
 
 In energy form no digit is lost at any contrast: the coupling of two coarse nodes ``p`` and ``q`` is ``sum_i P_ip (sum_j k_ij
 (P_jq - P_iq) - e_i P_iq)``, and the excess of ``p`` is what the equations make of ones, ``sum_i P_ip (e_i s_i + sum_j
 k_ij (s_i - s_j))`` with the sums ``s`` of weights, of which what is missing to 1 is known.
+Where a velocity makes the couplings of two nodes differ, the weights before these sums are those of the way back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.odd_rounds import put_between
-from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step, forward, slots_beside
+from mosaicdd.schwarz.multigrid.parities import (
+    Class,
+    Slots,
+    Step,
+    forward,
+    opposite,
+    slots_beside,
+)
 from mosaicdd.schwarz.multigrid.passage import Passage
 
 
 def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelOperator:
     """Return the operator between the coarse nodes of a level."""
     fine = level.nodes
-    at_slots = {step: level.excess.new_zeros(fine.size) for step in forward(fine.axes)}
+    ways = forward(fine.axes)
+    if level.directed:
+        ways += [opposite(step) for step in ways]
+    at_slots = {step: level.excess.new_zeros(fine.size) for step in ways}
     excess = level.excess.new_zeros(fine.size)
     for of in fine.classes:
-        if level.positive and all(of):
+        if level.positive and not level.directed and all(of):
             continue  # values there are those of their own equations, with nothing left
-        nodes = _NodesOfClass(level, by, of)
+        nodes = _NodesOfClass(level, by, of, ways)
         for stretch in fine.stretches():
             nodes.add(stretch, at_slots, excess)
 
@@ -41,45 +52,49 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
     return LevelOperator(passage.nodes, couplings, below(excess))
 
 
-def _weights(by: Interpolation, of: Class) -> Mapping[Slots, torch.Tensor | None]:
+def _weights(
+    every: Mapping[Class, Mapping[Step, torch.Tensor]], of: Class
+) -> Mapping[Slots, torch.Tensor | None]:
     """Return a class's weights by slots to the coarse node; None for 1."""
     if not any(of):
         return {of: None}
-    return {towards(of, corner): weight for corner, weight in by.weights[of].items()}
+    return {towards(of, corner): weight for corner, weight in every[of].items()}
 
 
 class _NodesOfClass:
     """What the nodes of a class contribute, by the slots of the coarse nodes."""
 
-    def __init__(self, level: LevelOperator, by: Interpolation, of: Class):
+    def __init__(self, level: LevelOperator, by: Interpolation, of: Class, ways: Sequence[Step]):
         self._level, self._by, self._of = level, by, of
-        self._own = _weights(by, of)
+        self._values, self._own = _weights(by.weights, of), _weights(by.back, of)
         self._theirs: dict[Step, dict[Slots, torch.Tensor | None]] = {}
         for step in level.steps:
-            start, beside = slots_beside(of, step), _weights(by, level.nodes.neighbour(of, step)[0])
+            start, beside = (
+                slots_beside(of, step),
+                _weights(by.weights, level.nodes.neighbour(of, step)[0]),
+            )
             self._theirs[step] = {
                 tuple(a + b for a, b in zip(start, slots, strict=True)): weight
                 for slots, weight in beside.items()
             }
         known = {*self._own, *(to for theirs in self._theirs.values() for to in theirs)}
-        ways = set(forward(level.nodes.axes))
-        self._pairs = {to: self._coupled_to(to, ways) for to in sorted(known)}
+        self._pairs = {to: self._coupled_to(to, set(ways)) for to in sorted(known)}
 
     def add(
         self, stretch: slice, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ) -> None:
         """Add what those in a stretch do."""
         distance = self._level.nodes.distance
-        own = {
-            slots: None if weight is None else weight[stretch]
-            for slots, weight in self._own.items()
-        }
+        own, values = (
+            {slots: None if weight is None else weight[stretch] for slots, weight in every.items()}
+            for every in (self._own, self._values)
+        )
         of_ones = self._of_ones(stretch)
         for slots, weight in own.items():
             _accumulate(shifted(excess, stretch, distance(slots)), weight, of_ones)
         for to, pairs in self._pairs.items():
             if pairs:
-                flow = self._flow(to, own.get(to), stretch)
+                flow = self._flow(to, values.get(to), stretch)
             for slots, step in pairs.items():
                 there = shifted(couplings[step], stretch, distance(slots))
                 _accumulate(there, own[slots], flow)

@@ -4,10 +4,14 @@ A node between two coarse ones takes the value that its row asks for with all co
 one between four or eight that of its row collapsed to the face or cell, nodes on lines before. Weights are shares of
 sums of couplings, so they add up to 1 whatever the contrast; what is missing to 1 beside given values is kept apart,
 as ``1 - sum`` would have no digit.
+
+Where a velocity makes couplings differ in both directions, values are interpolated by their means, and residuals taken to
+coarse nodes by the equations transposed, as their own hats (Dendy, 1983).
 """
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -29,16 +33,31 @@ class Interpolation:
         themselves, of class zero, are not among them: they keep their values.
     missing
         Of each of these classes: what weights lack to 1, ``(M,)``.
+    back
+        By which residuals are taken to coarse nodes; mostly the same weights.
     """
 
     weights: dict[Class, dict[Step, torch.Tensor]]
     missing: dict[Class, torch.Tensor]
+    back: dict[Class, dict[Step, torch.Tensor]]
+
+
+Couplings = Callable[[Class, Step, slice], torch.Tensor]
+"""Those of a class to its neighbours in a direction, in a stretch of slots."""
 
 
 def interpolation(level: LevelOperator) -> Interpolation:
     """Return the interpolation that a level's operator makes."""
-    nodes = level.nodes
-    made = Interpolation({}, {})
+    if not level.directed:
+        return _interpolation(level, level.coupling)
+    back = _interpolation(level, level.coupling_back).weights
+    return replace(_interpolation(level, level.mean_coupling), back=back)
+
+
+def _interpolation(level: LevelOperator, coupling: Couplings) -> Interpolation:
+    """Return that of other couplings, with the same way back."""
+    nodes, weights = level.nodes, dict[Class, dict[Step, torch.Tensor]]()
+    made = Interpolation(weights, {}, weights)
     coarse = level.excess.new_zeros(nodes.size)
     nodes.at_slots(coarse)[nodes.slots_of(0, nodes.box)] = 1.0
     for of in sorted(nodes.classes, key=sum)[1:]:
@@ -46,7 +65,7 @@ def interpolation(level: LevelOperator) -> Interpolation:
         made.weights[of] = {corner: torch.zeros_like(coarse) for corner in corners}
         made.missing[of] = torch.zeros_like(coarse)
         for stretch in nodes.stretches():
-            _interpolate(level, made, of, stretch, coarse)
+            _interpolate(level, coupling, made, of, stretch, coarse)
     return made
 
 
@@ -56,7 +75,12 @@ def towards(of: Class, corner: Step) -> Slots:
 
 
 def _interpolate(
-    level: LevelOperator, made: Interpolation, of: Class, stretch: slice, coarse: torch.Tensor
+    level: LevelOperator,
+    coupling_of: Couplings,
+    made: Interpolation,
+    of: Class,
+    stretch: slice,
+    coarse: torch.Tensor,
 ) -> None:
     """Make the weights of a class in a stretch; those of classes of fewer odd indices are there.
 
@@ -66,7 +90,7 @@ def _interpolate(
         1 at coarse nodes, ``(M,)``; 0 at slots without one.
     """
     nodes = level.nodes
-    collapsed = _collapsed(level, of, stretch)
+    collapsed = _collapsed(level, coupling_of, of, stretch)
     excess = level.excess[nodes.number[of], stretch]
     if sum(of) < nodes.axes:  # across the line values vary alike, unless a given one ends it
         excess = torch.where(_least_end(of, collapsed) == 0, excess, 0.0)
@@ -112,13 +136,15 @@ def _add(
         sums[corner].addcmul_(coupling, weight)
 
 
-def _collapsed(level: LevelOperator, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
+def _collapsed(
+    level: LevelOperator, coupling_of: Couplings, of: Class, stretch: slice
+) -> dict[Step, torch.Tensor]:
     """Return a class's couplings within its line, face or cell; of one sign, as weights are shares of them."""
     parts: dict[Step, list[torch.Tensor]] = {}
     for step in level.steps:
         within = tuple(s if c else 0 for s, c in zip(step, of, strict=True))
         if any(within):
-            parts.setdefault(within, []).append(level.coupling(of, step, stretch))
+            parts.setdefault(within, []).append(coupling_of(of, step, stretch))
     collapsed = {}
     for within, (coupling, *more) in parts.items():
         for other in more:

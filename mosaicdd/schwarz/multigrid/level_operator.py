@@ -1,4 +1,4 @@
-"""The symmetric operator of a level: couplings to the neighbours, and an excess of the diagonal.
+"""The operator of a level: couplings to the neighbours, and an excess of the diagonal.
 
 A node's equation is ``sum_j k_j (u - u_j) + e u``. Between neighbours only differences count, and the diagonal is made as
 a sum, so nothing is lost where couplings differ by many orders of magnitude; what given values, reactions and Robin
@@ -22,13 +22,15 @@ class LevelOperator:
     Parameters
     ----------
     couplings
-        By direction, one of each pair of opposite ones: ``(C, M)``, of each node to its neighbour there,
-        zero where there is none.
+        By direction: ``(C, M)``, of each node to its neighbour there, zero where there is none. One of each pair of
+        opposite directions where the neighbour's equation has the same number; both where a velocity makes them differ.
     excess
         ``(C, M)``.
 
     Attributes
     ----------
+    directed
+        Whether both are given.
     steps
         To all neighbours.
     inverse
@@ -41,7 +43,10 @@ class LevelOperator:
         self, nodes: Parities, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ):
         self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
-        self.steps = [either for step in couplings for either in (step, opposite(step))]
+        self.directed = any(opposite(step) in couplings for step in couplings)
+        self.steps = list(
+            dict.fromkeys(either for step in couplings for either in (step, opposite(step)))
+        )
         self.positive = all(float(k.min()) >= 0 for k in self.couplings.values())
         self.inverse = excess.clone()
         for number, of in enumerate(nodes.classes):
@@ -59,6 +64,17 @@ class LevelOperator:
         there, distance = self.nodes.neighbour(of, step)
         values = self.couplings[opposite(step)][self.nodes.number[there]]
         return shifted(values, stretch, distance)
+
+    def coupling_back(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
+        """Return a view of the couplings to a class in the equations of its neighbours in a direction."""
+        if not self.directed:
+            return self.coupling(of, step, stretch)
+        return self.beside(self.couplings[opposite(step)], of, step, stretch)
+
+    def mean_coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
+        """Return the means of both, which are those without the velocity where it is small."""
+        forth = self.coupling(of, step, stretch)
+        return (forth + self.coupling_back(of, step, stretch)).mul_(0.5)
 
     def beside(self, values: torch.Tensor, of: Class, step: Step, stretch: slice) -> torch.Tensor:
         """Return a view of the values ``(C, M)`` at a class's neighbours in a direction."""

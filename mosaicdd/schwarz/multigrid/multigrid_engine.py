@@ -31,7 +31,7 @@ _STRIP = 2**18  # values of the field that are handed out at once
 
 
 class MultigridEngine(MediumEngine):
-    """Solves in one medium, symmetric, on all nodes.
+    """Solves in one medium on all nodes.
 
     Where the iteration contracts badly, as in mixtures of two phases of high contrast, it gives way to condensed
     elements.
@@ -208,7 +208,8 @@ class MultigridEngine(MediumEngine):
         values = error.view(-1)[torch.from_numpy(places)].numpy()
         at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
         place = tuple(map(slice, block.start, block.stop))
-        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, energy)
+        bound = None if math.isnan(energy) else energy
+        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, bound)
 
     def _on_lines(self, fields: Sequence[np.ndarray]) -> tuple[Interface, Iterator[Strip]]:
         """Return fields on the lattice lines, and this rank's nodes of them in strips."""

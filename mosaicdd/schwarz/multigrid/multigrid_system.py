@@ -22,9 +22,9 @@ from mosaicdd.schwarz.layouts import blocks_along
 from mosaicdd.schwarz.measure import Measure, require_range, require_ratio
 from mosaicdd.schwarz.medium_engine import RightHandSide
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
+from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
 from mosaicdd.schwarz.multigrid.trial import require_contraction, require_contraction_everywhere
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -99,7 +99,7 @@ class MultigridSystem:
             self.nodes = NodeSystem(blocks, between, start, active, weights, device)
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
-            self.gradients = FlexibleGradients(self.nodes)
+            self.gradients = gradients_of(self.nodes)
         with clock.part("trial"):
             require_contraction_everywhere(self.gradients)
 

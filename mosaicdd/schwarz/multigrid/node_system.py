@@ -12,7 +12,7 @@ from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Step, opposite
+from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 _LONG = 2**15  # numbers of a stretch where few are read more than once
@@ -28,7 +28,7 @@ class NodeSystem:
     blocks
         How the nodes that have an unknown lie over the ranks, by global indices.
     conductances
-        Between the nodes of a part of the grid, without a velocity, also across cells: those of this rank, copies included, and
+        Between the nodes of a part of the grid, without a velocity also across cells: those of this rank, copies included, and
         those beside them. The conductance from one to a node that has no unknown is an excess of its diagonal, as
         the reaction is. What is along axes in float32 is kept so; with a `scale` of 1 no copy of it is made.
     start
@@ -40,6 +40,8 @@ class NodeSystem:
 
     Attributes
     ----------
+    directed
+        Whether a velocity makes the conductances of an edge differ in the equations of its nodes.
     scale
         The largest conductance or excess anywhere.
     least
@@ -56,7 +58,7 @@ class NodeSystem:
     Raises
     ------
     ValueError
-        If the operator is not symmetric, or no node has an unknown.
+        If no node has an unknown.
     """
 
     def __init__(
@@ -68,10 +70,7 @@ class NodeSystem:
         weights: RowWeights | None = None,
         device: torch.device | str = "cpu",
     ):
-        if not conductances.symmetric:
-            raise ValueError(
-                "the operator has a velocity; multigrid needs conductances that are the same from both ends"
-            )
+        self.directed = not conductances.symmetric
         self.blocks, self.nodes, self.device = blocks, blocks.nodes, device
         self.place = unknown = tuple(
             slice(first - s, last + 1 - s)
@@ -90,8 +89,9 @@ class NodeSystem:
                 self.nodes.new(torch.from_numpy(values).dtype, device),
                 [part.start + s for part, s in ends],
             )
-            # What is left leads to nodes with given values.
-            for nodes, inner in ((first, both), (second, moved(both, step))):
+            # What is left leads to nodes with given values; of the second nodes another entry tells it where they differ.
+            ends_of = [(first, both), (second, moved(both, step))][: 1 if self.directed else 2]
+            for nodes, inner in ends_of:
                 for part in frame(common(unknown, nodes), inner):
                     excess[within(part, unknown)] += k[within(part, nodes)]
         self._excess = self.vector(excess)
@@ -123,10 +123,8 @@ class NodeSystem:
         every = slice(reach, self.nodes.size - reach)
         for number, of in enumerate(self.nodes.classes):
             diagonal = self._excess[number, every].clone()
-            for forth, k in self.couplings.items():
-                beside, distance = self.nodes.neighbour(of, opposite(forth))
-                diagonal += k[number, every]
-                diagonal += shifted(k[self.nodes.number[beside]], every, distance)
+            for k, _, _ in self._around(of, every):
+                diagonal += k
             inverse = torch.where(owned[number, every] > 0, 1 / diagonal, 0.0)
             largest = max(largest, float(inverse.max()))
         return largest
@@ -209,14 +207,19 @@ class NodeSystem:
                 mine = x[number, s]
                 left.copy_(b[number, s])
                 self._take_excess(number, s, mine, left)
-                for forth in self.couplings:
-                    for step in (forth, opposite(forth)):
-                        there, distance = self.nodes.neighbour(of, step)
-                        beside, k = self.nodes.number[there], self.couplings[forth]
-                        k = k[number, s] if step == forth else shifted(k[beside], s, distance)
-                        torch.sub(mine, shifted(x[beside], s, distance), out=difference)
-                        left.addcmul_(k, difference, value=-1.0)
+                for k, beside, distance in self._around(of, s):
+                    torch.sub(mine, shifted(x[beside], s, distance), out=difference)
+                    left.addcmul_(k, difference, value=-1.0)
                 torch.mul(left, 1 / unit, out=r[number, s])
+
+    def _around(self, of: Class, s: slice) -> Iterator[tuple[torch.Tensor, int, int]]:
+        """Yield a class's couplings in all directions in a stretch, with the neighbours' number and distance."""
+        for forth, k in self.couplings.items():
+            for step in (forth, opposite(forth))[: 1 if self.directed else 2]:
+                there, distance = self.nodes.neighbour(of, step)
+                beside = self.nodes.number[there]
+                own = k[self.nodes.number[of], s] if step == forth else None
+                yield shifted(k[beside], s, distance) if own is None else own, beside, distance
 
     def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> float:
         """Add the excess, divided by `scale`, times float32 values ``p`` to ``q``; return what that adds to ``p q``."""
@@ -252,11 +255,17 @@ class NodeSystem:
 
 
 def _edges(conductances: Conductances) -> Iterator[tuple[Step, Slices, np.ndarray]]:
-    """Yield steps between coupled nodes, the first ones of these, and the couplings."""
+    """Yield steps between coupled nodes, the first ones of these, and the couplings in their equations.
+
+    Where those of the second nodes are others, another entry has these, with the step back.
+    """
     axes = conductances.axes
     for axis, k in enumerate(conductances.along):
         step = tuple(int(axis == other) for other in range(axes))
-        yield step, tuple(slice(0, count) for count in k.shape), np.asarray(k)
+        first = tuple(slice(0, count) for count in k.shape)
+        yield step, first, np.asarray(k)
+        if not conductances.symmetric:
+            yield opposite(step), moved(first, step), np.asarray(conductances.against[axis])
     if conductances.across is not None:
         rising, falling = conductances.across
         rows, columns = rising.shape

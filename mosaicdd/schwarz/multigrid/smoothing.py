@@ -3,8 +3,8 @@
 Colours are groups of classes whose nodes are not coupled: odd and even ones where only nodes along the axes are
 neighbours, else each class. The first sweep starts from zero, so it needs earlier colours only, and leaves a residual that
 later ones make: a sum of positive terms without a difference, zero at the last colour. What is interpolated there the
-second sweep replaces, so the last colour takes no part in the way to the coarse nodes and back. The step is
-symmetric.
+second sweep replaces, so the last colour takes no part in the way to the coarse nodes and back. The step of a
+symmetric level is symmetric.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ class Smoothing:
         weighted = [
             (weight, self._residual[of], -nodes.distance(towards(of, corner)))
             for of in self._not_last
-            for corner, weight in self._by.weights.get(of, {}).items()
+            for corner, weight in self._by.back.get(of, {}).items()
         ]
         return lambda s: Sum(
             self.coarse[s],

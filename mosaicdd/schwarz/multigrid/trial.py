@@ -16,6 +16,7 @@ from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
 from mosaicdd.schwarz.settings import StoppingRule
 
 # Nodes of the square per axis; it is tried where there are as many more on each side. By so many iterations residuals
@@ -87,12 +88,19 @@ def require_contraction(
         gathered(k, [_SIDE - (axis == other) for other in range(axes)])
         for axis, k in enumerate(between.along)
     )
-    if active is None and _are_alike(along) and all(map(_is_tame, along)):
+    against = (
+        ()
+        if between.symmetric
+        else tuple(
+            gathered(k, k_along.shape) for k, k_along in zip(between.against, along, strict=True)
+        )
+    )
+    if not against and active is None and _are_alike(along) and all(map(_is_tame, along)):
         return
     across = None
     if between.across is not None:
         across = np.stack([gathered(k, [_SIDE - 1] * axes) for k in between.across])
-    square = Conductances(along, gathered(between.reaction, whole), across=across)
+    square = Conductances(along, gathered(between.reaction, whole), against, across)
     unknown = None if active is None else gathered(active, whole) > 0
     if unknown is not None and unknown.mean() < _FILLED:
         return
@@ -101,7 +109,7 @@ def require_contraction(
     b = np.ones([_SIDE - 2] * axes)  # of which slow errors are the larger part
     if unknown is not None:
         b *= unknown[(slice(1, -1),) * axes]
-    history = _tried(FlexibleGradients(system), b, float(np.linalg.norm(b)))
+    history = _tried(gradients_of(system), b, float(np.linalg.norm(b)))
     if not history[-1] <= _CONTRACTION**_TRIALS:
         raise SlowError
 

@@ -268,13 +268,6 @@ def test_iterations_hardly_grow_with_the_domain():
     assert counts[-1] <= 1.25 * counts[0] + 1
 
 
-def test_a_velocity_is_refused():
-    one = medium((8, 8))
-    flow = Conductances(one.along, one.reaction, tuple(2 * k for k in one.along))
-    with pytest.raises(ValueError, match="velocity"):
-        equations_of(flow, inside((8, 8)))
-
-
 def test_no_right_hand_side_needs_no_iteration():
     found, u = solved(medium((20, 20)), inside((20, 20)), np.zeros((18, 18)))
     assert found.status == "converged_rtol"

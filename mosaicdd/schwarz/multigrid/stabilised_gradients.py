@@ -1,0 +1,169 @@
+"""Stabilised biconjugate gradients under a cycle, for equations with a velocity.
+
+Of each iteration (van der Vorst, 1992) both directions are values of the cycle, float32 numbers that are exact as such, and
+what the equations make of them is made of differences: none is a sum whose rounding would grow with the contrast, as where
+directions are made orthogonal to earlier ones, and five vectors do for any number of iterations. Each direction counts as an
+iteration, as it takes one cycle. The residual is computed anew as by `FlexibleGradients`, and the recurrence goes on.
+"""
+
+import math
+
+import torch
+
+from mosaicdd.schwarz.multigrid.flexible_gradients import (
+    SLOW,
+    Ended,
+    FlexibleGradients,
+    State,
+    slow,
+)
+from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.product import Product
+
+# Of estimates, see `scripts/bench_field_estimate.py`.
+_SAFETY = 1.5
+_SLOWEST = 0.9  # share of the residual that two steps leave, at most, for an estimate by a geometric series
+# Of a residual along the one that an iteration began with, beside both their sizes: less is nothing to go on from.
+_LEAST = 1e-5
+
+
+class StabilisedGradients(FlexibleGradients):
+    """Solves equations of one medium whose couplings differ in both directions."""
+
+    def __init__(self, system: NodeSystem, *, alone: bool | None = None):
+        super().__init__(system, alone=alone)
+        z = self._cycle.values
+        self._r, self._first, self._p, self._v, self._t = (torch.zeros_like(z) for _ in range(5))
+        self._products = [Product(self._level, z, image) for image in (self._v, self._t)]
+        # Of the last iteration: the residual along the first one, steps, and the unit of its vectors.
+        self._along, self._alpha, self._omega, self._unit = 0.0, 1.0, 1.0, 1.0
+
+    def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
+        """Estimate the error that the last solve left by what two more steps change, made up for what these leave.
+
+        Each takes as much as it can of the residual. It is an estimate, no bound: without symmetry there is none that
+        would not cost as much as the solve.
+
+        Returns
+        -------
+        Tensor, float, float
+            What is changed in float32, 1 at most, until the next solve, and what makes the estimate of it; NaN, as there is
+            no bound of the energy norm.
+        """
+        r, z, p, v, t = self._r, self._cycle.values, self._p, self._v, self._t
+        r.copy_(self._cycle.right_hand_side)
+        before = self._plain_norm(r)
+        self._image(0)
+        along, size = self._dots((v, r), (v, v))
+        p.copy_(z)
+        first = along / size if size else 0.0
+        r.add_(v, alpha=-first)
+        self._cycle.right_hand_side.copy_(r)
+        self._image(1)
+        (both,) = self._dots((v, t))
+        back = both / size if size else 0.0
+        t.add_(v, alpha=-back)
+        along, size = self._dots((t, r), (t, t))
+        second = along / size if size else 0.0
+        r.add_(t, alpha=-second)
+        z.mul_(second).add_(p, alpha=first - second * back)
+        left = self._plain_norm(r) / before if before else 0.0
+        largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
+        z /= largest
+        factor = _SAFETY / (1 - min(left, _SLOWEST))
+        return z, factor * ended.unit / self.system.scale * largest, math.nan
+
+    def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
+        z, product = self._cycle.values, self._products[0]
+        return State(
+            x, self._cycle.right_hand_side, z, self._v, z, product.stretches, size
+        ), product
+
+    def _iterate(
+        self, state: State, product: Product, size: float, judge: Judge
+    ) -> tuple[str | None, float]:
+        r, p = self._r, self._p
+        r.copy_(state.r)
+        if state.energy:  # as the residual is another number of units now
+            for vector in (p, self._v):
+                vector *= self._unit / state.unit
+            self._along *= self._unit / state.unit
+        self._unit = state.unit
+        largest = self._norm(r) * state.unit / size
+        residuals = [largest]
+        while True:
+            self._next_direction(state)
+            for half, image in enumerate((self._v, self._t)):
+                state.r.copy_(r if half else p)
+                self._image(half)
+                along, energy = self._along, 0.0
+                if half:
+                    along, energy = self._dots((image, r), (image, image))
+                else:
+                    (energy,) = self._dots((self._first, image))
+                step = along / energy if energy else math.inf
+                if not (math.isfinite(step) and step):
+                    left = largest if math.isfinite(along + energy) else math.nan
+                    judge.note(0.0, left)
+                    return "stagnated" if math.isfinite(left) else "diverged_nan", largest
+                if half:
+                    self._omega = step
+                else:
+                    self._alpha = step
+                r.add_(image, alpha=-step)
+                state.length = step * state.unit / self.system.scale
+                state.settle()
+                here = self._here(r, r), self.system.square(self._cycle.values), *judge.calls()
+                squares, square, *calls = self._total(*here)
+                state.norm = math.sqrt(squares) * state.unit
+                norm = self._norm(r) if self._weighted else math.sqrt(squares)
+                residual = norm * state.unit / size
+                update = abs(step) * state.unit / self.system.scale
+                update *= math.sqrt(square / self.system.unknowns)
+                end = judge.enter(state.x, update, residual, calls)
+                largest = max(largest, residual)
+                residuals.append(residual)
+                if end is not None:
+                    state.energy = 0.0
+                    return end, largest
+                if not self.alone and slow(residuals, judge.paid):
+                    return SLOW, largest
+            if self._is_small(residual, largest):
+                return None, largest
+
+    def _next_direction(self, state: State) -> None:
+        """Let ``p`` be the next direction of residuals: from the last ones, or the residual itself."""
+        r, p, first = self._r, self._p, self._first
+        along, squares, sizes = self._dots((first, r), (r, r), (first, first))
+        if state.energy and abs(along) > _LEAST * math.sqrt(squares * sizes):
+            beta = along / self._along * self._alpha / self._omega
+            p.add_(self._v, alpha=-self._omega).mul_(beta).add_(r)
+        else:
+            first.copy_(r)
+            p.copy_(r)
+            along = squares
+        state.energy, self._along = 1.0, along
+
+    def _image(self, number: int) -> None:
+        """Let the cycle's values be those of its right-hand side, and an image what the equations make of them."""
+        z = self._correction()
+        product, image = self._products[number], (self._v, self._t)[number]
+        for stretch in range(len(product.stretches)):
+            product.of_stretch(stretch)
+        self.system.add_excess(z, image)
+        if self._copies is not None:
+            self._copies.clear(image)
+
+    def _dots(self, *pairs: tuple[torch.Tensor, torch.Tensor]) -> list[float]:
+        """Return inner products over all ranks, of vectors whose copies are zero."""
+        return self._total(*(self._here(*pair) for pair in pairs))
+
+    @staticmethod
+    def _here(a: torch.Tensor, b: torch.Tensor) -> float:
+        return sum(float(torch.dot(x, y)) for x, y in zip(a, b, strict=True))
+
+
+def gradients_of(system: NodeSystem) -> FlexibleGradients:
+    """Return what solves a system, by whether a velocity makes its couplings differ in both directions."""
+    return (StabilisedGradients if system.directed else FlexibleGradients)(system)
