@@ -1,6 +1,6 @@
 """Solvers that see a medium on a coarser grid: an approximate answer for a fraction of the work.
 
-The coarse equation is solved by condensed elements as any medium's is; what is between the coarse nodes
+The coarse equation is solved as any medium's is; what is between the coarse nodes
 is filled in from the fine one.
 """
 
@@ -99,7 +99,7 @@ class UpscaledSolver(BoundSolver):
         return (rule.asked, rule.outside) if isinstance(rule, LearnedRule) else (0, 0)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what the condensed elements of the coarser grid take."""
+        """Return what the coarser grid takes, where multigrid gives way to condensed elements."""
         return problems * BYTES / RATIO**2
 
     def require_range(self, asked: float, outside: float) -> None:

@@ -10,6 +10,7 @@ is of the size of the residual over the diagonal. The estimate is three times th
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,9 +22,10 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.sides.boundary import Boundary, edges_of
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
+from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
@@ -62,7 +64,7 @@ class UpscaledEngine(BaseEngine[U]):
     medium. `Unsupported` if the settings ask for what this method has not.
     """
 
-    acceleration = "cg"
+    acceleration = "multigrid"
 
     def _prepare(self, lattice: Lattice, local_solver: U) -> None:
         settings, ranks = self._condensed_settings, self._ranks
@@ -73,7 +75,7 @@ class UpscaledEngine(BaseEngine[U]):
         self._lattice = Lattice(seen, solver.subdomain)
         loose = settings.with_changes(rtol=_CORRECTION)
         self._coarse, self._correcting = (
-            CondensedEngine(
+            engine_of(solver.method_for(self.problems))(
                 ranks, self._lattice, solver, how, problems=self.problems, clock=self.clock
             )
             for how in (settings, loose)
@@ -94,11 +96,11 @@ class UpscaledEngine(BaseEngine[U]):
 
     @property
     def unknowns(self) -> int:
-        """Values on the lines of the coarse grid's lattice that are solved for."""
+        """Values of the coarse grid, or on the lines of its lattice, that are solved for."""
         return self._coarse.unknowns
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
-        """Hand every rank its part of the coarse grid's lines, as for `CondensedEngine`."""
+        """Hand every rank its part of the coarse grid's lines."""
         return self._coarse.interface_of_lines(lines)
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
@@ -144,14 +146,17 @@ class UpscaledEngine(BaseEngine[U]):
         self, boundaries: Sequence[Boundary], options: SolveOptions
     ) -> Sequence[Approximation | Outcome]:
         """Solve for boundary data at the coarse nodes, as `solve_many`."""
-        return self._coarse.solve_many(
-            boundaries,
-            start=options.start,
-            history=options.history,
-            progress=options.progress,
-            watch=options.watch,
-            atol=options.atol,
-        )
+        with _without_fields(options.watch):
+            outcomes = self._coarse.solve_many(
+                boundaries,
+                start=options.start,
+                history=options.history,
+                progress=options.progress,
+                watch=options.watch,
+                atol=options.atol,
+            )
+        self.acceleration = self._coarse.acceleration
+        return outcomes
 
     def _moved(self, share: FieldShare, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Move owned coarse values of all problems to those that hold them."""
@@ -262,3 +267,17 @@ class UpscaledEngine(BaseEngine[U]):
                 for p, w in zip(own, part, strict=True)
             )
             yield Strip(u[:, *within(around, part)], within(own, around), own)
+
+
+@contextmanager
+def _without_fields(watch: Watch | None) -> Iterator[None]:
+    """Let checkpoints hold lines alone, as fields of the coarse grid are none of the problem's."""
+    save = None if watch is None else watch.save
+    if watch is None or save is None:
+        yield
+        return
+    watch.save = lambda v, history, field=None: save(v, history)
+    try:
+        yield
+    finally:
+        watch.save = save
