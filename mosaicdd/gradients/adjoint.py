@@ -71,7 +71,8 @@ def adjoint(
         lagrangian = ranks.agree(lambda: kind(parameters, kept.own, part, numbers))
         ranks.agree(lambda: lagrangian.require_values(u[part]))
         ranks.agree(lambda: lagrangian.require_driven(torch.from_numpy(wide[part])))
-        v = solved_adjoint(parameters, wide, u, solver, solution, rtol)
+        whole = lagrangian if part == parameters.whole else None
+        v = solved_adjoint(parameters, wide, u, solver, solution, rtol, whole)
         gradient = _of_part(lagrangian, parameters, kept.own, part, u[part], v[part], wide[part])
         for name in parameters.names:
             if name not in parameters.fields or gradient[name].ndim == 0:
@@ -109,13 +110,18 @@ def solved_adjoint(
     solver: Solver | None,
     solution: Solution,
     rtol: float | None,
+    lagrangian: Lagrangian | None,
 ) -> np.ndarray:
-    """Return the adjoint of the whole grid, for derivatives by each value; all ranks together."""
+    """Return the adjoint of the whole grid, for derivatives by each value; all ranks together.
+
+    ``lagrangian``: of the whole grid, if there is one already.
+    """
 
     def solved(by: Solver) -> np.ndarray:
         if parameters.linear:
             return whole_field(by, problem, "adjoint")
-        whole = lagrangian_of(parameters)(parameters, parameters.whole, parameters.whole)
+        nodes = parameters.whole
+        whole = lagrangian or lagrangian_of(parameters)(parameters, nodes, nodes)
         named = {name: torch.from_numpy(values) for name, values in parameters.values().items()}
         return linearised_adjoint(by, whole, named, u, w)
 
