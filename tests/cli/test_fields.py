@@ -139,7 +139,7 @@ def test_a_flow_is_solved_from_expressions_files_and_numbers(
     done = mosaicdd(*FLOW, "--rtol", "1e-10", "-o", output, *options, "--json")
     assert done.code == 0, done.err
     report = strict_json(done.out)
-    assert (report["status"], report["accelerate"]) == ("converged_rtol", "gcr")
+    assert (report["status"], report["accelerate"]) == ("converged_rtol", "multigrid")
     if comm.rank == 0:
         with h5py.File(output) as file:
             np.testing.assert_array_equal(file["fields/by"], by)
