@@ -105,9 +105,8 @@ class Differentiable:
 
     def solved(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the solution for some values, of no graph."""
-        with torch.enable_grad():  # by which Newton's method finds its derivatives
-            solver, problem = self._planned_for(names, tensors)
-            return torch.from_numpy(whole_field(solver, problem, "solution"))
+        solver, problem = self._planned_for(names, tensors)
+        return torch.from_numpy(whole_field(solver, problem, "solution"))
 
     def _planned_for(
         self, names: Sequence[str], tensors: Sequence[torch.Tensor]

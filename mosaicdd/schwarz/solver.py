@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Extent
@@ -83,6 +84,7 @@ class Solver:
     ...         solution = solver(problem.with_fields(f=f))
     """
 
+    @torch.enable_grad()  # by which Newton's method finds its derivatives, also where a program has turned it off
     def __init__(
         self,
         problem: Problem,
@@ -187,6 +189,7 @@ class Solver:
         """Where checkpoints go, if any are written."""
         return self._writing.checkpoint
 
+    @torch.enable_grad()
     def __call__(
         self,
         problem: Problem | None = None,

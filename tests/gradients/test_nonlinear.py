@@ -79,6 +79,13 @@ def test_torch_finds_derivatives_right():
     assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
 
 
+def test_solves_find_derivatives_where_a_program_has_turned_them_off():
+    problem = problem_of("poisson-boltzmann")
+    with torch.no_grad():
+        field = m.solve(problem, "exact").field
+    np.testing.assert_array_equal(field, m.solve(problem, "exact").field)
+
+
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one):
     cells, shape = (96, 128), (97, 129)
