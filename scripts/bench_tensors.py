@@ -17,7 +17,7 @@ from tables import publish, table
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.exact import Exact, MediumSolver
 from mosaicdd.problems.equations.linear import tensor
 
 _SETTINGS = m.SolveSettings(rtol=1e-8)
@@ -36,10 +36,15 @@ class Elements(Exact):
     """Condensed elements."""
 
     def bind(self, problem: m.Problem, grid: Grid) -> BoundSolver:
-        """Return the solver in a medium, as if multigrid had contracted badly."""
-        solver = self.condensed(problem, grid)
-        solver.contracts = False
-        return solver
+        """Return the solver in a medium."""
+        by = self.condensed(problem, grid)
+        return _ByElements(by.operator, by.subdomain, by.source, by.discretisation)
+
+
+class _ByElements(MediumSolver):
+    def method_for(self, problems: int) -> str:
+        """Return the method of condensed elements, for however many problems."""
+        return "condensed"
 
 
 def cases(cells: int) -> dict[str, Mapping[str, object]]:

@@ -88,18 +88,16 @@ class MediumSolver(SolverOfMedia):
     ----------
     contracts
         Whether multigrid's iterations do, as far as is known.
-    paid
-        Iterations in which it does not matter.
     """
 
     method = "multigrid"
-    contracts, paid = True, 0
+    contracts = True
 
     def method_for(self, problems: int) -> str:
         """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
 
-        These pay where its iterations have contracted badly, as in media of high contrast and in flows that are much too fast
-        for the grid, and for several problems.
+        These pay for several problems, and where its iterations have contracted badly, as in flows that are much too fast
+        for the grid.
         """
         if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
             return self.method

@@ -55,7 +55,7 @@ def test_a_linear_equation_has_the_linear_discretisation(domain, sides):
     flows = Problem(domain, "quasilinear-diffusion", {**fields, "k": "1 + 0*u"}, sides)
     solution = solve(flows, settings=TIGHT)
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= 2
+    assert solution.iterations <= 3  # as the first step is solved for some digits only
     np.testing.assert_allclose(solution.field, linear.field, rtol=0, atol=1e-8)
 
 

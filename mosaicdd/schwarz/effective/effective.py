@@ -35,13 +35,16 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.trial import try_out
+from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
 
 _BYTES = 95  # of a voxel, at the most, in space
 _LEAST = (
     5  # voxels of a rank along an axis that is shared: as many as it has copies of others', and one
 )
-_AGAIN = 3  # times that the iteration goes on, where the flows agree and the error is not bounded
+# Times that the iteration goes on where the flows agree and the error is not bounded: with aggregates they always agree.
+_AGAIN = 12
 
 
 def effective(
@@ -169,7 +172,8 @@ class _Solve:
                     0.0, 0.0, 0.0, 0.0, tortuosity, wiener, floating, NO_PATH, 0, 0.0, seconds
                 )
         system, flow, largest = self._equations(axis, there)
-        gradients = FlexibleGradients(system, alone=True)
+        gradients = FlexibleGradients(system)
+        try_out(gradients)
         b, size = flow.right_hand_side(system)
         x = system.vector()
         settings = self._settings
@@ -181,10 +185,14 @@ class _Solve:
             into, out = flow(x)
             conducted = into - gradients.work(x, ended)
             status = ended.status
-            if status != "converged_rtol" or energy**2 <= settings.rtol * conducted:
+            off = max(energy**2, abs(into - conducted), abs(out - conducted))
+            if status != "converged_rtol" or off <= settings.rtol * conducted:
+                break
+            if len(judge.history.update) >= settings.max_iterations:
+                status = OUT_OF_ITERATIONS
                 break
             status = "stagnated"
-            judge.go_on(settings.rtol * conducted / energy**2)
+            judge.go_on(settings.rtol * conducted / off)
         error = energy**2
         if status != "converged_rtol":  # of a spectrum that little is known of
             error = max(error, abs(into - out))

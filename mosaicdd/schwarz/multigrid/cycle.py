@@ -28,7 +28,7 @@ class Cycle:
     Attributes
     ----------
     right_hand_side, values
-        Of the finest level, ``(C, M)``, float32: what a call reads and what it writes; only values at nodes that this
+        Of the finest level, ``(C, M)``, as the level's: what a call reads and what it writes; only values at nodes that this
         rank owns count.
     """
 
@@ -38,7 +38,7 @@ class Cycle:
         self._between: list[Copies | OwnCopies | None] = []  # the sweeps of a level
         while blocks.shared or blocks.whole.count > _INVERTED:
             by = interpolation(level)
-            passage = Passage(blocks)
+            passage = Passage(blocks, level.inverse.dtype)
             below = coarser(level, by, passage)
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
@@ -64,7 +64,7 @@ class Cycle:
             down()
         lowest, values = self._lowest
         b = lowest.view(-1)[self._places].double()
-        values.view(-1)[self._places] = self._solve(b).float()
+        values.view(-1)[self._places] = self._solve(b).to(values.dtype)
         ways = zip(reversed(self._stages), reversed(self._between), strict=True)
         for (smoothing, _, up), copies in ways:
             up()

@@ -6,17 +6,15 @@ decides the end, too; directions go on as if nothing had happened. Rounding make
 time, so new directions are made orthogonal to the last one in the energy itself (flexible).
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.error_estimate import least_ritz_value
+from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.cycle import Cycle
+from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
@@ -28,14 +26,14 @@ _STEP = 1e-4  # by which a residual falls before it is computed anew
 # Of a true residual beside its recurrence, from which the last direction is of no use any more: where an exchange
 # makes the equations of some nodes much larger than others, six digits of theirs are more than all of the others'.
 _DRIFT = 1.5
-_GAIN = (
-    0.5  # of true residuals from one to the next, at least: there is little but rounding left else
-)
-# Of residuals, on average of so many iterations, above which elements take less time.
+# Of true residuals from one to the next, at least: there is little but rounding left else. What aggregates correct may
+# enlarge a residual while it lessens the error.
+_GAIN, _CORRECTED = 0.5, 0.9
+# Of residuals, on average of so many iterations, above which aggregates pay.
 _CONTRACTION, _TRIALS = 0.7, 8
 
 SLOW = "slow"
-"""The status of an iteration that contracts too badly to go on."""
+"""The status of an iteration that contracts too badly to go on as it does."""
 
 
 @dataclass(frozen=True)
@@ -57,108 +55,18 @@ class Ended:
     least: float
 
 
-class _Views(NamedTuple):
-    """The vectors of an iteration at the slots of a class in a stretch; views, made once."""
-
-    x: torch.Tensor
-    r: torch.Tensor
-    p: torch.Tensor
-    q: torch.Tensor
-    z: torch.Tensor
-
-
-@dataclass
-class State:
-    """Where an iteration is.
-
-    Parameters
-    ----------
-    x
-        The values, float64, without the last direction's part.
-    r, p, q, z
-        The residual divided by `unit`, the last direction, the left side of it divided by the equations' scale, and
-        the cycle's values; float32.
-    stretches
-        Of slots, see `Parities`.
-    energy
-        ``p q``; 0 where there is no direction to go on from.
-    length
-        Of the last direction, to be added to the values.
-    unit_before
-        That in which the last direction was made.
-    norm
-        Of the residual by its recurrence, where all rows count alike.
-    least
-        The smallest eigenvalue that earlier steps have seen, of earlier solves, too.
-    steps
-        Of Lanczos' matrix.
-    """
-
-    x: torch.Tensor
-    r: torch.Tensor
-    p: torch.Tensor
-    q: torch.Tensor
-    z: torch.Tensor
-    stretches: Sequence[slice]
-    unit: float
-    energy: float = 0.0
-    length: float = 0.0
-    unit_before: float = 1.0
-    norm: float = math.inf
-    least: float = 1.0
-    steps: list[tuple[float, float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        vectors = self.x, self.r, self.p, self.q, self.z
-        self.parts = [
-            [_Views(*(vector[of, s] for vector in vectors)) for of in range(len(self.x))]
-            for s in self.stretches
-        ]
-        self._room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
-
-    def add_direction(self, part: "_Views") -> None:
-        """Add the last direction's part to the values of a class in a stretch."""
-        if self.length:
-            p = self._room[: len(part.p)].copy_(part.p)
-            part.x.add_(p, alpha=self.length)
-
-    def begin_again(self) -> None:
-        """Forget the last direction; what its steps have seen of the spectrum is kept, where that is no rounding."""
-        seen = least_ritz_value(self.steps)
-        self.least = min(self.least, seen) if seen > 0 else self.least
-        self.energy = 0.0
-        self.steps.clear()
-
-    def settle(self) -> None:
-        """Add the last direction's part to all values."""
-        for part in self.every():
-            self.add_direction(part)
-        self.length = 0.0
-
-    def every(self) -> Iterator["_Views"]:
-        """Yield all parts, stretch by stretch."""
-        return itertools.chain.from_iterable(self.parts)
-
-    def step(self, alpha: float) -> float:
-        """Subtract ``alpha q`` from the residual; return its square."""
-        squares = 0.0
-        for part in self.every():
-            part.r.add_(part.q, alpha=-alpha)
-            squares += float(torch.dot(part.r, part.r))
-        return squares
-
-
 class FlexibleGradients:
     """Solves equations of one medium; what depends on that alone is planned once.
 
-    Parameters
+    Attributes
     ----------
     alone
-        Whether there is no other way to go where iterations contract badly; by default in space, where there are no
-        condensed elements.
+        Whether there is no other way to go where iterations contract badly, aggregates included.
     """
 
-    def __init__(self, system: NodeSystem, *, alone: bool | None = None):
+    alone = True
+
+    def __init__(self, system: NodeSystem):
         self.system = system
         self._ranks = system.blocks.ranks
         self._level = system.level()
@@ -166,7 +74,7 @@ class FlexibleGradients:
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
         self._least = 1.0
-        self.alone = system.nodes.axes > 2 if alone is None else alone
+        self._aggregates: Aggregates | None = None
 
     def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> Ended:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result.
@@ -185,16 +93,25 @@ class FlexibleGradients:
             status = judge.enter(x, 0.0, residual, (0.0, 0.0))
         while status is None:
             status, largest = self._iterate(state, product, size, judge)
+            if status == SLOW and not self.system.directed:
+                self.add_aggregates()
+                state.begin_again()
+                state.least, status, largest = 1.0, None, math.inf
             residual = self._renewed(state, b) / size
             judge.history.residual[-1] = residual
             if status in (None, "converged_rtol"):
                 ended = residual <= judge.aim and judge.confirms(x)
                 status = "converged_rtol" if ended else None
-                if status is None and not residual <= _GAIN * largest:
+                gain = _GAIN if self._aggregates is None else _CORRECTED
+                if status is None and not residual <= gain * largest:
                     status = "stagnated"
         state.begin_again()
         self._least = state.least
         return Ended(status, state.unit, state.least)
+
+    def add_aggregates(self) -> None:
+        """From now on let residuals have nothing of what coarse levels do not know; all ranks together."""
+        self._aggregates, self._least = Aggregates(self.system), 1.0
 
     def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
         """Bound the error that the last solve left, by one more correction ``z`` of its residual.
@@ -215,6 +132,8 @@ class FlexibleGradients:
         largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
         z /= largest
         factor = ended.unit / self.system.scale / least * largest
+        if self._aggregates is not None:  # then errors are of all wavelengths alike
+            factor *= math.sqrt(_SAFETY) if self.system.dtype == torch.float32 else _SAFETY
         return z, factor, ended.unit * math.sqrt(_SAFETY * energy)
 
     def work(self, x: torch.Tensor, ended: Ended) -> float:
@@ -222,7 +141,7 @@ class FlexibleGradients:
         r = self._cycle.right_hand_side
         stretches = self.system.nodes.stretches()
         product = sum(
-            float(torch.dot(values[s].float(), left[s]))
+            float(torch.dot(values[s].to(left.dtype), left[s]))
             for values, left in zip(x, r, strict=True)
             for s in stretches
         )
@@ -278,7 +197,7 @@ class FlexibleGradients:
             if end is not None or self._is_small(residual, largest):
                 return end, largest
             residuals.append(residual)
-            if not self.alone and slow(residuals, judge.paid):
+            if self._aggregates is None and slow(residuals):
                 return SLOW, largest
 
     @staticmethod
@@ -297,11 +216,23 @@ class FlexibleGradients:
             if number:  # whose neighbours are there now
                 energy += product.of_stretch(number - 1)
         energy += product.of_stretch(len(product.stretches) - 1)
-        energy += self.system.add_excess(state.p, state.q)
+        energy += self._excess(state)
+        if self._aggregates is not None:
+            # Without what aggregates have of it, and with what rounding has left there.
+            self._aggregates.add(-self._aggregates.of(state.q, state.r), state.p)
+            energy = sum(map(product.of_stretch, range(len(product.stretches))))
+            energy += self._excess(state)
+            gamma = sum(float(torch.dot(part.r, part.p)) for part in state.every())
         if self._copies is not None:
-            self._copies.clear(state.q)
             energy = sum(float(torch.dot(part.p, part.q)) for part in state.every())
         return self._total(energy, gamma)
+
+    def _excess(self, state: State) -> float:
+        """Add the excess to the left side of a direction, whose copies become zero; return what that adds to ``p q``."""
+        added = self.system.add_excess(state.p, state.q)
+        if self._copies is not None:
+            self._copies.clear(state.q)
+        return added
 
     def _correction(self) -> torch.Tensor:
         """Return the cycle's values for the residual."""
@@ -315,11 +246,11 @@ class FlexibleGradients:
     def _renewed(self, state: State, b: torch.Tensor) -> float:
         """Compute the residual anew, in a unit that makes it about 1; return its norm."""
         state.settle()
-        if self.system.copies is not None:
-            self.system.copies.refresh(state.x)
-        self.system.residual(b, state.x, state.r, state.unit)
-        if self._copies is not None:
-            self._copies.clear(state.r)
+        self._take_residual(state, b)
+        if self._aggregates is not None:
+            unit = state.unit / self.system.scale
+            self._aggregates.add(unit * self._aggregates.of(state.r), state.x)
+            self._take_residual(state, b)
         norm = plain = self._norm(state.r)
         if self._weighted:
             plain = self._plain_norm(state.r)
@@ -329,6 +260,13 @@ class FlexibleGradients:
             state.r /= norm
             state.unit *= norm
         return norm and state.unit
+
+    def _take_residual(self, state: State, b: torch.Tensor) -> None:
+        if self.system.copies is not None:
+            self.system.copies.refresh(state.x)
+        self.system.residual(b, state.x, state.r, state.unit)
+        if self._copies is not None:
+            self._copies.clear(state.r)
 
     def _norm(self, r: torch.Tensor) -> float:
         """Return the 2-norm of a residual whose copies are zero, as its rows count."""
@@ -351,8 +289,8 @@ class FlexibleGradients:
         return self._ranks.sum(np.array(numbers)).tolist()
 
 
-def slow(residuals: list[float], paid: int) -> bool:
+def slow(residuals: list[float]) -> bool:
     """Say, now and then, whether the last iterations contracted badly, by residuals of one recurrence."""
     recent = residuals[-_TRIALS - 1 :]
-    due = len(residuals) % _TRIALS == 1 and len(residuals) > paid
+    due = len(residuals) % _TRIALS == 1
     return due and recent[-1] > _CONTRACTION ** (len(recent) - 1) * recent[0]

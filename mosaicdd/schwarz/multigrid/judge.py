@@ -32,8 +32,6 @@ class Judge:
         Returns the root mean square of a vector, as this rank knows it.
     patience
         Iterations without a smaller residual before one counts as stagnated.
-    paid
-        Iterations in which it does not matter how they contract.
 
     Attributes
     ----------
@@ -52,10 +50,9 @@ class Judge:
         save: Callable[[torch.Tensor, History], None],
         size: Callable[[torch.Tensor], float],
         patience: int = _PATIENCE,
-        paid: int = 0,
     ):
         self.history = (history or History()).followed_by(History())
-        self.aim, self.paid = rule.rtol, paid
+        self.aim = rule.rtol
         self._rule, self._progress, self._patience = rule, progress, patience
         self._watch, self._save, self._size = watch or Watch(), save, size
         self._before = self.history.seconds[-1] if self.history.seconds else 0.0

@@ -33,8 +33,7 @@ _STRIP = 2**18  # values of the field that are handed out at once
 class MultigridEngine(MediumEngine):
     """Solves in one medium on all nodes.
 
-    Where the iteration contracts badly, as in mixtures of two phases of high contrast, it gives way to condensed
-    elements.
+    On a GPU, and in the plane with a velocity where the iteration contracts badly, it gives way to condensed elements.
 
     Raises
     ------
@@ -173,8 +172,7 @@ class MultigridEngine(MediumEngine):
 
         earlier = options.history if number == 0 else None
         nodes = self._system.nodes
-        paid = self._solver.paid
-        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here, paid=paid)
+        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
     def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with."""

@@ -25,7 +25,7 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
-from mosaicdd.schwarz.multigrid.trial import require_contraction, require_contraction_everywhere
+from mosaicdd.schwarz.multigrid.trial import try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _AROUND = 9  # nodes: the copies of four colours, and one more
@@ -54,8 +54,6 @@ class MultigridSystem:
     ------
     ValueError
         On all ranks, if the coefficients are not sound, or no node has an unknown.
-    SlowError
-        On all ranks, if multigrid contracts badly in the middle of the domain, or anywhere at a high contrast.
     """
 
     def __init__(
@@ -84,10 +82,6 @@ class MultigridSystem:
             block, region, None if self.equations is None else self.equations.active
         )
         colours = 2 if between.across is None else 4
-        with clock.part("trial"):
-            require_contraction(
-                ranks, between, active, own, wide, block.lattice.grid.nodes, colours
-            )
         lattice, axes = block.lattice, range(len(own))
         ranges = owned_ranges(
             [blocks_along(ranks, lattice, axis) for axis in axes],
@@ -101,7 +95,7 @@ class MultigridSystem:
             require_ratio(self.nodes.least, self.nodes.scale)
             self.gradients = gradients_of(self.nodes)
         with clock.part("trial"):
-            require_contraction_everywhere(self.gradients)
+            try_out(self.gradients)
 
     def right_hand_side(self, data: RightHandSide, number: int) -> torch.Tensor:
         """Return that of one of the problems, a vector."""

@@ -17,6 +17,8 @@ class Passage:
     ----------
     blocks
         How the level lies over the ranks.
+    dtype
+        Of values.
 
     Attributes
     ----------
@@ -28,11 +30,11 @@ class Passage:
         The coarse nodes, per axis, after which that level has another node; see `Blocks`.
     """
 
-    def __init__(self, blocks: Blocks):
+    def __init__(self, blocks: Blocks, dtype: torch.dtype = torch.float32):
         self._fine, self.below = blocks.nodes, blocks.coarser()
         self.between = blocks.shares.between
         self.nodes = self.below.nodes
-        self._copies = self.below.exchange(self.nodes.new())
+        self._copies = self.below.exchange(self.nodes.new(dtype))
         self._ranks = blocks.ranks if blocks.shared and not self.below.shared else None
         self._owned = list(self._parts(blocks, blocks.owned_coarse))
         self._around = list(self._parts(blocks, blocks.nodes.coarser().box))

@@ -14,9 +14,9 @@ from mosaicdd.schwarz.multigrid.flexible_gradients import (
     SLOW,
     Ended,
     FlexibleGradients,
-    State,
     slow,
 )
+from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
@@ -31,8 +31,9 @@ _LEAST = 1e-5
 class StabilisedGradients(FlexibleGradients):
     """Solves equations of one medium whose couplings differ in both directions."""
 
-    def __init__(self, system: NodeSystem, *, alone: bool | None = None):
-        super().__init__(system, alone=alone)
+    def __init__(self, system: NodeSystem):
+        super().__init__(system)
+        self.alone = system.nodes.axes > 2  # else there are condensed elements
         z = self._cycle.values
         self._r, self._first, self._p, self._v, self._t = (torch.zeros_like(z) for _ in range(5))
         self._products = [Product(self._level, z, image) for image in (self._v, self._t)]
@@ -127,7 +128,7 @@ class StabilisedGradients(FlexibleGradients):
                 if end is not None:
                     state.energy = 0.0
                     return end, largest
-                if not self.alone and slow(residuals, judge.paid):
+                if not self.alone and slow(residuals):
                     return SLOW, largest
             if self._is_small(residual, largest):
                 return None, largest

@@ -77,7 +77,8 @@ def planned(sums: Sequence[Sum]) -> Callable[[], None]:
         for each in sums:
             each()
 
-    run = compiled() if all(map(_is_plain, sums)) else None
+    sizes = {each.out.itemsize for each in sums}
+    run = compiled(*sizes) if len(sizes) == 1 and all(map(_is_plain, sums)) else None
     if run is None:
         return by_torch
     table = np.zeros((len(sums), HEAD + 2 * max((len(s.products) for s in sums), default=0)), int)
@@ -96,11 +97,11 @@ def planned(sums: Sequence[Sum]) -> Callable[[], None]:
 
 
 def _is_plain(each: Sum) -> bool:
-    """Say whether all that a sum is made of is contiguous numbers in float32 of a processor."""
+    """Say whether all that a sum is made of is contiguous numbers of a kind, of a processor."""
     factors = [factor for product in each.products for factor in product]
     parts = [each.out, each.base, each.scale, each.own, *factors]
     return all(
         part is None
-        or (part.dtype == torch.float32 and part.device.type == "cpu" and part.is_contiguous())
+        or (part.dtype == each.out.dtype and part.device.type == "cpu" and part.is_contiguous())
         for part in parts
     )

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-_LANES = 8  # float32 numbers of a register
+_BYTES = 32  # of a register
 _UNROLLED = 4  # registers at once, so that no product waits for the one before
 # Of a row, addresses and numbers: of the result, base, scale, and what differences are from (0 for none); how many
 # products, and how many numbers in a stretch. After these come the two factors of each product.
@@ -19,8 +19,10 @@ HEAD = 6
 
 
 @cache
-def compiled() -> Callable[[np.ndarray], None] | None:
+def compiled(itemsize: int) -> Callable[[np.ndarray], None] | None:
     """Return what computes the sums of a table, ``(sums, numbers)`` int64, see `HEAD`; None without llvmlite.
+
+    ``itemsize``: 4 for sums of float32, 8 for those of float64.
 
     Rows are as long as that of the sum with most products; what a row has beyond its own is not read.
     """
@@ -30,7 +32,7 @@ def compiled() -> Callable[[np.ndarray], None] | None:
         return None
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_text())
+    module = llvm.parse_assembly(_text(itemsize))
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
     )
@@ -46,8 +48,9 @@ def compiled() -> Callable[[np.ndarray], None] | None:
     return run
 
 
-def _text() -> str:
+def _text(itemsize: int) -> str:
     """Return the function in LLVM's language."""
+    scalar = {4: "float", 8: "double"}[itemsize]
     numbers = ["ptr %out", "ptr %base", "ptr %scale", "ptr %own", "i64 %count", "i64 %length"]
     head = []
     for place, number in enumerate(numbers):
@@ -73,8 +76,8 @@ def _text() -> str:
         "%has.scale = icmp ne ptr %scale, null",
         "%has.own = icmp ne ptr %own, null",
         "br label %wide",
-        *_loop("wide", _LANES, _UNROLLED, "[0, %one]", "last"),
-        *_loop("last", 1, 1, "[%wide.i, %wide]", "ended"),
+        *_loop("wide", scalar, _BYTES // itemsize, _UNROLLED, "[0, %one]", "last"),
+        *_loop("last", scalar, 1, 1, "[%wide.i, %wide]", "ended"),
         "ended:",
         "%r.next = add i64 %r, 1",
         "br label %each",
@@ -83,29 +86,32 @@ def _text() -> str:
     return "\n".join(lines)
 
 
-def _loop(of: str, lanes: int, unrolled: int, first: str, then: str) -> list[str]:
+def _loop(of: str, scalar: str, lanes: int, unrolled: int, first: str, then: str) -> list[str]:
     """Return a loop over a stretch, with so many registers of so many lanes at once, as far as these fit.
 
     Parameters
     ----------
     of, then
         Labels: of the loop, and of what comes after it.
+    scalar
+        What numbers are called.
     first
         Where it begins.
     """
-    kind, zero = (f"<{lanes} x float>", "zeroinitializer") if lanes > 1 else ("float", "0.0")
+    kind, zero = (f"<{lanes} x {scalar}>", "zeroinitializer") if lanes > 1 else (scalar, "0.0")
     registers = range(unrolled)
 
     def load(name: str, base: str) -> list[str]:
         lines = []
         for u in registers:
             at = f"%{of}.{name}{u}.at"
-            lines.append(f"{at} = getelementptr float, ptr {base}, i64 %{of}.i{u}")
+            lines.append(f"{at} = getelementptr {scalar}, ptr {base}, i64 %{of}.i{u}")
             lines.append(f"%{of}.{name}{u} = load {kind}, ptr {at}, align 4")
         return lines
 
     def each(line: str) -> list[str]:
-        return [line.format(u=u, of=of, kind=kind, zero=zero) for u in registers]
+        names = {"of": of, "scalar": scalar, "kind": kind, "zero": zero}
+        return [line.format(u=u, **names) for u in registers]
 
     return [
         f"{of}:",
@@ -163,7 +169,7 @@ def _loop(of: str, lanes: int, unrolled: int, first: str, then: str) -> list[str
         f"br label %{of}.store",
         f"{of}.store:",
         *each("%{of}.out{u} = phi {kind} [%{of}.so{u}, %{of}.sum], [%{of}.times{u}, %{of}.scaled]"),
-        *each("%{of}.to{u} = getelementptr float, ptr %out, i64 %{of}.i{u}"),
+        *each("%{of}.to{u} = getelementptr {scalar}, ptr %out, i64 %{of}.i{u}"),
         *each("store {kind} %{of}.out{u}, ptr %{of}.to{u}, align 4"),
         f"br label %{of}",
     ]

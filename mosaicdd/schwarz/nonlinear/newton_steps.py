@@ -17,9 +17,6 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 _MOST = 200  # iterations of a step
-# Of them, in which multigrid need not contract well: elements take as long as some 60 for what they do once, and with
-# slopes of 4, steps for minimal surfaces take up to 111 at 256 x 256 cells, and 0.7 of the time by elements.
-_PAID = 96
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,9 @@ class Step(Protocol):
 
 
 class MediumStep:
-    """Solves in the medium that the derivative is, by multigrid, or by elements from where that contracts badly on.
+    """Solves in the medium that the derivative is, by multigrid.
+
+    One that is not symmetric is solved by condensed elements from where that contracts badly on.
 
     `ValueError` as `Step`.
     """
@@ -83,7 +82,7 @@ class MediumStep:
         """Solve on the whole grid; see `Step`."""
         steps, grid = self._steps, self._steps.lattice.grid
         linear = self._equations.driven(self._linear, force)
-        linear.contracts, linear.paid = self._equations.contracts, _PAID
+        linear.contracts = self._equations.contracts
         settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=_MOST)
         engine = engine_of(linear.method_for(1))(
             steps.ranks, steps.lattice, linear, settings, clock=steps.clock

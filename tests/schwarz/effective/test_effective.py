@@ -186,21 +186,17 @@ def test_high_contrasts_are_right_or_not_converged(contrast):
     assert ended.status == "diverged_max_iterations"
     assert not ended.converged
     assert ended.iterations == 3
-    assert ended.balance > 1e-5
+    assert ended.error > 1e-5 * ended.conductivity
 
 
-def test_grains_that_do_not_touch_are_right_or_not_converged():
+def test_grains_that_do_not_touch_are_right():
     grains = np.random.default_rng(0).random((20, 20, 20)) < 0.28
-    for ratio, iterations, status in (
-        (1e3, 100, "converged_rtol"),
-        (1e9, 60, "diverged_max_iterations"),
-    ):
+    for ratio in (1e3, 1e9):
         medium = np.where(grains, ratio, 1.0)
-        along = m.effective(medium, axis="z", max_iterations=iterations)["z"]
+        along = m.effective(medium, axis="z", max_iterations=100)["z"]
         conductivity, _ = expected([medium] * 3, (1.0,) * 3, 0)
-        assert along.status == status
-        off = abs(along.conductivity / conductivity - 1)
-        assert off <= (1e-5 if along.converged else along.error / conductivity)
+        assert along.converged
+        assert abs(along.conductivity / conductivity - 1) <= 1e-5
 
 
 def test_what_agrees_by_chance_only_is_not_taken_for_the_end(monkeypatch):

@@ -1,4 +1,4 @@
-"""Media by multigrid: right, in few iterations, alike on all ranks; and by elements where it contracts badly."""
+"""Media by multigrid: right, in few iterations, alike on all ranks."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from media import MEDIA
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid import multigrid_system, trial
 
 CELLS = (131, 149)  # prime numbers
 TIGHT = m.SolveSettings(rtol=1e-11)
@@ -18,8 +17,8 @@ SIDES = {
     "top": m.Neumann(0.0),
     "bottom": m.Neumann("x"),
 }
-# At 512 x 512, of the media in which it contracts well; elements solve in the others, in 10 at most.
-MOST = {"smooth": 12, "noise": 20, "inclusions": 25, "channels": 30}
+# At 512 x 512.
+MOST = {"smooth": 12, "noise": 20, "checkerboard": 30, "inclusions": 25, "channels": 30}
 
 
 def random_problem(kind, sides, *, domain=None, several=(), cells=CELLS):
@@ -70,9 +69,9 @@ def test_every_number_of_ranks_takes_the_same_iterations_to_the_field_of_a_direc
 @pytest.mark.parametrize("kind", MEDIA)
 def test_iterations_are_few_whatever_the_contrast(kind):
     solution = m.solve(random_problem(kind, m.Dirichlet(0.0), cells=(512, 512)))
-    assert solution.report["accelerate"] == ("multigrid" if kind in MOST else "cg")
+    assert solution.report["accelerate"] == "multigrid"
     assert solution.status == "converged_rtol"
-    assert solution.iterations <= MOST.get(kind, 10)
+    assert solution.iterations <= MOST[kind]
 
 
 def two_phases(contrast):
@@ -83,45 +82,29 @@ def two_phases(contrast):
     return m.Problem(m.Domain((512, 512)), "diffusion", fields)
 
 
-@pytest.mark.ranks(2, 3)
-def test_where_it_contracts_badly_elements_solve_and_go_on_to(comm, known_by_one):
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_conductors_that_wind_around_insulators_are_solved(comm, known_by_one):
     problem = two_phases(1e7)
-    with m.Solver(problem, ranks=comm, settings=m.SolveSettings(rtol=1e-10)) as solver:
-        first = solver()
-        again = solver(problem.with_fields(f=2 * problem.fields["f"]))
-    assert first.report["accelerate"] == again.report["accelerate"] == "cg"
-    assert first.converged
-    assert first.iterations == again.iterations <= 12
-    assert distance(first.gather(), solve_directly(problem)) < 1e-7
+    solution = m.solve(problem, ranks=comm, rtol=1e-10)
+    alone = known_by_one(m.solve, problem, rtol=1e-10)
+    assert solution.converged
+    assert solution.status == alone.status
+    assert abs(solution.iterations - alone.iterations) <= 2  # the last ones are of rounding
+    assert solution.iterations <= 45
+    assert distance(solution.gather(), solve_directly(problem)) < 1e-7
 
 
-@pytest.mark.parametrize(("ratio", "by"), [(2.0, "multigrid"), (1 / 8, "multigrid"), (100.0, "cg")])
-def test_what_conducts_a_little_better_along_an_axis_is_solved_and_its_error_told(
-    ratio, by, monkeypatch
-):
-    monkeypatch.setattr(trial, "_SIDE", 65)
+@pytest.mark.parametrize("ratio", [2.0, 1 / 8, 100.0, 1e4])
+def test_what_conducts_better_along_an_axis_is_solved_and_its_error_told(ratio):
     rng = np.random.default_rng(0)
     a = MEDIA["smooth"]((201, 201), rng)
     fields = {"axx": a, "ayy": ratio * a, "f": rng.standard_normal((201, 201))}
     problem = m.Problem(m.Domain((200, 200)), "diffusion", fields)
     solution = m.solve(problem)
-    assert (solution.converged, solution.report["accelerate"]) == (True, by)
+    assert solution.converged
+    assert solution.iterations <= 40
     error = np.sqrt(np.mean((solution.field - solve_directly(problem)) ** 2))
     assert error <= solution.error_estimate <= 10 * error
-
-
-@pytest.mark.ranks(1, 2, 3, 4)
-@pytest.mark.parametrize(("kind", "by"), [("smooth", "multigrid"), ("noise", "cg")])
-def test_a_square_in_the_middle_tells_all_ranks_the_same(comm, monkeypatch, kind, by):
-    monkeypatch.setattr(trial, "_SIDE", 65)
-    monkeypatch.setattr(trial, "_CONTRACTION", 0.2)  # between those of the two
-    made, whole = [], multigrid_system.NodeSystem
-    monkeypatch.setattr(
-        multigrid_system, "NodeSystem", lambda *given: made.append(given) or whole(*given)
-    )
-    solution = m.solve(random_problem(kind, SIDES, cells=(200, 220)), ranks=comm)
-    assert solution.report["accelerate"] == by
-    assert bool(made) == (by == "multigrid")  # the levels of the whole
 
 
 def test_new_sources_and_sides_need_no_new_levels():
@@ -208,7 +191,6 @@ def test_conductors_that_nothing_drives_are_right_beside_sides_that_drive_much(c
     a = np.where(np.random.default_rng(1).random((129, 129)) < 0.5, contrast, 1.0)
     problem = m.Problem(m.Domain((128, 128)), "diffusion", {"a": a}, m.Dirichlet("x"))
     solution = m.solve(problem, ranks=comm)
-    assert solution.report["accelerate"] == "cg"
     x = np.arange(129) * problem.domain.grid().spacing
     error = np.sqrt(np.mean((solution.gather() - refined(problem, x)) ** 2))
     assert error <= solution.error_estimate < 0.1 * np.ptp(x)

@@ -15,7 +15,7 @@ LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
 def compiled():
     """Leave tests out where there is no compiled code."""
     pytest.importorskip("llvmlite")
-    assert vector_code.compiled() is not None
+    assert vector_code.compiled(4) is not None
 
 
 def several(length, dtype=torch.float32, seed=0):
@@ -40,11 +40,12 @@ def several(length, dtype=torch.float32, seed=0):
     ]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_compiled_sums_are_those_of_torch(length, compiled, monkeypatch):
-    by_code, by_torch = several(length), several(length)
+def test_compiled_sums_are_those_of_torch(length, dtype, compiled, monkeypatch):
+    by_code, by_torch = several(length, dtype), several(length, dtype)
     planned(by_code)()
-    monkeypatch.setattr(sums, "compiled", lambda: None)
+    monkeypatch.setattr(sums, "compiled", lambda itemsize: None)
     planned(by_torch)()
     for code, torchs in zip(by_code, by_torch, strict=True):
         # Of at most eight products each is rounded twice, where it is not rounded once.
@@ -52,7 +53,7 @@ def test_compiled_sums_are_those_of_torch(length, compiled, monkeypatch):
         for a, b in torchs.products:
             terms = terms + a.abs() * (b.abs() + (0 if torchs.own is None else torchs.own.abs()))
         terms = terms * (1 if torchs.scale is None else 1 + torchs.scale.abs())
-        rounding = 16 * torch.finfo(torch.float32).eps * terms
+        rounding = 16 * torch.finfo(dtype).eps * terms
         assert bool(((code.out - torchs.out).abs() <= rounding).all())
 
 
@@ -63,8 +64,9 @@ def test_a_stretch_ends_where_it_ends(compiled):
 
 
 def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
-    doubles = several(40, torch.float64)
-    planned(doubles)()
+    mixed = torch.zeros(40, dtype=torch.float64)
+    planned([Sum(mixed, None, [(torch.ones(40), torch.ones(40))])])()
+    assert torch.equal(mixed, torch.ones(40, dtype=torch.float64))
     spread = torch.zeros(80)
     planned([Sum(spread[::2], torch.ones(40), [(torch.ones(40), torch.ones(1).expand(40))])])()
     assert torch.equal(spread.view(40, 2)[:, 0], torch.full((40,), 2.0))
@@ -74,4 +76,4 @@ def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
 def test_without_llvmlite_there_is_no_compiled_code(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    assert vector_code.compiled.__wrapped__() is None
+    assert vector_code.compiled.__wrapped__(4) is None

@@ -165,11 +165,11 @@ def test_the_estimate_is_no_less_than_the_error_and_the_residual_is_as_asked(rat
         assert solution.report["discrete_residual"] <= 1e-5
 
 
-def test_where_it_contracts_badly_elements_solve():
+def test_a_strong_anisotropy_along_no_axis_is_solved():
     fields = {**tensor(3000.0, 0.5), "f": "sin(9*x)"}
     problem = m.Problem(m.Domain((128, 128), 1 / 128), "anisotropic-diffusion", fields, SIDES)
     solution = m.solve(problem, rtol=1e-10)
-    assert solution.report["accelerate"] == "cg"
+    assert solution.report["accelerate"] == "multigrid"
     assert solution.converged
     reference = solve_directly(problem)
     assert abs(solution.field - reference).max() < 1e-7 * np.ptp(reference)

@@ -1,0 +1,148 @@
+"""The second coarse space: constants on aggregates, which are pieces of strong couplings and what is loose beside them.
+
+Every rank has the equations between all of them, and their factors: they are few, see `pieces`. Together aggregates are
+all unknowns; without the small ones that join others, iterations would be twice as many.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
+
+_SMALL = 3  # nodes of a piece that joins the one that it is coupled to most
+# Of the strongest coupling in a piece, for that to another: without it the piece is a conductor by itself, which no sweep sees.
+_LOOSE = 0.01
+_MOST = 2**16  # aggregates: of more, larger ones join others
+
+
+class Aggregates:
+    """They and the inverse of ``E = W' A W``, with ``W`` one at the nodes of each; all ranks make it together.
+
+    Attributes
+    ----------
+    count
+        Of all ranks.
+    """
+
+    def __init__(self, system: NodeSystem):
+        self._ranks, nodes = system.blocks.ranks, system.nodes
+        known, names = pieces_of(system)
+        of_ranks = self._ranks.allgather(known)
+        every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
+        aggregate, matrix = _joined(of_ranks, every)
+        self.count = matrix.shape[0]
+        number = np.full(names.shape, self.count)
+        there = names > 0
+        number[there] = aggregate[np.searchsorted(every, names[there])]
+        labels = nodes.new(torch.int32).fill_(self.count)
+        self._labels = nodes.take(torch.from_numpy(number.astype(np.int32)), labels).numpy()
+        # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
+        self._factors = scipy.sparse.linalg.splu(
+            matrix,
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
+        )
+
+    def of(self, left: torch.Tensor, right: torch.Tensor | None = None) -> np.ndarray:
+        """Return ``inverse(E) W' (left - right)`` of vectors whose copies are zero; all ranks together."""
+        sums = np.zeros(self.count + 1)
+        for number, labels in enumerate(self._labels):
+            values = left[number] if right is None else left[number] - right[number]
+            sums += np.bincount(labels, values.cpu().numpy(), len(sums))
+        return self._factors.solve(self._ranks.sum(sums[:-1]))
+
+    def add(self, constants: np.ndarray, vector: torch.Tensor) -> None:
+        """Add constants on aggregates to a vector, copies included."""
+        last = torch.from_numpy(np.append(constants, 0.0)).to(vector.dtype).numpy()
+        for values, labels in zip(vector, self._labels, strict=True):
+            values += torch.from_numpy(last.take(labels)).to(values.device)
+
+
+def _joined(
+    of_ranks: Sequence[StrongPieces], every: np.ndarray
+) -> tuple[np.ndarray, scipy.sparse.csc_array]:
+    """Return the number of each piece's aggregate, and the equations between these."""
+    count = len(every)
+
+    def total(of: Sequence[np.ndarray]) -> np.ndarray:
+        places = [np.searchsorted(every, each.names) for each in of_ranks]
+        return np.bincount(np.concatenate(places), np.concatenate(of), count)
+
+    sizes, excess = (
+        total([each.sizes for each in of_ranks]),
+        total([each.excess for each in of_ranks]),
+    )
+    same = np.searchsorted(every, np.concatenate([each.same for each in of_ranks]))
+    pairs = np.searchsorted(every, np.concatenate([each.pairs for each in of_ranks]))
+    sums = np.concatenate([each.sums for each in of_ranks])
+    strongest = np.concatenate([each.strongest for each in of_ranks])
+    tops = np.zeros(count)
+    for each in of_ranks:
+        np.maximum.at(tops, np.searchsorted(every, each.names), each.tops)
+    aggregate, small = _together(same, count), _SMALL
+    while True:
+        of_pairs = np.sort(aggregate[pairs], axis=1)
+        between = of_pairs[:, 0] != of_pairs[:, 1]
+        coupled = added(of_pairs[between], sums[between], strongest[between])
+        size = np.bincount(aggregate, sizes)
+        if small > _SMALL and (len(size) <= _MOST or small > sizes.sum()):
+            return aggregate, _matrix(coupled[0], coupled[1], np.bincount(aggregate, excess))
+        mates, to_mate = _strongest(coupled[0], coupled[2], len(size))
+        top = np.zeros(len(size))
+        np.maximum.at(top, aggregate, tops)
+        joins = (size <= small) & (mates >= 0)
+        if len(size) <= _MOST:
+            joins &= to_mate >= _LOOSE * top
+        loose = np.flatnonzero(joins)
+        aggregate = _together(np.stack([loose, mates[loose]], axis=1), len(size))[aggregate]
+        small *= 2
+
+
+def _together(pairs: np.ndarray, count: int) -> np.ndarray:
+    """Return the numbers of sets, by their first members, that pairs of so many members make."""
+    graph = scipy.sparse.coo_array((np.ones(len(pairs), np.int8), tuple(pairs.T)), (count, count))
+    sets, number = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    first = np.empty(sets, np.int64)
+    first[number[::-1]] = np.arange(count)[::-1]
+    ascending = np.empty(sets, np.int64)
+    ascending[np.argsort(first)] = np.arange(sets)
+    return ascending[number]
+
+
+def _strongest(
+    pairs: np.ndarray, couplings: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each of so many is coupled to most, of equals the first, and how much; -1 if to nothing."""
+    ends = np.concatenate([pairs, pairs[:, ::-1]])
+    order = np.lexsort((-ends[:, 1], np.tile(couplings, 2)))
+    mates = np.full(count, -1)
+    most = np.zeros(count)
+    mates[ends[order, 0]] = ends[order, 1]  # the last one stays
+    most[ends[order, 0]] = np.tile(couplings, 2)[order]
+    return mates, most
+
+
+def _matrix(pairs: np.ndarray, couplings: np.ndarray, excess: np.ndarray) -> scipy.sparse.csc_array:
+    """Return ``E``; where constants are left open, the first aggregate of a part has its diagonal twice."""
+    count = len(excess)
+    a, b = pairs.T
+    diagonal = np.bincount(a, couplings, count) + np.bincount(b, couplings, count) + excess
+    part = _together(pairs, count)
+    first = np.unique(part, return_index=True)[1]
+    open_ = np.bincount(part, excess) <= 0
+    diagonal[first[open_]] *= 2
+    diagonal[diagonal <= 0] = 1.0
+    every = np.arange(count)
+    return scipy.sparse.csc_array(
+        (
+            np.concatenate([diagonal, -couplings, -couplings]),
+            (np.concatenate([every, a, b]), np.concatenate([every, b, a])),
+        ),
+        shape=(count, count),
+    )

@@ -1,0 +1,210 @@
+"""StrongPieces of strong couplings, as a rank sees them: nodes joined within squares, or cubes, of the grid.
+
+An error that a sweep does not see is nearly constant where couplings are strong, and where a conductor holds no coarse
+node no coarser level sees it, either. So the nodes of a square that strong couplings join are one piece. Squares go by
+global indices, and a piece by the smallest index in it, so pieces do not depend on how nodes are shared among ranks.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.parities import Step
+
+# Of the strongest coupling of either end: a soft node has to be no part of the conductor beside it. In SPE10 0.25 makes
+# half as many pieces more, to the same effect; 0.01 joins too much.
+_STRONG = 0.1
+_LEAST = 8  # nodes of a square along an axis
+_SQUARES = 2**12  # at most, so that every rank can solve for them
+
+
+@dataclass(frozen=True)
+class StrongPieces:
+    """What one rank knows of pieces, each named by one more than the smallest index of its nodes here.
+
+    Parameters
+    ----------
+    names, sizes, excess, tops
+        Of pieces of its own nodes, ascending: how many nodes, the sum of their excess, and the strongest coupling of any.
+    same
+        Pairs of names of what is one piece, ``(n, 2)``.
+    pairs, sums, strongest
+        Names of coupled pieces, ``(n, 2)``, the sum of all couplings between these, and the largest.
+    """
+
+    names: np.ndarray
+    sizes: np.ndarray
+    excess: np.ndarray
+    tops: np.ndarray
+    same: np.ndarray
+    pairs: np.ndarray
+    sums: np.ndarray
+    strongest: np.ndarray
+
+
+def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray]:
+    """Return the pieces of this rank's nodes; all ranks together.
+
+    Returns
+    -------
+    StrongPieces, ndarray
+        And at the nodes of the box, copies included, the name of the piece; 0 where there is no unknown.
+    """
+    box = tuple(slice(first, last + 1) for first, last in system.nodes.box)
+    own = within(tuple(slice(first, last + 1) for first, last in system.blocks.owned), box)
+    there, mine = system.ones > 0, np.zeros(system.ones.shape, bool)
+    mine[own] = there[own]
+    edges = list(_edges(system))
+    top = np.zeros(there.shape, np.float32)
+    for first, second, k in edges:
+        for end in (first, second):
+            np.maximum(top[end], k, out=top[end])
+    squares = _squares(system, box)
+    strong: list[np.ndarray] = []
+    for first, second, k in edges:
+        joined = k >= _STRONG * np.maximum(top[first], top[second])
+        joined &= (k > 0) & there[first] & there[second]
+        for square in squares:
+            joined &= square[first] == square[second]
+        strong.append(joined)
+    piece, count = _connected(mine, edges, strong)
+    nodes = piece[mine]
+    least = np.empty(count, np.int64)
+    least[nodes[::-1]] = _indices(system, box)[mine][::-1]  # the first one comes last, and stays
+    name = np.zeros(there.shape)
+    name[mine] = 1 + least[nodes]
+    names = _refreshed(system, name).astype(np.int64)
+    excess = system.values(system.excess())[mine] / system.scale
+    tops = np.zeros(count)
+    np.maximum.at(tops, nodes, top[mine])
+    ascending = np.argsort(least)
+    same, pairs, couplings = [], [], []
+    for (first, second, k), joined in zip(edges, strong, strict=True):
+        a, b = names[first], names[second]
+        differ = a != b
+        across = joined & (mine[first] | mine[second]) & differ
+        same.append(np.stack([a[across], b[across]], axis=1))
+        differ &= mine[first] & there[second] & (k > 0)
+        pairs.append(np.stack([a[differ], b[differ]], axis=1))
+        couplings.append(k[differ])
+    known = StrongPieces(
+        least[ascending] + 1,
+        np.bincount(nodes, minlength=count)[ascending],
+        np.bincount(nodes, excess, minlength=count)[ascending],
+        tops[ascending],
+        np.unique(np.concatenate(same), axis=0),
+        *added(np.concatenate(pairs), np.concatenate(couplings).astype(float)),
+    )
+    return known, names
+
+
+def _connected(
+    mine: np.ndarray,
+    edges: Sequence[tuple[Slices, Slices, np.ndarray]],
+    strong: Sequence[np.ndarray],
+) -> tuple[np.ndarray, int]:
+    """Return at own nodes the number of what strong couplings between these connect, and how many numbers there are."""
+    along = mine.ndim - 1, (slice(None),) * (mine.ndim - 1)
+    run, others = np.ones(mine.shape, bool), []
+    for (first, second, _), joined in zip(edges, strong, strict=True):
+        here = joined & mine[first] & mine[second]
+        if first == (*along[1], slice(None, -1)):
+            run[second] = ~here
+        else:
+            others.append((first, second, here))
+    # Nodes side by side in memory are one run: there are fewer of these, and few couplings between each two.
+    number = np.cumsum(run, dtype=np.int32).reshape(run.shape) - 1
+    ends = []
+    for first, second, here in others:
+        pair = np.stack([number[first][here], number[second][here]])
+        new = np.ones(pair.shape[1], bool)
+        new[1:] = (pair[:, 1:] != pair[:, :-1]).any(axis=0)
+        ends.append(pair[:, new])
+    a, b = np.concatenate(ends, axis=1)
+    shape = (int(number.flat[-1]) + 1,) * 2
+    graph = scipy.sparse.coo_array((np.ones(len(a), np.int8), (a, b)), shape)
+    of_run = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    kept, piece = np.unique(of_run[number[mine]], return_inverse=True)
+    every = np.zeros(mine.shape, np.int32)
+    every[mine] = piece
+    return every, len(kept)
+
+
+def added(
+    pairs: np.ndarray, sums: np.ndarray, strongest: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each pair of ``(n, 2)`` once, the smaller one first, with its numbers' sum and their largest.
+
+    Parameters
+    ----------
+    strongest
+        Of what the largest are; by default of the numbers added.
+    """
+    if not len(pairs):
+        return pairs, sums, sums
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    order = np.lexsort((high, low))
+    pairs = np.stack([low, high], axis=1)[order]
+    starts = np.flatnonzero(np.r_[True, (pairs[1:] != pairs[:-1]).any(axis=1)])
+    largest = (sums if strongest is None else strongest)[order]
+    return (
+        pairs[starts],
+        np.add.reduceat(sums[order], starts),
+        np.maximum.reduceat(largest, starts),
+    )
+
+
+def _edges(system: NodeSystem) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
+    """Yield where in the box the first and the second ends of couplings in a direction are, and these, divided by `scale`."""
+    for step, k in system.couplings.items():
+        values = system.values(k) / system.scale
+        first, second = _ends(step)
+        yield first, second, values[first]
+
+
+def _ends(step: Step) -> tuple[Slices, Slices]:
+    ends = {0: (slice(None), slice(None)), 1: (slice(None, -1), slice(1, None))}
+    ends[-1] = ends[1][::-1]
+    first, second = zip(*(ends[s] for s in step), strict=True)
+    return tuple(first), tuple(second)
+
+
+def _squares(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
+    """Return per axis in which square the nodes of the box are."""
+    shares, side = system.blocks.shares, _LEAST
+    counts = [last - first + 1 for first, last in shares.domain]
+    while math.prod(-(-count // side) for count in counts) > _SQUARES:
+        side *= 2
+    shape = [part.stop - part.start for part in box]
+    return [np.broadcast_to(index // side, shape) for index in np.ix_(*_canonical(system, box))]
+
+
+def _indices(system: NodeSystem, box: Sequence[slice]) -> np.ndarray:
+    """Return the nodes of the box by flat indices of the domain."""
+    flat: np.ndarray = np.zeros((), np.int64)
+    for (first, last), index in zip(
+        system.blocks.shares.domain, np.ix_(*_canonical(system, box)), strict=True
+    ):
+        flat = flat * (last - first + 1) + (index - first)
+    return flat
+
+
+def _canonical(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
+    """Return the global indices of the box per axis; of copies around periodic axes those of their nodes."""
+    rounds = zip(box, system.blocks.shares.rounds, strict=True)
+    every = ((np.arange(part.start, part.stop), count) for part, count in rounds)
+    return [nodes % count if count else nodes for nodes, count in every]
+
+
+def _refreshed(system: NodeSystem, values: np.ndarray) -> np.ndarray:
+    """Return numbers of the box whose copies are those of their owners."""
+    if system.copies is None:
+        return values
+    vector = system.vector(values)
+    system.copies.refresh(vector)
+    return system.values(vector)

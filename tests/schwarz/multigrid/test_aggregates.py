@@ -1,0 +1,111 @@
+"""The second coarse space: the same aggregates on any number of ranks, and what solving for them leaves."""
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.sparse
+import torch
+
+import mosaicdd as m
+from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.schwarz.multigrid import aggregates, flexible_gradients, pieces
+from mosaicdd.schwarz.multigrid.aggregates import Aggregates
+
+AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
+
+
+def problem_of(kind):
+    """Return one with conductors of 1e5 that hold few coarse nodes."""
+    shape = (30, 27, 29) if kind == "a box" else (91, 83)
+    rng = np.random.default_rng(3)
+    smooth = scipy.ndimage.gaussian_filter(rng.standard_normal([n + 1 for n in shape]), 1.5)
+    fields = {"a": np.where(smooth > 0, 1e5, 1.0), "f": rng.standard_normal(smooth.shape)}
+    sides = {
+        "a box": m.Dirichlet(0.0),
+        "values": m.Dirichlet(0.0),
+        "around": AROUND | {"top": m.Neumann("x")},
+        "insulated": m.Neumann(0.0),
+    }[kind]
+    if kind == "insulated":
+        weights = np.ones([n + 1 for n in shape])
+        weights[[0, -1]] /= 2
+        weights[:, [0, -1]] /= 2
+        fields["f"] -= (weights * fields["f"]).sum() / weights.sum()
+    return m.Problem(m.Domain(shape, 1 / 90), "diffusion", fields, sides)
+
+
+def system_of(problem, ranks):
+    (planned,) = m.Solver(problem, ranks=ranks)._setup.bound.planned.values()
+    return planned.nodes
+
+
+def numbers(system):
+    """Return, of this rank's unknowns, their places in the domain and the aggregates that they are in."""
+    made, nodes = Aggregates(system), system.nodes
+    constants = np.arange(1.0, made.count + 1)
+    vector = system.vector()
+    made.add(constants, vector)
+    where = tuple(
+        slice(low - first, high + 1 - first)
+        for (low, high), first in zip(system.blocks.owned, nodes.first, strict=True)
+    )
+    at = np.indices([p.stop - p.start for p in where]).reshape(len(where), -1)
+    at += np.array([low for low, _ in system.blocks.owned])[:, None]
+    return made, at, system.values(vector)[where].ravel()
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("kind", ["values", "around", "a box"])
+def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
+    comm, make_ranks, kind, monkeypatch
+):
+    monkeypatch.setattr(pieces, "_SQUARES", 60)  # of 16 nodes along an axis
+    problem = problem_of(kind)
+    expected, at, of = numbers(system_of(problem, make_ranks(alone=True)))
+    whole = np.zeros(problem.fields["f"].shape)
+    whole[tuple(at)] = of
+    assert len(np.unique(of)) in (expected.count, expected.count + 1)  # or 0, of no unknown
+    made, at, of = numbers(system_of(problem, comm))
+    assert made.count == expected.count
+    assert np.array_equal(whole[tuple(at)], of)
+
+
+def test_what_solving_for_them_leaves_has_no_sum_over_any():
+    system = system_of(problem_of("values"), None)
+    made, level = Aggregates(system), system.level()
+    matrix, places = level.matrix()
+    labels = made._labels.ravel()[places.numpy()]
+    sums = scipy.sparse.csr_array(
+        (np.ones(len(labels)), (labels, np.arange(len(labels)))), (made.count, len(labels))
+    )
+    r = system.vector()
+    r.view(-1)[places] = torch.from_numpy(np.random.default_rng(0).standard_normal(len(places)))
+    x = system.vector()
+    made.add(made.of(r), x)
+    left = r.view(-1)[places].numpy() - matrix @ x.view(-1)[places].numpy()
+    assert abs(sums @ left).max() < 1e-6 * abs(sums @ r.view(-1)[places].numpy()).max()
+
+
+def test_more_than_there_may_be_join_until_they_are_few(monkeypatch):
+    system = system_of(problem_of("values"), None)
+    many = Aggregates(system).count
+    monkeypatch.setattr(aggregates, "_MOST", many // 3)
+    assert 1 < Aggregates(system).count <= many // 3
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("kind", ["values", "around", "insulated", "a box"])
+def test_with_them_iterations_are_few_and_alike_on_all_ranks(comm, known_by_one, kind, monkeypatch):
+    monkeypatch.setattr(flexible_gradients, "_CONTRACTION", 0.2)
+    problem, settings = problem_of(kind), m.SolveSettings(rtol=1e-8)
+    solution = m.solve(problem, ranks=comm, settings=settings)
+    alone = known_by_one(m.solve, problem, settings=settings)
+    monkeypatch.setattr(flexible_gradients, "_CONTRACTION", np.inf)
+    without = m.solve(problem, ranks=comm, settings=settings)
+    assert solution.converged
+    assert abs(solution.iterations - alone.iterations) <= 1  # as rounding decides about the last
+    assert solution.iterations <= without.iterations
+    field, expected = solution.gather(), solve_directly(problem)
+    if kind == "insulated":  # a constant is left open
+        field, expected = field - field.mean(), expected - expected.mean()
+    assert abs(field - expected).max() < 1e-6 * np.ptp(expected)
