@@ -134,6 +134,11 @@ def require_memory(
     ranks.agree(check)
 
 
+def fits_beside(ranks: Ranks, needed: int) -> bool:
+    """Say whether the ranks of every machine find so many bytes each that are free now; the same on all ranks."""
+    return not ranks.any(len(beside(ranks)) * needed > _free_memory())
+
+
 def memory_share(ranks: Ranks, needed: int, device: torch.device) -> float:
     """Return the largest share of a machine's memory, or a GPU's, that its ranks need together."""
     return float(ranks.largest(needed / device_memory(device, len(beside(ranks)))))

@@ -31,16 +31,17 @@ class Aggregates:
 
     def __init__(self, system: NodeSystem):
         self._ranks, nodes = system.blocks.ranks, system.nodes
-        known, names = pieces_of(system)
+        known, piece, names = pieces_of(system)
         of_ranks = self._ranks.allgather(known)
         every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
         aggregate, matrix = _joined(of_ranks, every)
         self.count = matrix.shape[0]
-        number = np.full(names.shape, self.count)
-        there = names > 0
-        number[there] = aggregate[np.searchsorted(every, names[there])]
+        of_piece = aggregate[np.searchsorted(every, known.names)]
+        number = np.append(of_piece, self.count).astype(np.int32)[piece]
+        copies = (piece < 0) & (names > 0)
+        number[copies] = aggregate[np.searchsorted(every, names[copies])]
         labels = nodes.new(torch.int32).fill_(self.count)
-        self._labels = nodes.take(torch.from_numpy(number.astype(np.int32)), labels).numpy()
+        self._labels = nodes.take(torch.from_numpy(number), labels).numpy()
         # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
         self._factors = scipy.sparse.linalg.splu(
             matrix,

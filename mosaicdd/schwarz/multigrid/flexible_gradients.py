@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mosaicdd.parallel.machine import fits_beside
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.iteration_state import State
@@ -31,6 +32,7 @@ _DRIFT = 1.5
 _GAIN, _CORRECTED = 0.5, 0.9
 # Of residuals, on average of so many iterations, above which aggregates pay.
 _CONTRACTION, _TRIALS = 0.7, 8
+_TO_JOIN = 70  # bytes per node that are in use a moment for it, see `pieces`
 
 SLOW = "slow"
 """The status of an iteration that contracts too badly to go on as it does."""
@@ -75,6 +77,9 @@ class FlexibleGradients:
         self._weighted = self._ranks.any(system.light is not None)
         self._least = 1.0
         self._aggregates: Aggregates | None = None
+        self._as_it_is = (
+            False  # whether there is no more to be done where iterations contract badly
+        )
 
     def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> Ended:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result.
@@ -110,8 +115,10 @@ class FlexibleGradients:
         return Ended(status, state.unit, state.least)
 
     def add_aggregates(self) -> None:
-        """From now on let residuals have nothing of what coarse levels do not know; all ranks together."""
-        self._aggregates, self._least = Aggregates(self.system), 1.0
+        """From now on let residuals have nothing of what coarse levels do not know, if memory allows; all ranks together."""
+        self._as_it_is = True
+        if fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count):
+            self._aggregates, self._least = Aggregates(self.system), 1.0
 
     def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
         """Bound the error that the last solve left, by one more correction ``z`` of its residual.
@@ -197,7 +204,7 @@ class FlexibleGradients:
             if end is not None or self._is_small(residual, largest):
                 return end, largest
             residuals.append(residual)
-            if self._aggregates is None and slow(residuals):
+            if not self._as_it_is and slow(residuals):
                 return SLOW, largest
 
     @staticmethod

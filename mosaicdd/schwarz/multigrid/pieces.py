@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
+import torch
 
 from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
@@ -47,13 +48,14 @@ class StrongPieces:
     strongest: np.ndarray
 
 
-def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray]:
+def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
     """Return the pieces of this rank's nodes; all ranks together.
 
     Returns
     -------
-    StrongPieces, ndarray
-        And at the nodes of the box, copies included, the name of the piece; 0 where there is no unknown.
+    StrongPieces, ndarray, ndarray
+        And at the nodes of the box the place of the own piece, -1 elsewhere; and the name of any, of copies, too, 0 where
+        there is no unknown.
     """
     box = tuple(slice(first, last + 1) for first, last in system.nodes.box)
     own = within(tuple(slice(first, last + 1) for first, last in system.blocks.owned), box)
@@ -72,67 +74,76 @@ def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray]:
         for square in squares:
             joined &= square[first] == square[second]
         strong.append(joined)
-    piece, count = _connected(mine, edges, strong)
+    piece, least = _connected(system, box, mine, edges, strong)
+    name = np.append(least + 1.0, 0.0)[piece]
+    names = _refreshed(system, name)
     nodes = piece[mine]
-    least = np.empty(count, np.int64)
-    least[nodes[::-1]] = _indices(system, box)[mine][::-1]  # the first one comes last, and stays
-    name = np.zeros(there.shape)
-    name[mine] = 1 + least[nodes]
-    names = _refreshed(system, name).astype(np.int64)
-    excess = system.values(system.excess())[mine] / system.scale
-    tops = np.zeros(count)
+    tops = np.zeros(len(least))
     np.maximum.at(tops, nodes, top[mine])
-    ascending = np.argsort(least)
+    del top
+    excess = system.values(system.excess())[mine] / system.scale
     same, pairs, couplings = [], [], []
     for (first, second, k), joined in zip(edges, strong, strict=True):
         a, b = names[first], names[second]
         differ = a != b
         across = joined & (mine[first] | mine[second]) & differ
-        same.append(np.stack([a[across], b[across]], axis=1))
+        same.append(np.stack([a[across], b[across]], axis=1).astype(np.int64))
         differ &= mine[first] & there[second] & (k > 0)
-        pairs.append(np.stack([a[differ], b[differ]], axis=1))
+        pairs.append(np.stack([a[differ], b[differ]], axis=1).astype(np.int64))
         couplings.append(k[differ])
     known = StrongPieces(
-        least[ascending] + 1,
-        np.bincount(nodes, minlength=count)[ascending],
-        np.bincount(nodes, excess, minlength=count)[ascending],
-        tops[ascending],
+        least + 1,
+        np.bincount(nodes, minlength=len(least)),
+        np.bincount(nodes, excess, minlength=len(least)),
+        tops,
         np.unique(np.concatenate(same), axis=0),
         *added(np.concatenate(pairs), np.concatenate(couplings).astype(float)),
     )
-    return known, names
+    return known, piece, names
 
 
 def _connected(
+    system: NodeSystem,
+    box: Slices,
     mine: np.ndarray,
     edges: Sequence[tuple[Slices, Slices, np.ndarray]],
     strong: Sequence[np.ndarray],
-) -> tuple[np.ndarray, int]:
-    """Return at own nodes the number of what strong couplings between these connect, and how many numbers there are."""
-    along = mine.ndim - 1, (slice(None),) * (mine.ndim - 1)
-    run, others = np.ones(mine.shape, bool), []
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return at own nodes the number of what strong couplings between these connect, -1 elsewhere, and its least index.
+
+    Numbers ascend as these do.
+    """
+    along = (*[slice(None)] * (mine.ndim - 1), slice(None, -1))
+    begins, others = np.ones(mine.shape, bool), []
     for (first, second, _), joined in zip(edges, strong, strict=True):
         here = joined & mine[first] & mine[second]
-        if first == (*along[1], slice(None, -1)):
-            run[second] = ~here
+        if first == along:
+            begins[second] = ~here
         else:
             others.append((first, second, here))
     # Nodes side by side in memory are one run: there are fewer of these, and few couplings between each two.
-    number = np.cumsum(run, dtype=np.int32).reshape(run.shape) - 1
+    run = np.cumsum(begins, dtype=np.int32).reshape(begins.shape) - 1
     ends = []
     for first, second, here in others:
-        pair = np.stack([number[first][here], number[second][here]])
+        pair = np.stack([run[first][here], run[second][here]])
         new = np.ones(pair.shape[1], bool)
         new[1:] = (pair[:, 1:] != pair[:, :-1]).any(axis=0)
         ends.append(pair[:, new])
     a, b = np.concatenate(ends, axis=1)
-    shape = (int(number.flat[-1]) + 1,) * 2
-    graph = scipy.sparse.coo_array((np.ones(len(a), np.int8), (a, b)), shape)
-    of_run = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
-    kept, piece = np.unique(of_run[number[mine]], return_inverse=True)
-    every = np.zeros(mine.shape, np.int32)
-    every[mine] = piece
-    return every, len(kept)
+    runs = int(run.flat[-1]) + 1
+    graph = scipy.sparse.coo_array((np.ones(len(a), np.int8), (a, b)), (runs, runs))
+    set_of_run = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    start = np.nonzero(begins)  # of each run, and runs are all own or of one node that is not
+    owned = np.flatnonzero(mine[start])
+    index = _indices(system, box, tuple(along[owned] for along in start))
+    # The first of each set, as runs ascend by their starts within a box.
+    sets, first_run = np.unique(set_of_run[owned], return_index=True)
+    order = np.argsort(index[first_run])
+    number = np.full(int(set_of_run.max()) + 1, -1, np.int32)
+    number[sets[order]] = np.arange(len(sets), dtype=np.int32)
+    of_run = np.full(runs, -1, np.int32)
+    of_run[owned] = number[set_of_run[owned]]
+    return of_run[run], index[first_run[order]]
 
 
 def added(
@@ -162,9 +173,9 @@ def added(
 def _edges(system: NodeSystem) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
     """Yield where in the box the first and the second ends of couplings in a direction are, and these, divided by `scale`."""
     for step, k in system.couplings.items():
-        values = system.values(k) / system.scale
         first, second = _ends(step)
-        yield first, second, values[first]
+        values = system.values(k)[first] / system.scale
+        yield first, second, values.astype(np.float32 if system.dtype == torch.float32 else float)
 
 
 def _ends(step: Step) -> tuple[Slices, Slices]:
@@ -184,13 +195,12 @@ def _squares(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
     return [np.broadcast_to(index // side, shape) for index in np.ix_(*_canonical(system, box))]
 
 
-def _indices(system: NodeSystem, box: Sequence[slice]) -> np.ndarray:
-    """Return the nodes of the box by flat indices of the domain."""
+def _indices(system: NodeSystem, box: Sequence[slice], at: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the flat indices in the domain of some nodes of the box, by their places in it."""
     flat: np.ndarray = np.zeros((), np.int64)
-    for (first, last), index in zip(
-        system.blocks.shares.domain, np.ix_(*_canonical(system, box)), strict=True
-    ):
-        flat = flat * (last - first + 1) + (index - first)
+    every = zip(system.blocks.shares.domain, _canonical(system, box), at, strict=True)
+    for (first, last), nodes, place in every:
+        flat = flat * (last - first + 1) + (nodes[place] - first)
     return flat
 
 
