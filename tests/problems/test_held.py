@@ -252,7 +252,7 @@ def test_gradients_by_what_is_held(case, comm):
     assert mine + by["river"] @ change[0] == pytest.approx((half[0] - half[1]) / 2e-5, rel=1e-6)
 
 
-@pytest.mark.ranks(1, 3)
+@pytest.mark.ranks(1, 2, 3)
 def test_values_may_depend_on_the_time_and_stay_in_files(comm, common_path):
     # Between two walls that rise alike nothing but what is stored keeps the level back.
     held = {"walls": m.Held("(x < 0.2001) | (x > 0.7999)", "2*t"), "probe": m.Held((0.5, 0.5), 0.5)}
