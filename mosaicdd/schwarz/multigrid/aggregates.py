@@ -97,7 +97,7 @@ def _joined(
         mates, to_mate = _strongest(coupled[0], coupled[2], len(size))
         top = np.zeros(len(size))
         np.maximum.at(top, aggregate, tops)
-        joins = (size <= small) & (mates >= 0)
+        joins = (size <= small) & (to_mate > 0)
         if len(size) <= _MOST:
             joins &= to_mate >= _LOOSE * top
         loose = np.flatnonzero(joins)

@@ -1,4 +1,4 @@
-"""Conjugate gradients under a cycle, both in float32, for values in float64.
+"""Conjugate gradients under a cycle, both in float32 up to high contrasts, for values in float64.
 
 Directions are float32 numbers, but exact as such, and the equations' left side of them is made of differences. So the recurrence of the residual follows the true one to some six
 digits of what it began with. After four it is replaced by one that is computed anew, in float64 and in differences, and that
@@ -101,7 +101,9 @@ class FlexibleGradients:
             if status == SLOW and not self.system.directed:
                 self.add_aggregates()
                 state.begin_again()
-                state.least, status, largest = 1.0, None, math.inf
+                status, largest = None, math.inf
+                if self._aggregates is not None:  # then the spectrum is another
+                    state.least = 1.0
             residual = self._renewed(state, b) / size
             judge.history.residual[-1] = residual
             if status in (None, "converged_rtol"):

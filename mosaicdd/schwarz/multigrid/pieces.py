@@ -88,7 +88,7 @@ def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]
         differ = a != b
         across = joined & (mine[first] | mine[second]) & differ
         same.append(np.stack([a[across], b[across]], axis=1).astype(np.int64))
-        differ &= mine[first] & there[second] & (k > 0)
+        differ &= mine[first] & there[second] & (k != 0)
         pairs.append(np.stack([a[differ], b[differ]], axis=1).astype(np.int64))
         couplings.append(k[differ])
     known = StrongPieces(

@@ -70,8 +70,23 @@ def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     assert np.array_equal(whole[tuple(at)], of)
 
 
-def test_what_solving_for_them_leaves_has_no_sum_over_any():
-    system = system_of(problem_of("values"), None)
+def turning():
+    """Return a problem with a tensor whose couplings across cells are negative here and there."""
+    rng = np.random.default_rng(0)
+    angle, ratio = rng.uniform(0, np.pi, (91, 83)), 300.0
+    c, s = np.cos(angle), np.sin(angle)
+    fields = {
+        "axx": ratio * c * c + s * s,
+        "axy": (ratio - 1) * c * s,
+        "ayy": ratio * s * s + c * c,
+        "f": 1.0,
+    }
+    return m.Problem(m.Domain((91, 83), 1 / 90), "diffusion", fields)
+
+
+@pytest.mark.parametrize("problem", [problem_of("values"), turning()], ids=["values", "a tensor"])
+def test_what_solving_for_them_leaves_has_no_sum_over_any(problem):
+    system = system_of(problem, None)
     made, level = Aggregates(system), system.level()
     matrix, places = level.matrix()
     labels = made._labels.ravel()[places.numpy()]
@@ -84,6 +99,20 @@ def test_what_solving_for_them_leaves_has_no_sum_over_any():
     made.add(made.of(r), x)
     left = r.view(-1)[places].numpy() - matrix @ x.view(-1)[places].numpy()
     assert abs(sums @ left).max() < 1e-6 * abs(sums @ r.view(-1)[places].numpy()).max()
+
+
+def test_without_memory_for_them_iterations_go_on_as_they_are(monkeypatch):
+    problem, settings = problem_of("values"), m.SolveSettings(rtol=1e-8)
+    with monkeypatch.context() as patched:
+        patched.setattr(flexible_gradients, "_CONTRACTION", np.inf)
+        expected = m.solve(problem, settings=settings)
+    monkeypatch.setattr(flexible_gradients, "_CONTRACTION", 0.2)
+    monkeypatch.setattr(flexible_gradients, "fits_beside", lambda ranks, needed: False)
+    solution = m.solve(problem, settings=settings)
+    assert solution.converged
+    assert solution.iterations >= expected.iterations
+    error = np.sqrt(np.mean((solution.field - solve_directly(problem)) ** 2))
+    assert error <= solution.error_estimate
 
 
 def test_more_than_there_may_be_join_until_they_are_few(monkeypatch):
