@@ -151,8 +151,8 @@ def test_fields_are_those_of_a_direct_solver(make):
 @pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
 def test_all_numbers_of_ranks_give_the_same(alone_and_together, make):
     alone, together = alone_and_together(solve, make(), settings=TIGHT)
-    # Rounding decides how biconjugate gradients go on, and at the border whether elements take over.
-    if together.report["accelerate"] == alone.report["accelerate"]:
-        assert abs(together.iterations - alone.iterations) <= max(1, alone.iterations // 8)
+    # In the fast flow rounding decides how biconjugate gradients go on, and whether elements take over.
+    if make is not rough:
+        assert abs(together.iterations - alone.iterations) <= 1
     scale = np.nanmax(abs(alone.field))
     np.testing.assert_allclose(together.gather(), alone.field, rtol=0, atol=1e-10 * scale)
