@@ -11,6 +11,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.schwarz.multigrid.label_code import add_constants, add_up
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
 
@@ -41,7 +42,7 @@ class Aggregates:
         copies = (piece < 0) & (names > 0)
         number[copies] = aggregate[np.searchsorted(every, names[copies])]
         labels = nodes.new(torch.int32).fill_(self.count)
-        self._labels = nodes.take(torch.from_numpy(number), labels).numpy()
+        self._labels = nodes.take(torch.from_numpy(number), labels)
         # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
         self._factors = scipy.sparse.linalg.splu(
             matrix,
@@ -52,17 +53,16 @@ class Aggregates:
 
     def of(self, left: torch.Tensor, right: torch.Tensor | None = None) -> np.ndarray:
         """Return ``inverse(E) W' (left - right)`` of vectors whose copies are zero; all ranks together."""
-        sums = np.zeros(self.count + 1)
+        sums = torch.zeros(self.count + 1, dtype=torch.float64, device=left.device)
         for number, labels in enumerate(self._labels):
-            values = left[number] if right is None else left[number] - right[number]
-            sums += np.bincount(labels, values.cpu().numpy(), len(sums))
-        return self._factors.solve(self._ranks.sum(sums[:-1]))
+            add_up(labels, left[number], None if right is None else right[number], sums)
+        return self._factors.solve(self._ranks.sum(sums[:-1].cpu().numpy()))
 
     def add(self, constants: np.ndarray, vector: torch.Tensor) -> None:
         """Add constants on aggregates to a vector, copies included."""
-        last = torch.from_numpy(np.append(constants, 0.0)).to(vector.dtype).numpy()
+        last = torch.from_numpy(np.append(constants, 0.0)).to(vector)
         for values, labels in zip(vector, self._labels, strict=True):
-            values += torch.from_numpy(last.take(labels)).to(values.device)
+            add_constants(labels, last, values)
 
 
 def _joined(

@@ -13,6 +13,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
+from mosaicdd.schwarz.multigrid.sums import Left, planned
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
@@ -210,23 +211,39 @@ class NodeSystem:
         x
             With refreshed copies.
         """
-        if not x.any():
-            for s in self.nodes.stretches():
-                for left, values in zip(b, r, strict=True):
-                    torch.mul(left[s], 1 / unit, out=values[s])
+        stretches, numbers = self.nodes.stretches(_LONG), range(len(x))
+        if not self._few:
+            room = b.new_empty(len(b), max(s.stop - s.start for s in stretches))
+            for s in stretches:
+                base = room[:, : s.stop - s.start]
+                torch.addcmul(b[:, s], self._excess[:, s], x[:, s], value=-1.0, out=base)
+                planned([self._left(r, base[number], x, unit, number, s) for number in numbers])()
             return
-        stretches = self.nodes.stretches(_LONG)
-        room = x.new_empty(2, max(s.stop - s.start for s in stretches))
-        for s in stretches:
-            left, difference = room[:, : s.stop - s.start]
-            for number, of in enumerate(self.nodes.classes):
-                mine = x[number, s]
-                left.copy_(b[number, s])
-                self._take_excess(number, s, mine, left)
-                for k, beside, distance in self._around(of, s):
-                    torch.sub(mine, shifted(x[beside], s, distance), out=difference)
-                    left.addcmul_(k, difference, value=-1.0)
-                torch.mul(left, 1 / unit, out=r[number, s])
+        # The right-hand side itself takes what few excesses make, for the moment.
+        flat, values = b.view(-1), x.view(-1)[self._places]
+        kept = flat[self._places]
+        flat[self._places] = kept - self._amounts * values
+        each = [
+            self._left(r, b[number, s], x, unit, number, s) for s in stretches for number in numbers
+        ]
+        planned(each)()
+        flat[self._places] = kept
+
+    def _left(
+        self,
+        r: torch.Tensor,
+        base: torch.Tensor,
+        x: torch.Tensor,
+        unit: float,
+        number: int,
+        s: slice,
+    ) -> Left:
+        """Return what is left of a base of a class in a stretch by couplings to the nodes around."""
+        around = [
+            (k, shifted(x[beside], s, distance))
+            for k, beside, distance in self._around(self.nodes.classes[number], s)
+        ]
+        return Left(r[number, s], base, around, 1 / unit, x[number, s])
 
     def _around(self, of: Class, s: slice) -> Iterator[tuple[torch.Tensor, int, int]]:
         """Yield a class's couplings in all directions in a stretch, with the neighbours' number and distance."""
@@ -250,17 +267,6 @@ class NodeSystem:
             q[number] += more
             added += float(torch.dot(p[number], more))
         return added
-
-    def _take_excess(self, number: int, s: slice, mine: torch.Tensor, left: torch.Tensor) -> None:
-        """Subtract the excess times the values of a class in a stretch."""
-        if self._few:
-            first = number * self.nodes.size + s.start
-            ends = torch.tensor([first, first + len(mine)], device=mine.device)
-            few = slice(*torch.searchsorted(self._places, ends).tolist())
-            here = self._places[few] - first
-            left[here] -= self._amounts[few] * mine[here]
-        else:
-            left.addcmul_(self._excess[number, s], mine, value=-1.0)
 
     def _keep_excess(self) -> None:
         places = torch.nonzero(self._excess.view(-1)).ravel()

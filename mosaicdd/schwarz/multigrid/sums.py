@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.multigrid.vector_code import HEAD, compiled
+from mosaicdd.schwarz.multigrid.vector_code import HEAD, Kind, compiled
 
 T = TypeVar("T")
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -30,6 +30,16 @@ class Sum:
     products: list[Factors]
     scale: torch.Tensor | None = None
     own: torch.Tensor | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What numbers it is of."""
+        return Kind(self.out.dtype, self.out.dtype, self.out.dtype)
+
+    @property
+    def ends(self) -> tuple[torch.Tensor | float | None, ...]:
+        """What a row begins with."""
+        return self.out, self.base, self.scale, self.own
 
     def __call__(self) -> None:
         """Compute it."""
@@ -56,6 +66,40 @@ class Sum:
             out.mul_(self.scale)
 
 
+@dataclass(frozen=True)
+class Left:
+    """``out = (base - sum_i a_i (own - b_i)) scale``, what equations leave, computed as base, own and ``b_i`` are.
+
+    Parameters
+    ----------
+    scale
+        One number.
+    """
+
+    out: torch.Tensor
+    base: torch.Tensor
+    products: list[Factors]
+    scale: float
+    own: torch.Tensor
+
+    @property
+    def kind(self) -> Kind:
+        """What numbers it is of; all first factors are of one."""
+        return Kind(self.products[0][0].dtype, self.base.dtype, self.out.dtype, left=True)
+
+    @property
+    def ends(self) -> tuple[torch.Tensor | float | None, ...]:
+        """What a row begins with."""
+        return self.out, self.base, self.scale, self.own
+
+    def __call__(self) -> None:
+        """Compute it."""
+        left = self.base.clone()
+        for a, b in self.products:
+            left.addcmul_(a, b - self.own)
+        torch.mul(left, self.scale, out=self.out)
+
+
 def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
     """Return what is to be done of several stages, each of a part per stretch, in an order for the cache.
 
@@ -70,38 +114,47 @@ def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
     return [part for _, _, part in sorted(parts, key=lambda entry: entry[:2])]
 
 
-def planned(sums: Sequence[Sum]) -> Callable[[], None]:
+def planned(sums: Sequence[Sum | Left]) -> Callable[[], None]:
     """Return what computes sums in their order: compiled code where there is any, and torch's calls elsewhere."""
 
     def by_torch() -> None:
         for each in sums:
             each()
 
-    sizes = {each.out.itemsize for each in sums}
-    run = compiled(*sizes) if len(sizes) == 1 and all(map(_is_plain, sums)) else None
+    kinds = {each.kind for each in sums}
+    run = compiled(*kinds) if len(kinds) == 1 and all(map(_is_plain, sums)) else None
     if run is None:
         return by_torch
     table = np.zeros((len(sums), HEAD + 2 * max((len(s.products) for s in sums), default=0)), int)
     for row, each in zip(table, sums, strict=True):
-        ends = [each.out, each.base, each.scale, each.own]
-        row[:4] = [0 if end is None else end.data_ptr() for end in ends]
+        row[:4] = [_bits(end) for end in each.ends]
         row[4:HEAD] = len(each.products), len(each.out)
         factors = [factor.data_ptr() for product in each.products for factor in product]
         row[HEAD : HEAD + len(factors)] = factors
 
-    def by_code(kept: Sequence[Sum] = sums) -> None:
+    def by_code(kept: Sequence[Sum | Left] = sums) -> None:
         """Compute them; their numbers stay where they are as long as they are kept."""
         run(table)
 
     return by_code
 
 
-def _is_plain(each: Sum) -> bool:
-    """Say whether all that a sum is made of is contiguous numbers of a kind, of a processor."""
-    factors = [factor for product in each.products for factor in product]
-    parts = [each.out, each.base, each.scale, each.own, *factors]
+def _bits(end: torch.Tensor | float | None) -> int:
+    """Return where numbers are, 0 for none, or a number itself, as a row has them."""
+    if isinstance(end, torch.Tensor):
+        return end.data_ptr()
+    return 0 if end is None else int(np.float64(end).view(np.int64))
+
+
+def _is_plain(each: Sum | Left) -> bool:
+    """Say whether all that a sum is made of is contiguous numbers of its kinds, of a processor."""
+    kind = each.kind
+    out, *ends = each.ends
+    parts = [(out, kind.out), *((end, kind.value) for end in ends)]
+    for a, b in each.products:
+        parts += (a, kind.factor), (b, kind.value)
     return all(
-        part is None
-        or (part.dtype == each.out.dtype and part.device.type == "cpu" and part.is_contiguous())
-        for part in parts
+        part.dtype == dtype and part.device.type == "cpu" and part.is_contiguous()
+        for part, dtype in parts
+        if isinstance(part, torch.Tensor)
     )

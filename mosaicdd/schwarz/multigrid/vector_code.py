@@ -8,8 +8,10 @@ product. It is the same number: products are added in the same order, each with 
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
 _BYTES = 32  # of a register
 _UNROLLED = 4  # registers at once, so that no product waits for the one before
@@ -17,14 +19,48 @@ _UNROLLED = 4  # registers at once, so that no product waits for the one before
 # products, and how many numbers in a stretch. After these come the two factors of each product.
 HEAD = 6
 
+NAMES = {torch.float32: "float", torch.float64: "double"}
+
+
+class Kind(NamedTuple):
+    """What sums are of.
+
+    Parameters
+    ----------
+    factor
+        Of the first factors of products; shorter ones than values are made as long.
+    value
+        Of all other numbers that are read, and of what is computed.
+    out
+        Of results.
+    left
+        Whether products are subtracted, and the scale is one number, whose bits are in the row.
+    """
+
+    factor: torch.dtype
+    value: torch.dtype
+    out: torch.dtype
+    left: bool = False
+
 
 @cache
-def compiled(itemsize: int) -> Callable[[np.ndarray], None] | None:
+def compiled(kind: Kind) -> Callable[[np.ndarray], None] | None:
     """Return what computes the sums of a table, ``(sums, numbers)`` int64, see `HEAD`; None without llvmlite.
 
-    ``itemsize``: 4 for sums of float32, 8 for those of float64.
-
     Rows are as long as that of the sum with most products; what a row has beyond its own is not read.
+    """
+    call = function("sums", _text(kind), "pii")
+    return None if call is None else lambda table: call(table.ctypes.data, *table.shape)
+
+
+@cache
+def function(name: str, text: str, arguments: str) -> Callable[..., None] | None:
+    """Return a function of a text in LLVM's language, compiled for this processor; None without llvmlite.
+
+    Parameters
+    ----------
+    arguments
+        A letter for each: ``p``, an address, or ``i``, a number of 64 bits.
     """
     try:
         import llvmlite.binding as llvm
@@ -32,31 +68,33 @@ def compiled(itemsize: int) -> Callable[[np.ndarray], None] | None:
         return None
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_text(itemsize))
+    module = llvm.parse_assembly(text)
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
     )
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    address = engine.get_function_address("sums")
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
+    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
+    types = [kinds[of] for of in arguments]
+    call = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(name))
 
-    def run(table: np.ndarray, kept: object = engine) -> None:
-        """Compute them; the code lives as long as its engine."""
-        call(table.ctypes.data, *table.shape)
+    def run(*values: int, kept: object = engine) -> None:
+        """Call it; the code lives as long as its engine."""
+        call(*values)
 
     return run
 
 
-def _text(itemsize: int) -> str:
+def _text(kind: Kind) -> str:
     """Return the function in LLVM's language."""
-    scalar = {4: "float", 8: "double"}[itemsize]
-    numbers = ["ptr %out", "ptr %base", "ptr %scale", "ptr %own", "i64 %count", "i64 %length"]
+    scale = "double" if kind.left else "ptr"
+    numbers = ["ptr %out", "ptr %base", f"{scale} %scale", "ptr %own", "i64 %count", "i64 %length"]
     head = []
     for place, number in enumerate(numbers):
-        kind, name = number.split()
+        of, name = number.split()
         head.append(f"{name}.at = getelementptr i64, ptr %row, i64 {place}")
-        head.append(f"{name} = load {kind}, ptr {name}.at")
+        head.append(f"{name} = load {of}, ptr {name}.at")
+    lanes = _BYTES // max(kind.value.itemsize, kind.factor.itemsize)
     lines = [
         "define void @sums(ptr %table, i64 %rows, i64 %width) {",
         "entry:",
@@ -73,11 +111,11 @@ def _text(itemsize: int) -> str:
         *head,
         f"%factors = getelementptr i64, ptr %row, i64 {HEAD}",
         "%has.base = icmp ne ptr %base, null",
-        "%has.scale = icmp ne ptr %scale, null",
+        f"%has.scale = {'icmp ne i1 true, false' if kind.left else 'icmp ne ptr %scale, null'}",
         "%has.own = icmp ne ptr %own, null",
         "br label %wide",
-        *_loop("wide", scalar, _BYTES // itemsize, _UNROLLED, "[0, %one]", "last"),
-        *_loop("last", scalar, 1, 1, "[%wide.i, %wide]", "ended"),
+        *_loop("wide", kind, lanes, _UNROLLED, "[0, %one]", "last"),
+        *_loop("last", kind, 1, 1, "[%wide.i, %wide]", "ended"),
         "ended:",
         "%r.next = add i64 %r, 1",
         "br label %each",
@@ -86,33 +124,47 @@ def _text(itemsize: int) -> str:
     return "\n".join(lines)
 
 
-def _loop(of: str, scalar: str, lanes: int, unrolled: int, first: str, then: str) -> list[str]:
+def _loop(of: str, kind: Kind, lanes: int, unrolled: int, first: str, then: str) -> list[str]:
     """Return a loop over a stretch, with so many registers of so many lanes at once, as far as these fit.
 
     Parameters
     ----------
     of, then
         Labels: of the loop, and of what comes after it.
-    scalar
-        What numbers are called.
     first
         Where it begins.
     """
-    kind, zero = (f"<{lanes} x {scalar}>", "zeroinitializer") if lanes > 1 else (scalar, "0.0")
-    registers = range(unrolled)
+    value, registers = _wide(kind.value, lanes), range(unrolled)
+    zero = "zeroinitializer" if lanes > 1 else "0.0"
 
-    def load(name: str, base: str) -> list[str]:
+    def load(name: str, base: str, dtype: torch.dtype = kind.value) -> list[str]:
         lines = []
         for u in registers:
             at = f"%{of}.{name}{u}.at"
-            lines.append(f"{at} = getelementptr {scalar}, ptr {base}, i64 %{of}.i{u}")
-            lines.append(f"%{of}.{name}{u} = load {kind}, ptr {at}, align 4")
+            lines.append(f"{at} = getelementptr {NAMES[dtype]}, ptr {base}, i64 %{of}.i{u}")
+            read = f"%{of}.{name}{u}" + (".read" if dtype != kind.value else "")
+            lines.append(f"{read} = load {_wide(dtype, lanes)}, ptr {at}, align 4")
+            if dtype != kind.value:
+                lines.append(f"%{of}.{name}{u} = fpext {_wide(dtype, lanes)} {read} to {value}")
         return lines
 
     def each(line: str) -> list[str]:
-        names = {"of": of, "scalar": scalar, "kind": kind, "zero": zero}
+        names = {"of": of, "value": value, "zero": zero, "out": _wide(kind.out, lanes)}
+        names["scalar"] = NAMES[kind.out]
         return [line.format(u=u, **names) for u in registers]
 
+    splat, scaling = [], load("scale", "%scale") if not kind.left else []
+    if kind.left and lanes > 1:
+        splat = [
+            f"%{of}.first = insertelement {value} poison, double %scale, i32 0",
+            f"%{of}.scale = shufflevector {value} %{of}.first, {value} poison, <{lanes} x i32> zeroinitializer",
+        ]
+    scale = "%{of}.scale{u}" if not kind.left else "%{of}.scale" if lanes > 1 else "%scale"
+    final, narrowed = "%{of}.out{u}", []
+    if kind.out != kind.value:
+        narrowed = each("%{of}.short{u} = fptrunc {value} %{of}.out{u} to {out}")
+        final = "%{of}.short{u}"
+    differ = "%{of}.b{u}, %{of}.mine{u}" if kind.left else "%{of}.mine{u}, %{of}.b{u}"
     return [
         f"{of}:",
         f"%{of}.i = phi i64 {first}, [%{of}.end, %{of}.store]",
@@ -126,7 +178,7 @@ def _loop(of: str, scalar: str, lanes: int, unrolled: int, first: str, then: str
         *load("base", "%base"),
         f"br label %{of}.from",
         f"{of}.from:",
-        *each("%{of}.sum{u} = phi {kind} [{zero}, %{of}.begin], [%{of}.base{u}, %{of}.based]"),
+        *each("%{of}.sum{u} = phi {value} [{zero}, %{of}.begin], [%{of}.base{u}, %{of}.based]"),
         f"br i1 %has.own, label %{of}.owned, label %{of}.products",
         f"{of}.owned:",
         *load("own", "%own"),
@@ -134,11 +186,11 @@ def _loop(of: str, scalar: str, lanes: int, unrolled: int, first: str, then: str
         f"{of}.products:",
         f"%{of}.j = phi i64 [0, %{of}.from], [0, %{of}.owned], [%{of}.next, %{of}.add]",
         *each(
-            "%{of}.so{u} = phi {kind} [%{of}.sum{u}, %{of}.from], [%{of}.sum{u}, %{of}.owned], "
+            "%{of}.so{u} = phi {value} [%{of}.sum{u}, %{of}.from], [%{of}.sum{u}, %{of}.owned], "
             "[%{of}.more{u}, %{of}.add]"
         ),
         *each(
-            "%{of}.mine{u} = phi {kind} [{zero}, %{of}.from], [%{of}.own{u}, %{of}.owned], "
+            "%{of}.mine{u} = phi {value} [{zero}, %{of}.from], [%{of}.own{u}, %{of}.owned], "
             "[%{of}.mine{u}, %{of}.add]"
         ),
         f"%{of}.some = icmp slt i64 %{of}.j, %count",
@@ -149,27 +201,35 @@ def _loop(of: str, scalar: str, lanes: int, unrolled: int, first: str, then: str
         f"%{of}.b.at = getelementptr i64, ptr %{of}.a.at, i64 1",
         f"%{of}.a = load ptr, ptr %{of}.a.at",
         f"%{of}.b = load ptr, ptr %{of}.b.at",
-        *load("a", f"%{of}.a"),
+        *load("a", f"%{of}.a", kind.factor),
         *load("b", f"%{of}.b"),
         f"br i1 %has.own, label %{of}.differ, label %{of}.add",
         f"{of}.differ:",
-        *each("%{of}.d{u} = fsub {kind} %{of}.mine{u}, %{of}.b{u}"),
+        *each(f"%{{of}}.d{{u}} = fsub {{value}} {differ}"),
         f"br label %{of}.add",
         f"{of}.add:",
-        *each("%{of}.f{u} = phi {kind} [%{of}.b{u}, %{of}.product], [%{of}.d{u}, %{of}.differ]"),
-        *each("%{of}.ab{u} = fmul contract {kind} %{of}.a{u}, %{of}.f{u}"),
-        *each("%{of}.more{u} = fadd contract {kind} %{of}.so{u}, %{of}.ab{u}"),
+        *each("%{of}.f{u} = phi {value} [%{of}.b{u}, %{of}.product], [%{of}.d{u}, %{of}.differ]"),
+        *each("%{of}.ab{u} = fmul contract {value} %{of}.a{u}, %{of}.f{u}"),
+        *each("%{of}.more{u} = fadd contract {value} %{of}.so{u}, %{of}.ab{u}"),
         f"%{of}.next = add i64 %{of}.j, 1",
         f"br label %{of}.products",
         f"{of}.sum:",
         f"br i1 %has.scale, label %{of}.scaled, label %{of}.store",
         f"{of}.scaled:",
-        *load("scale", "%scale"),
-        *each("%{of}.times{u} = fmul {kind} %{of}.so{u}, %{of}.scale{u}"),
+        *scaling,
+        *splat,
+        *each(f"%{{of}}.times{{u}} = fmul {{value}} %{{of}}.so{{u}}, {scale}"),
         f"br label %{of}.store",
         f"{of}.store:",
-        *each("%{of}.out{u} = phi {kind} [%{of}.so{u}, %{of}.sum], [%{of}.times{u}, %{of}.scaled]"),
+        *each(
+            "%{of}.out{u} = phi {value} [%{of}.so{u}, %{of}.sum], [%{of}.times{u}, %{of}.scaled]"
+        ),
+        *narrowed,
         *each("%{of}.to{u} = getelementptr {scalar}, ptr %out, i64 %{of}.i{u}"),
-        *each("store {kind} %{of}.out{u}, ptr %{of}.to{u}, align 4"),
+        *each(f"store {{out}} {final}, ptr %{{of}}.to{{u}}, align 4"),
         f"br label %{of}",
     ]
+
+
+def _wide(dtype: torch.dtype, lanes: int) -> str:
+    return f"<{lanes} x {NAMES[dtype]}>" if lanes > 1 else NAMES[dtype]

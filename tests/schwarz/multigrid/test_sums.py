@@ -5,8 +5,9 @@ import sys
 import pytest
 import torch
 
-from mosaicdd.schwarz.multigrid import sums, vector_code
-from mosaicdd.schwarz.multigrid.sums import Sum, planned
+from mosaicdd.schwarz.multigrid import label_code, sums, vector_code
+from mosaicdd.schwarz.multigrid.sums import Left, Sum, planned
+from mosaicdd.schwarz.multigrid.vector_code import Kind
 
 LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
 
@@ -15,7 +16,7 @@ LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
 def compiled():
     """Leave tests out where there is no compiled code."""
     pytest.importorskip("llvmlite")
-    assert vector_code.compiled(4) is not None
+    assert vector_code.compiled(Kind(*[torch.float32] * 3)) is not None
 
 
 def several(length, dtype=torch.float32, seed=0):
@@ -45,7 +46,7 @@ def several(length, dtype=torch.float32, seed=0):
 def test_compiled_sums_are_those_of_torch(length, dtype, compiled, monkeypatch):
     by_code, by_torch = several(length, dtype), several(length, dtype)
     planned(by_code)()
-    monkeypatch.setattr(sums, "compiled", lambda itemsize: None)
+    monkeypatch.setattr(sums, "compiled", lambda kind: None)
     planned(by_torch)()
     for code, torchs in zip(by_code, by_torch, strict=True):
         # Of at most eight products each is rounded twice, where it is not rounded once.
@@ -55,6 +56,42 @@ def test_compiled_sums_are_those_of_torch(length, dtype, compiled, monkeypatch):
         terms = terms * (1 if torchs.scale is None else 1 + torchs.scale.abs())
         rounding = 16 * torch.finfo(dtype).eps * terms
         assert bool(((code.out - torchs.out).abs() <= rounding).all())
+
+
+@pytest.mark.parametrize("factor", [torch.float32, torch.float64])
+@pytest.mark.parametrize("out", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_what_is_left_by_code_is_that_of_torch(length, factor, out, compiled):
+    generator = torch.Generator().manual_seed(1)
+    base, own, *beside = (
+        torch.randn(length, generator=generator, dtype=torch.float64) for _ in range(6)
+    )
+    around = [(torch.rand(length, generator=generator).to(factor), b) for b in beside]
+    left, expected = torch.zeros(length + 1, dtype=out), base.clone()
+    for a, b in around:
+        expected -= a.double() * (own - b)
+    planned([Left(left[:-1], base, around, 1 / 3, own)])()
+    rounding = 8 * torch.finfo(out).eps
+    assert torch.allclose(left[:-1].double(), expected / 3, rtol=0, atol=10 * rounding)
+    assert not left[-1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("by_code", [True, False])
+def test_sums_by_labels(by_code, dtype, monkeypatch, request):
+    if by_code:
+        request.getfixturevalue("compiled")
+    else:
+        monkeypatch.setattr(label_code, "function", lambda *of: None)
+    labels = torch.tensor([2, 2, 0, 2, 1], dtype=torch.int32)
+    left, right = torch.tensor([[1.0, 2, 3, 4, 5], [0.5, 0, 1, 0, 0]], dtype=dtype)
+    total = torch.full((3,), 10.0, dtype=torch.float64)
+    label_code.add_up(labels, left, None, total)
+    assert total.tolist() == [13, 15, 17]
+    label_code.add_up(labels, left, right, total)
+    assert total.tolist() == [15, 20, 23.5]
+    label_code.add_constants(labels, torch.tensor([1.0, 2, 3], dtype=dtype), left)
+    assert left.tolist() == [4, 5, 4, 7, 7]
 
 
 def test_a_stretch_ends_where_it_ends(compiled):
@@ -76,4 +113,4 @@ def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
 def test_without_llvmlite_there_is_no_compiled_code(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    assert vector_code.compiled.__wrapped__(4) is None
+    assert vector_code.function.__wrapped__("sums", "", "p") is None
