@@ -36,7 +36,7 @@ class ThroughFlow:
             k = held[within(face, part)].astype(float) / (1 + both)
             nodes = np.nonzero(k)
             places = system.nodes.places([n + p.start for n, p in zip(nodes, face, strict=True)])
-            self._faces.append((torch.from_numpy(places), torch.from_numpy(k[nodes])))
+            self._faces.append((places, torch.from_numpy(k[nodes]).to(places.device)))
 
     def right_hand_side(self, system: NodeSystem) -> tuple[torch.Tensor, float]:
         """Return it, a vector, and its norm over all ranks."""

@@ -31,11 +31,12 @@ class Blocks:
         Those of this rank, copies included; all of them, once.
     """
 
-    def __init__(self, ranks: Ranks, shares: Shares):
-        self.ranks, self.shares = ranks, shares
+    def __init__(self, ranks: Ranks, shares: Shares, device: torch.device | str = "cpu"):
+        self.ranks, self.shares, self._device = ranks, shares, device
         coords = ranks.coords if ranks.size > 1 else (0,) * len(shares.ranges)
         self.owned = [per_rank[c] for per_rank, c in zip(shares.ranges, coords, strict=True)]
-        self.nodes, self.whole = Parities.of(shares.around(coords)), Parities.of(shares.domain)
+        boxes = shares.around(coords), shares.domain
+        self.nodes, self.whole = (Parities.of(box, device) for box in boxes)
 
     @property
     def shared(self) -> bool:
@@ -55,7 +56,7 @@ class Blocks:
     def coarser(self) -> "Blocks":
         """Return that of the level below; of a single rank where every one has all of it."""
         shares = self.shares.coarser()
-        return Blocks(self.ranks if shares.several else Ranks.alone(), shares)
+        return Blocks(self.ranks if shares.several else Ranks.alone(), shares, self._device)
 
     def exchange(self, vector: torch.Tensor) -> "Copies | OwnCopies | None":
         """Plan what refreshes the copies in vectors like this one; None if there are none."""

@@ -84,7 +84,7 @@ def _inverse(
     sparse, places = level.matrix(blocks.exchange(level.inverse))
     if not len(places):  # an axis of a few nodes has none that are coarser
         return torch.clone, places
-    matrix = torch.from_numpy(sparse.toarray())
+    matrix = torch.from_numpy(sparse.toarray())  # on the host: it is small, and inverted once
     unit = matrix.diagonal().rsqrt()
     scaled = unit[:, None] * matrix * unit
     rounding = len(matrix) * torch.finfo(matrix.dtype).eps
@@ -100,5 +100,5 @@ def _inverse(
         values, vectors = torch.linalg.eigh(scaled)
         vectors = unit[:, None] * vectors
         inverse = (vectors / values.clamp(min=rounding * float(values[-1]))) @ vectors.T
-    inverse = inverse.to(level.inverse.device)
-    return lambda b: inverse @ b, places.to(inverse.device)
+    inverse = inverse.to(places.device)
+    return lambda b: inverse @ b, places

@@ -19,6 +19,7 @@ from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
+from mosaicdd.schwarz.multigrid.sums import dots
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
 # have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).
@@ -136,7 +137,7 @@ class FlexibleGradients:
         """
         r, least = self._cycle.right_hand_side, ended.least
         z = self._correction()
-        product = sum(float(torch.dot(a, b)) for a, b in zip(r, z, strict=True))
+        product = dots(zip(r, z, strict=True))
         energy = max(self._total(product)[0], 0.0) / least / self.system.scale
         largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
         z /= largest
@@ -149,8 +150,8 @@ class FlexibleGradients:
         """Return the product of values with the residual that the last solve left, before the next; all ranks together."""
         r = self._cycle.right_hand_side
         stretches = self.system.nodes.stretches()
-        product = sum(
-            float(torch.dot(values[s].to(left.dtype), left[s]))
+        product = dots(
+            (values[s].to(left.dtype), left[s])
             for values, left in zip(x, r, strict=True)
             for s in stretches
         )
@@ -180,7 +181,7 @@ class FlexibleGradients:
             self._correction()
             beta = 0.0
             if state.energy:
-                along = sum(float(torch.dot(part.q, part.z)) for part in state.every())
+                along = dots((part.q, part.z) for part in state.every())
                 beta = -self._total(along)[0] / state.energy
             state.energy, gamma = self._direction(state, product, beta)
             if not state.energy > 0:
@@ -221,7 +222,7 @@ class FlexibleGradients:
             for part in parts:
                 state.add_direction(part)
                 torch.add(part.z, part.p, alpha=beta, out=part.p)
-                gamma += float(torch.dot(part.r, part.p))
+            gamma += dots((part.r, part.p) for part in parts)
             if number:  # whose neighbours are there now
                 energy += product.of_stretch(number - 1)
         energy += product.of_stretch(len(product.stretches) - 1)
@@ -231,9 +232,9 @@ class FlexibleGradients:
             self._aggregates.add(-self._aggregates.of(state.q, state.r), state.p)
             energy = sum(map(product.of_stretch, range(len(product.stretches))))
             energy += self._excess(state)
-            gamma = sum(float(torch.dot(part.r, part.p)) for part in state.every())
+            gamma = dots((part.r, part.p) for part in state.every())
         if self._copies is not None:
-            energy = sum(float(torch.dot(part.p, part.q)) for part in state.every())
+            energy = dots((part.p, part.q) for part in state.every())
         return self._total(energy, gamma)
 
     def _excess(self, state: State) -> float:
@@ -290,7 +291,7 @@ class FlexibleGradients:
         return norm
 
     def _plain_norm(self, r: torch.Tensor) -> float:
-        (squares,) = self._total(sum(float(torch.dot(part, part)) for part in r))
+        (squares,) = self._total(dots(zip(r, r, strict=True)))
         return math.sqrt(squares)
 
     def _total(self, *numbers: float) -> list[float]:

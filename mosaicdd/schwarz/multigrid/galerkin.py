@@ -40,7 +40,7 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
             nodes.add(stretch, at_slots, excess)
 
     def below(values: torch.Tensor) -> torch.Tensor:
-        return passage.down(values, passage.nodes.new(values.dtype, values.device))
+        return passage.down(values, passage.nodes.new(values.dtype))
 
     couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
     rounds = zip(passage.between, passage.below.shares.rounds, strict=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from mosaicdd.schwarz.error_estimate import least_ritz_value
+from mosaicdd.schwarz.multigrid.sums import dots
 
 
 class _Views(NamedTuple):
@@ -96,7 +97,8 @@ class State:
     def step(self, alpha: float) -> float:
         """Subtract ``alpha q`` from the residual; return its square."""
         squares = 0.0
-        for part in self.every():
-            part.r.add_(part.q, alpha=-alpha)
-            squares += float(torch.dot(part.r, part.r))
+        for parts in self.parts:
+            for part in parts:
+                part.r.add_(part.q, alpha=-alpha)
+            squares += dots((part.r, part.r) for part in parts)
         return squares

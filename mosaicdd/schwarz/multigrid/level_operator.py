@@ -92,35 +92,38 @@ class LevelOperator:
             Which nodes are, on a rank that has all; by default none.
         """
         nodes = self.nodes
-        inverse = torch.zeros_like(self.inverse, device="cpu")
-        ours = zip(nodes.by_class(inverse), nodes.by_class(self.inverse.cpu()), strict=True)
+        inverse = torch.zeros_like(self.inverse)
+        ours = zip(nodes.by_class(inverse), nodes.by_class(self.inverse), strict=True)
         for (_, kept, _), (_, values, _) in ours:  # slots without nodes hold anything
             kept.copy_(values)
         if copies is not None:
             copies.clear(inverse)
         places = torch.nonzero(inverse.ravel()).ravel()
-        row = torch.full((inverse.numel(),), -1)
-        row[places] = torch.arange(len(places))
+        rows = torch.arange(len(places), device=places.device)
+        row = rows.new_full((inverse.numel(),), -1)
+        row[places] = rows
         row = row.view(inverse.shape)
         own_row = row.clone()
         if copies is not None:
             copies.refresh(row)
         reach = nodes.distance([1] * nodes.axes)
         every = slice(reach, nodes.size - reach)
-        diagonal = self.excess.view(-1).cpu()[places].double()
+        diagonal = self.excess.view(-1)[places].double()
         entries = []
         for of in nodes.classes:
             own = own_row[nodes.number[of], every]
             for step in self.steps:
                 other = self.beside(row, of, step, every)
                 both = (own >= 0) & (other >= 0)
-                k = self.coupling(of, step, every).cpu()[both].double()
+                k = self.coupling(of, step, every)[both].double()
                 entries.append((own[both], other[both], -k))
                 diagonal.index_add_(0, own[both], k)
-        entries.append((torch.arange(len(places)), torch.arange(len(places)), diagonal))
-        rows, columns, numbers = (torch.cat(parts).numpy() for parts in zip(*entries, strict=True))
+        entries.append((rows, rows, diagonal))
+        of_rows, of_columns, numbers = (
+            torch.cat(parts).cpu().numpy() for parts in zip(*entries, strict=True)
+        )
         shape = len(places), len(places)
-        return scipy.sparse.csc_array((numbers, (rows, columns)), shape=shape), places
+        return scipy.sparse.csc_array((numbers, (of_rows, of_columns)), shape=shape), places
 
 
 def shifted(values: torch.Tensor, stretch: slice, distance: int) -> torch.Tensor:

@@ -203,7 +203,7 @@ class MultigridEngine(MediumEngine):
             there.append(centres[inside])
         at_centres = np.zeros(block.subdomains)
         places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
-        values = error.view(-1)[torch.from_numpy(places)].numpy()
+        values = error.view(-1)[places].cpu().numpy()
         at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
         place = tuple(map(slice, block.start, block.stop))
         bound = None if math.isnan(energy) else energy

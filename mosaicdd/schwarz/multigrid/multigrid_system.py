@@ -87,10 +87,10 @@ class MultigridSystem:
             [blocks_along(ranks, lattice, axis) for axis in axes],
             values_given=self.equations is None,
         )
-        blocks = Blocks(ranks, Shares(ranges, colours, lattice.periodic))
+        blocks = Blocks(ranks, Shares(ranges, colours, lattice.periodic), device)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
-            self.nodes = NodeSystem(blocks, between, start, active, weights, device)
+            self.nodes = NodeSystem(blocks, between, start, active, weights)
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
             self.gradients = gradients_of(self.nodes)

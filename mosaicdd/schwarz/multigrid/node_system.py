@@ -13,7 +13,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
-from mosaicdd.schwarz.multigrid.sums import Left, planned
+from mosaicdd.schwarz.multigrid.sums import Left, dots, planned
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
@@ -74,10 +74,9 @@ class NodeSystem:
         start: Sequence[int],
         active: np.ndarray | None = None,
         weights: RowWeights | None = None,
-        device: torch.device | str = "cpu",
     ):
         self.directed = not conductances.symmetric
-        self.blocks, self.nodes, self.device = blocks, blocks.nodes, device
+        self.blocks, self.nodes = blocks, blocks.nodes
         self.place = unknown = tuple(
             slice(first - s, last + 1 - s)
             for (first, last), s in zip(self.nodes.box, start, strict=True)
@@ -89,11 +88,10 @@ class NodeSystem:
         for step, first, k in _edges(conductances):
             second = moved(first, step)
             both = common(common(unknown, first), moved(unknown, opposite(step)))
-            ends, values = zip(both, start, strict=True), k[within(both, first)]
+            ends = zip(both, start, strict=True)
+            values = torch.from_numpy(k[within(both, first)])
             self.couplings[step] = self.nodes.take(
-                torch.from_numpy(values),
-                self.nodes.new(torch.from_numpy(values).dtype, device),
-                [part.start + s for part, s in ends],
+                values, self.nodes.new(values.dtype), [part.start + s for part, s in ends]
             )
             # What is left leads to nodes with given values; of the second nodes another entry tells it where they differ.
             ends_of = [(first, both), (second, moved(both, step))][: 1 if self.directed else 2]
@@ -157,27 +155,27 @@ class NodeSystem:
         ends = zip(nodes, self.nodes.box, strict=True)
         inside = np.logical_and.reduce([(n >= low) & (n <= high) for n, (low, high) in ends])
         places = self.nodes.places([n[inside] for n in nodes])
-        return torch.from_numpy(places), torch.from_numpy(weights.weights[inside])
+        return places, torch.from_numpy(weights.weights[inside]).to(places.device)
 
     def vector(self, values: np.ndarray | None = None) -> torch.Tensor:
         """Return a vector of values at the nodes of the box; zeros by default."""
-        new = self.nodes.new(torch.float64, self.device)
+        new = self.nodes.new(torch.float64)
         return new if values is None else self.nodes.take(torch.from_numpy(values), new)
 
     def values(self, vector: torch.Tensor) -> np.ndarray:
         """Return a vector's values at the nodes of the box."""
         box = [high - low + 1 for low, high in zip(self.nodes.first, self.nodes.last, strict=True)]
-        return self.nodes.give(vector, torch.empty(box, dtype=vector.dtype)).numpy()
+        return self.nodes.give(vector, vector.new_empty(box)).cpu().numpy()
 
     def square(self, vector: torch.Tensor) -> float:
         """Return the square of a vector over the nodes that this rank owns."""
         if self.copies is None:
-            return sum(float(torch.dot(of_class, of_class)) for of_class in vector)
-        squares = 0.0
+            return dots(zip(vector, vector, strict=True))
+        norms = []
         for number, of_class in enumerate(vector):
             own = self.nodes.slots_of(number, self.blocks.owned)
-            squares += float(torch.linalg.vector_norm(self.nodes.at_slots(of_class)[own])) ** 2
-        return squares
+            norms.append(torch.linalg.vector_norm(self.nodes.at_slots(of_class)[own]))
+        return sum(norm**2 for norm in torch.stack(norms).tolist())
 
     def size_here(self, vector: torch.Tensor) -> float:
         """Return the root mean square over the nodes of this rank."""
@@ -190,7 +188,7 @@ class NodeSystem:
 
     def level(self) -> LevelOperator:
         """Return them in `dtype`, divided by `scale`, for a preconditioner."""
-        excess = self.nodes.new(self.dtype, self.device)
+        excess = self.nodes.new(self.dtype)
         if self._few:
             excess.view(-1)[self._places] = (self._amounts / self.scale).to(self.dtype)
         else:
@@ -261,12 +259,12 @@ class NodeSystem:
             more = (self._amounts / self.scale).to(values.dtype) * values
             q.view(-1)[self._places] += more
             return float(torch.dot(values, more))
-        added = 0.0
+        added = []
         for number in range(len(p)):
             more = (self._excess[number] / self.scale).to(p.dtype) * p[number]
             q[number] += more
-            added += float(torch.dot(p[number], more))
-        return added
+            added.append(torch.dot(p[number], more))
+        return sum(torch.stack(added).tolist())
 
     def _keep_excess(self) -> None:
         places = torch.nonzero(self._excess.view(-1)).ravel()

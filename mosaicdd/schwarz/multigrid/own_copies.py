@@ -41,9 +41,7 @@ class OwnCopies:
             ]
             there.append(nodes.places(copies))
             here.append(nodes.places(first))
-        self._there, self._here = (
-            torch.from_numpy(np.concatenate(places)) for places in (there, here)
-        )
+        self._there, self._here = torch.cat(there), torch.cat(here)
 
     def clear(self, vector: torch.Tensor) -> None:
         """Let the copies be zero."""

@@ -35,6 +35,8 @@ class Parities:
     first, last
         The global indices of the box's first and last nodes per axis. Colours and coarse nodes are
         chosen by them, so they do not depend on how nodes are shared among ranks.
+    device
+        On which values lie, torch's.
 
     Attributes
     ----------
@@ -44,8 +46,10 @@ class Parities:
         ``M``, slots of a class.
     """
 
-    def __init__(self, first: Sequence[int], last: Sequence[int]):
-        self.first, self.last = tuple(first), tuple(last)
+    def __init__(
+        self, first: Sequence[int], last: Sequence[int], device: torch.device | str = "cpu"
+    ):
+        self.first, self.last, self.device = tuple(first), tuple(last), torch.device(device)
         self.axes = len(self.first)
         self._base = [node >> 1 for node in self.first]
         self._slots = [
@@ -65,9 +69,9 @@ class Parities:
         self._neighbours: dict[tuple[Class, Step], tuple[Class, int]] = {}
 
     @classmethod
-    def of(cls, box: Sequence[tuple[int, int]]) -> "Parities":
+    def of(cls, box: Sequence[tuple[int, int]], device: torch.device | str = "cpu") -> "Parities":
         """Return those of a box, by its first and last node per axis."""
-        return cls([first for first, _ in box], [last for _, last in box])
+        return cls([first for first, _ in box], [last for _, last in box], device)
 
     @property
     def box(self) -> list[tuple[int, int]]:
@@ -81,13 +85,12 @@ class Parities:
 
     def coarser(self) -> "Parities":
         """Return the layout of the coarse nodes."""
-        return Parities([(n + 1) >> 1 for n in self.first], [n >> 1 for n in self.last])
+        ends = [(n + 1) >> 1 for n in self.first], [n >> 1 for n in self.last]
+        return Parities(*ends, self.device)
 
-    def new(
-        self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
-    ) -> torch.Tensor:
+    def new(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return zeros at all slots of all classes, ``(C, M)``."""
-        return torch.zeros(len(self.classes), self.size, dtype=dtype, device=device)
+        return torch.zeros(len(self.classes), self.size, dtype=dtype, device=self.device)
 
     def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
         """Return the class of a class's neighbours in a direction, and how many slots further they are."""
@@ -103,7 +106,8 @@ class Parities:
     def stretches(self, slots: int = _STRETCH) -> list[slice]:
         """Return parts of the flat arrays that hold all nodes, for the cache.
 
-        Each is so long that neighbours are in the same stretch or the one beside it, see `in_turn`.
+        Each is so long that neighbours are in the same stretch or the one beside it, see `in_turn`. On a GPU there is
+        one, as its time goes into calls.
 
         Parameters
         ----------
@@ -111,7 +115,7 @@ class Parities:
             Of a stretch, about.
         """
         count, reach = self._high - self._low, self._low + 1
-        parts = even(count, max(slots, 2 * reach))
+        parts = even(count, max(slots, 2 * reach) if self.device.type == "cpu" else count)
         return [slice(self._low + part.start, self._low + part.stop) for part in parts]
 
     def at_slots(self, values: torch.Tensor) -> torch.Tensor:
@@ -142,14 +146,14 @@ class Parities:
             for along, base in zip(self.indices_of(number, box), self._base, strict=True)
         )
 
-    def places(self, nodes: Sequence[np.ndarray]) -> np.ndarray:
+    def places(self, nodes: Sequence[np.ndarray]) -> torch.Tensor:
         """Return where nodes are in a flattened ``(C, M)``, by their global indices per axis."""
         number, slot = np.zeros((2, len(nodes[0])), int)
         slot += self._low
         for node, base, stride in zip(nodes, self._base, self._strides, strict=True):
             number = 2 * number + (node & 1)
             slot += ((node >> 1) - base) * stride
-        return number * self.size + slot
+        return torch.from_numpy(number * self.size + slot).to(self.device)
 
     def take(
         self, array: torch.Tensor, out: torch.Tensor, start: Sequence[int] | None = None
@@ -158,11 +162,14 @@ class Parities:
 
         Parameters
         ----------
+        array
+            On any device.
         start
             Its first node; by default the box's.
         """
         first = self.first if start is None else start
         box = [(low, low + count - 1) for low, count in zip(first, array.shape, strict=True)]
+        array = array.to(self.device)
         for number, values in enumerate(out):
             there = self.at_slots(values)[self.slots_of(number, box)]
             there.copy_(array[_since(first, self.indices_of(number, box))])

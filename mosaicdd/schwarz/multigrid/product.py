@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.sums import Sum, planned
+from mosaicdd.schwarz.multigrid.sums import Sum, dots, planned
 
 
 class Product:
@@ -44,4 +44,4 @@ class Product:
     def of_stretch(self, number: int) -> float:
         """Compute it in a stretch; return what that makes of ``p q``."""
         self._sums[number]()
-        return sum(float(torch.dot(p, q)) for p, q in self._pairs[number])
+        return dots(self._pairs[number])

@@ -36,10 +36,10 @@ class Smoothing:
     """
 
     def __init__(self, level: LevelOperator, by: Interpolation):
-        nodes, device = level.nodes, level.excess.device
+        nodes = level.nodes
         self._level, self._by = level, by
-        self.right_hand_side = nodes.new(level.excess.dtype, device)
-        self.values = nodes.new(level.excess.dtype, device)
+        self.right_hand_side = nodes.new(level.excess.dtype)
+        self.values = nodes.new(level.excess.dtype)
         self.coarse = level.excess.new_zeros(nodes.size)
         groups = colours(level)
         self._turn = {of: turn for turn, group in enumerate(groups) for of in group}

@@ -20,6 +20,7 @@ from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
+from mosaicdd.schwarz.multigrid.sums import dots
 
 # Of estimates, see `scripts/bench_field_estimate.py`.
 _SAFETY = 1.5
@@ -162,7 +163,7 @@ class StabilisedGradients(FlexibleGradients):
 
     @staticmethod
     def _here(a: torch.Tensor, b: torch.Tensor) -> float:
-        return sum(float(torch.dot(x, y)) for x, y in zip(a, b, strict=True))
+        return dots(zip(a, b, strict=True))
 
 
 def gradients_of(system: NodeSystem) -> FlexibleGradients:

@@ -43,27 +43,23 @@ class Sum:
 
     def __call__(self) -> None:
         """Compute it."""
-        out, products = self.out, self.products
-        if self.own is not None:
-            products = [(a, self.own - b) for a, b in products]
-        if self.base is None:
-            first, second = products[0]
-            torch.mul(first, second, out=out)
-            products = products[1:]
-        elif self.base is not out:
-            if products:
-                first, second = products[0]
-                torch.addcmul(self.base, first, second, out=out)
-                products = products[1:]
-            elif self.scale is not None:
-                torch.mul(self.base, self.scale, out=out)
-                return
+        out, so_far = self.out, self.base
+        for first, second in self.products:
+            factor = second if self.own is None else self.own - second
+            if so_far is None:
+                torch.mul(first, factor, out=out)
             else:
-                out.copy_(self.base)
-        for first, second in products:
-            out.addcmul_(first, second)
-        if self.scale is not None:
-            out.mul_(self.scale)
+                torch.addcmul(so_far, first, factor, out=out)
+            so_far = out
+        if so_far is not None and self.scale is not None:
+            torch.mul(so_far, self.scale, out=out)
+        elif so_far is not None and so_far is not out:
+            out.copy_(so_far)
+
+
+def dots(pairs: Iterable[Factors]) -> float:
+    """Return the sum of the inner products of pairs of vectors, for which a GPU is waited for once."""
+    return sum(torch.stack([torch.dot(a, b) for a, b in pairs]).tolist())
 
 
 @dataclass(frozen=True)
