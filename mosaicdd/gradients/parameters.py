@@ -254,6 +254,8 @@ def require_differentiable(problem: Problem) -> None:
     elif isinstance(operator, Nonlinear):
         if not problem.plain or any(part.inside for part in problem.conditions.parts):
             why = f"{problem.equation.name} is not linear, and values are not given on all sides of a rectangle alone"
+        elif operator.by_flows:
+            why = f"{problem.equation.name} is not linear, and in space or with a field {operator.factor or 'a'} that multiplies its flows"
         elif not operator.self_adjoint:
             why = f"{problem.equation.name} is not linear, and not that of an energy: its derivative is not self-adjoint"
     elif not medium_of(operator).self_adjoint:

@@ -30,6 +30,8 @@ MULTIGRID = 110
 """Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
 _DIRECTED = {2: 70, 3: 110}
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
+_IN_SPACE = {True: 800, False: 1600}
+"""Bytes for each node of Newton's steps in boxes, by whether the derivative is symmetric; most are those of flows."""
 _SEVERAL = 8
 """Problems at once from which condensed elements pay for themselves.
 
@@ -118,6 +120,12 @@ class NewtonSolver(SolverOfMedia):
     linear = False
     method = "newton"
 
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what a step takes: in space with the flows, a number for each of six sides, and their places."""
+        if len(self.source.grid.shape) == 2:
+            return super().bytes_per_node(itemsize, problems, certified=certified)
+        return _IN_SPACE[self.operator.self_adjoint] + 16 * problems
+
 
 # Ratio of a diagonal tensor. At 1024 x 1024 cells, to 1e-7, with interpolation as coarse space and as a medium:
 # 27 iterations and 3 at 100, 75 and 2 at 1000, not converged after 100 and 2 at 3000.
@@ -140,6 +148,11 @@ class Exact:
     def __init__(self, cells: int = 32, *, shared: bool = True):
         self.cells, self._shared = cells, shared
 
+    @classmethod
+    def of(cls, subdomain: Subdomain) -> "Exact":
+        """Return that whose subdomains are as large as one."""
+        return cls(subdomain.cells if subdomain.axes == 2 else 2 * subdomain.cells)
+
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem's operator and source on a grid."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
@@ -155,9 +168,15 @@ class Exact:
     def condensed(self, problem: Problem, grid: Grid) -> MediumSolver:
         """Return the solver by condensed elements, which solve any linear problem."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
-        source = Source(problem, grid, subdomain)
         if _lies_on_lattice(problem, grid, subdomain) and not _is_mixed(operator):
+            source = Source(problem, grid, subdomain)
             return MediumSolver(medium_of(operator), subdomain, source)
+        return self.of_flows(problem, grid)
+
+    def of_flows(self, problem: Problem, grid: Grid) -> MediumSolver:
+        """Return the solver of any linear problem, whose lattice reaches beyond the edge of the domain."""
+        subdomain, operator = self._subdomain(problem, grid), problem.operator
+        source = Source(problem, grid, subdomain)
         cells = f"the cells are no multiples of {subdomain.cells // 2}"
         medium = medium_of(operator, problem.hindrance or cells)
         flows = Discretisation(problem, medium, grid, _periods(problem, grid, subdomain))
@@ -176,7 +195,7 @@ class Exact:
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"{problem.equation.name} is linear")
         source = Source(problem, grid, subdomain)
-        if _lies_on_lattice(problem, grid, subdomain):
+        if _lies_on_lattice(problem, grid, subdomain) and not operator.by_flows:
             return NewtonSolver(operator, subdomain, source)
         periods = _periods(problem, grid, subdomain)
         flows = NonlinearDiscretisation(problem, grid, periods)

@@ -22,13 +22,12 @@ def require_in_space(
         If it has, with what is solved in space.
     """
     lacks = None
-    if isinstance(equation, NonlinearEquation):
-        lacks = f"the equation {equation.name}, which is not linear,"
-    elif equation.bilinear:
+    linear = equation if isinstance(equation, Equation) else None
+    if linear is not None and linear.bilinear:
         lacks = f"the equation {equation.name}, by bilinear elements,"
-    elif wrong := sorted(set(fields) - set(_FIELDS)):
+    elif linear is not None and (wrong := sorted(set(fields) - set(_FIELDS))):
         lacks = f"the field {wrong[0]}"
-    elif not equation.at().symmetric:
+    elif linear is not None and not linear.at().symmetric:
         lacks = f"the equation {equation.name}, which is not the same along all axes,"
     elif parts := [str(part) for part in sides.parts if not (part.whole or part.where)]:
         lacks = f"the part {parts[0]} of a side"

@@ -138,7 +138,7 @@ class Problem:
                 raise Unsupported(
                     f"{self.equation.name} is solved on square cells, these are {self.domain.grid().cell}"
                 )
-            nonlinear = self.equation.operator(self._given)
+            nonlinear = self.equation.operator(self._given, self.domain.grid())
             nonlinear.require_shape(self.domain.grid())
             return nonlinear
         if self._coefficients:

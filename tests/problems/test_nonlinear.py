@@ -289,7 +289,7 @@ def test_a_residual_of_nine_nodes_that_no_energy_makes_is_refused():
         ("p-laplace", {"p": float("nan")}, "field p must be finite, got nan"),
         ("p-laplace", {"p": "2 + x"}, "field p of p-laplace must be one number"),
         ("p-laplace", {"eps": 0.0}, "needs eps > 0, got 0"),
-        ("poisson-boltzmann", {"d": 1.0}, "has no field 'd'; it has: c, f"),
+        ("poisson-boltzmann", {"d": 1.0}, "has no field 'd'; it has: c, a, f"),
         ("quasilinear-diffusion", {"a": np.ones((3, 4))}, r"shape \(3, 4\), the grid has \(9, 9\)"),
         ("p-laplace", {"a": np.ones((8, 8))}, r"per cell, \(8, 8\): .* at the nodes, \(9, 9\)"),
     ],

@@ -275,7 +275,7 @@ BOX = m.Domain((8, 8, 8), 0.1)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: m.Problem(BOX, "allen-cahn"), "allen-cahn, which is not linear, is solved in the plane"),
+        (lambda: m.Problem(BOX, "bilinear-diffusion"), "bilinear-diffusion, by bilinear elements, is solved in the plane"),
         (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "the field axx is solved"),
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
         (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a signed distance, polygons and a mask of nodes are of a rectangle"),

@@ -128,7 +128,7 @@ class SubdomainNewton:
 
 
 def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
-    """Return a problem's operator; raise `Unsupported` if it is linear or not self-adjoint, or a side is natural."""
+    """Return a problem's operator; raise `Unsupported` if it is linear or not self-adjoint, a side is natural, or flows have a factor."""
     operator = problem.operator
     if not isinstance(operator, Nonlinear):
         raise Unsupported(
@@ -140,6 +140,11 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
             "is not; take 'exact'"
         )
     require_plain(name, problem)
+    if operator.factor is not None:
+        raise Unsupported(
+            f"{name} is for equations without the field {operator.factor} of {problem.equation.name} as it is given here; "
+            "take 'exact'"
+        )
     return operator
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside, is_number
+from mosaicdd.problems.operators.patch import Offset, Patch, beside, is_number, offsets
 
 Fields = Mapping[str, torch.Tensor]
 """By name: numbers, ``()`` or ``(B, 1, 1)``, or node values of squares, ``(B, m + 1, m + 1)``."""
@@ -194,7 +194,7 @@ class SquareNewton:
     def derivative(self, u: torch.Tensor, patches: Mapping[str, Patch]) -> Partials:
         """Return the derivatives by the values of a patch, ``(B, n, n)`` of float32 each."""
         gradients = self._gradients(Patch.of(u).values, patches)
-        pairs = zip(OFFSETS, gradients, strict=True)
+        pairs = zip(offsets(2), gradients, strict=True)
         return [(offset, gradient) for offset, gradient in pairs if gradient is not None]
 
     def _gradients(
@@ -213,9 +213,7 @@ class SquareNewton:
         """Return the derivative of the residual by values that are the same all around, at each of them."""
         leaf = u.detach().requires_grad_()
         with torch.enable_grad():
-            total = self.operator.at(
-                Patch(*(leaf for _ in OFFSETS)), self.patches(fields), self.spacing
-            )
+            total = self.operator.at(Patch.uniform(leaf), self.patches(fields), self.spacing)
         return torch.autograd.grad(total.sum(), leaf)[0]
 
     def linearised(

@@ -1,14 +1,15 @@
 r"""Nonlinear equations on any domain, whatever holds on its outline: sums of flows through the faces of volumes.
 
 A residual whose neighbours count one by one, as that of a reaction and of diffusion whose coefficient depends on
-the values at both ends of a grid edge, is a reaction and a flow through each of the four faces,
+the values at both ends of a grid edge, is a reaction and a flow through each of the four faces, in space six,
 
-$$F(u_0; u_1, \ldots, u_4) = R(u_0) + \sum_k W_k(u_0, u_k), \qquad R(u_0) = F(u_0; u_0, \ldots, u_0),$$
+$$F(u_0; u_1, u_2, \ldots) = R(u_0) + \sum_k W_k(u_0, u_k), \qquad R(u_0) = F(u_0; u_0, \ldots, u_0),$$
 
 where $W_k$ is what $F$ rises by if only the neighbour $k$ is not $u_0$. What a domain has of volumes and faces is that of
-linear equations (`Discretisation`, of the conductance 1): flows are taken times the part of the face, the
+linear equations (`Discretisation`, most often of the conductance 1): flows are taken times the part of the face, the
 reaction times that of the volume, and a given value at $\theta$ of an edge stands for the neighbour, in a flow
-that is divided by $\theta$. So of a linear equation it is the linear discretisation.
+that is divided by $\theta$. So of a linear equation it is the linear discretisation. What multiplies all flows, as a
+permittivity does, is put into the conductances of the faces, and may so be given per cell.
 """
 
 import numpy as np
@@ -18,6 +19,7 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.unsupported import Unsupported
 
 
 class NonlinearDiscretisation:
@@ -39,7 +41,7 @@ class NonlinearDiscretisation:
     rounds
         After how many nodes of the grid.
     faces
-        The discretisation of an equation with the conductance 1.
+        The discretisation of an equation with the factor of flows as conductance.
     """
 
     def __init__(self, problem: Problem, grid: Grid, periods: Periods | None = None):
@@ -47,6 +49,7 @@ class NonlinearDiscretisation:
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         operator.require_flows(problem.equation.name, grid.spacing)
+        _require_cells(operator, problem, grid)
         self.operator, self.grid = operator, grid
         self.rounds = problem.conditions.periods(grid)
         self.periods = self.rounds if periods is None else periods
@@ -71,3 +74,15 @@ class NonlinearDiscretisation:
         """Of the conditions on the outlines of a shape."""
         outline = self.faces.outline
         return np.zeros(1) if outline is None else outline.alphas
+
+
+def _require_cells(operator: Nonlinear, problem: Problem, grid: Grid) -> None:
+    """Raise `Unsupported` where the diffusion is per cell and an outline cuts cells: it is asked for at nodes there."""
+    shape = problem.domain.shape
+    if operator.factor is None or shape is None or shape.voxels is not None:
+        return
+    if operator.fields[operator.factor].per_cell(grid):
+        raise Unsupported(
+            f"the field {operator.factor} of {problem.equation.name} is given per cell, {grid.shape}, and the outline of the "
+            f"domain cuts cells: give it at the nodes, {grid.nodes}"
+        )

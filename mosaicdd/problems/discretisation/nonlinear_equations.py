@@ -1,18 +1,20 @@
 """The equations of a nonlinear problem at the active nodes of a part of the grid; see `nonlinear_discretisation`."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of
-from mosaicdd.problems.operators.patch import OFFSETS, Patch
+from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
 from mosaicdd.problems.problem import Problem
 
 _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
@@ -57,17 +59,21 @@ class NonlinearEquations:
         self._fields = self.operator.sampled(self.grid, self._ring, cover, self.rounds)
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
-        """Find the weights of the flows, ``(4, K)``, and where in what `_pool` returns the neighbours are."""
-        up, right = around.conductances.along
-        sides = up[1:, 1:-1], up[:-1, 1:-1], right[1:-1, :-1], right[1:-1, 1:]
+        """Find the weights of the flows, ``(4, K)``, in space ``(6, K)``, and where in what `_pool` returns the neighbours are."""
+        beside, axes = neighbours_of(len(shape)), len(shape)
+        sides = []
+        for offset in beside:
+            axis = int(np.flatnonzero(offset)[0])
+            faces = slice(1, None) if offset[axis] > 0 else slice(None, -1)
+            sides.append(around.conductances.along[axis][at(axis, axes, faces, slice(1, -1))])
         self._weights = np.stack([side.ravel()[self._nodes] for side in sides])
-        width = shape[1] + 2
-        y, x = np.unravel_index(self._nodes, shape)
-        self._centres = (y + 1) * width + x + 1
-        steps = np.array([dy * width + dx for dy, dx in OFFSETS[1:5]])
+        ring = tuple(n + 2 for n in shape)
+        places = np.unravel_index(self._nodes, shape)
+        self._centres = np.ravel_multi_index(tuple(n + 1 for n in places), ring)
+        steps = np.array([_flat(offset, ring) for offset in beside])
         # A neighbour that does not count is the node itself.
         self._others = np.where(self._weights > 0, self._centres + steps[:, None], self._centres)
-        ties, first = self._faces.ties, (shape[0] + 2) * width
+        ties, first = self._faces.ties, math.prod(ring)
         known = self._discretisation.known[ties.known] - [p.start for p in self.part]
         self._tie(ties.nodes, known, ties.conductances, first + ties.known)
         first += len(self._discretisation.known)
@@ -77,22 +83,25 @@ class NonlinearEquations:
             self._tie(
                 crossings.nodes, ends, crossings.weights, first + np.arange(len(crossings.nodes))
             )
-        self._size = (shape[0] + 2) * width
+        self._size = math.prod(ring)
 
     def _tie(
         self, nodes: np.ndarray, ends: np.ndarray, weights: np.ndarray, places: np.ndarray
     ) -> None:
-        """Enter flows to given values, at ``ends`` ``(T, 2)`` from the first node of the part."""
+        """Enter flows to given values, at ``ends`` ``(T, axes)`` from the first node of the part."""
         away = ends - np.stack(np.unravel_index(nodes, self.active.shape), axis=1)
         for axis, period in enumerate(self.rounds):
             if period is not None:  # the nearest one of all rounds
                 away[:, axis] -= period * np.round(away[:, axis] / period).astype(away.dtype)
-        rise, across = away.T
-        beside = np.where(rise > 0, 0, 1)
-        beside = np.where(abs(across) > abs(rise), np.where(across < 0, 2, 3), beside)
-        at = beside, self._number[nodes]
-        self._weights[at] = weights
-        self._others[at] = places
+        axes = away.shape[1]
+        # Of each axis, which neighbour is where it falls, and where it rises.
+        every = neighbours_of(axes)
+        number = [[every.index(at(a, axes, s, 0)) for s in (-1, 1)] for a in range(axes)]
+        axis = np.argmax(abs(away), axis=1)
+        rises = away[np.arange(len(away)), axis] > 0
+        place = np.array(number)[axis, rises.astype(int)], self._number[nodes]
+        self._weights[place] = weights
+        self._others[place] = places
 
     def _place_outlines(self) -> None:
         """Find what exchanges with the sides and outlines."""
@@ -155,7 +164,7 @@ class NonlinearEquations:
         A reaction is what makes an equation nonlinear, and it may be far larger at first values.
         """
         pool = self._pool(u, data)
-        partial = np.zeros((5, len(self._nodes)))
+        partial = np.zeros((1 + len(self._others), len(self._nodes)))
         for strip in self._strips():
             leaves = [values.clone().requires_grad_() for values in self._values(pool, strip)]
             gradients = torch.autograd.grad(self._outflow(leaves, strip).sum(), leaves)
@@ -170,7 +179,8 @@ class NonlinearEquations:
         fixed = self._others >= self._size
         tied -= np.where(fixed, partial[1:], 0.0).sum(0)
         partial[1:][fixed] = 0.0
-        along = dict(zip(OFFSETS[:5], map(self.scattered, partial), strict=True))
+        steps = offsets(self.active.ndim)[: len(partial)]
+        along = dict(zip(steps, map(self.scattered, partial), strict=True))
         whole = conductances_of(along, symmetric=self.operator.self_adjoint)
         conductances = whole.part(*tuple(slice(1, n + 1) for n in self.active.shape))
         conductances.reaction[~self.active] = 1.0
@@ -211,7 +221,7 @@ class NonlinearEquations:
         return (slice(a, min(a + _STRIP, count)) for a in range(0, count, _STRIP))
 
     def _values(self, pool: torch.Tensor, strip: slice) -> list[torch.Tensor]:
-        """Return the values at some nodes, and beside them: up, down, left, right."""
+        """Return the values at some nodes, and beside them, as `neighbours_of`."""
         return [pool[places[strip]] for places in (self._centres, *self._others)]
 
     def scattered(self, values: np.ndarray) -> np.ndarray:
@@ -222,15 +232,19 @@ class NonlinearEquations:
 
     def _patches(self, places: np.ndarray) -> dict[str, Patch]:
         """Return the fields around nodes, by their places in the ring."""
-        width = self._ring[1].stop - self._ring[1].start
-        steps = [y * width + x for y, x in OFFSETS]
+        ring = tuple(p.stop - p.start for p in self._ring)
+        steps = [_flat(offset, ring) for offset in offsets(len(ring))]
 
-        def at(values: torch.Tensor, step: int) -> torch.Tensor:
-            number = values.stride() == (0, 0)
-            return values[0, :1] if number else values.reshape(-1)[places + step]
+        def moved(values: torch.Tensor, step: int) -> torch.Tensor:
+            number = not any(values.stride())
+            return (
+                values[(0,) * (values.ndim - 1)][:1]
+                if number
+                else values.reshape(-1)[places + step]
+            )
 
         return {
-            name: Patch(*(at(values, step) for step in steps))
+            name: Patch(*(moved(values, step) for step in steps))
             for name, values in self._fields.items()
         }
 
@@ -238,11 +252,12 @@ class NonlinearEquations:
         """Return the flows out of some nodes, and their reaction."""
         centre, *beside = values
         fields, h = self._patches(self._centres[strip]), self.grid.spacing
-        reaction = self.operator.at(Patch(*[centre] * 9), fields, h)
+        axes = self.active.ndim
+        reaction = self.operator.at(Patch.uniform(centre, axes), fields, h)
         volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]])
         total = volumes * reaction
         for k, (other, weights) in enumerate(zip(beside, self._weights[:, strip], strict=True), 1):
-            patch = Patch(*(other if i == k else centre for i in range(9)))
+            patch = Patch(*(other if i == k else centre for i in range(len(offsets(axes)))))
             flow = self.operator.at(patch, fields, h) - reaction
             total = total + torch.from_numpy(weights) * flow
         return h**2 * total
@@ -267,10 +282,19 @@ class NonlinearEquations:
         """Return the coefficient of the flows at the nodes of the outline's pieces, of ``u``."""
         if not self._alphas.any():
             return torch.ones_like(u)
-        rises = [torch.zeros_like(u, requires_grad=True) for _ in range(4)]
-        patch = Patch(u, *(u + rise for rise in rises), *[u] * 4)
+        rises = [torch.zeros_like(u, requires_grad=True) for _ in self._weights]
+        corners = offsets(self.active.ndim)[1 + len(rises) :]
+        patch = Patch(u, *(u + rise for rise in rises), *(u for _ in corners))
         fields = self._patches(self._centres[self._on_outline])
         flows = self.grid.spacing**2 * self.operator.at(patch, fields, self.grid.spacing).sum()
         along = torch.stack(torch.autograd.grad(flows, rises, create_graph=True))
         faces = torch.from_numpy(self._weights[:, self._on_outline]).clamp(max=1.0)
         return -(faces * along).sum(0) / faces.sum(0)
+
+
+def _flat(offset: Offset, shape: tuple[int, ...]) -> int:
+    """Return how far apart in a flat array nodes are."""
+    total = 0
+    for step, n in zip(offset, shape, strict=True):
+        total = total * n + step
+    return total

@@ -31,6 +31,7 @@ ALLEN_CAHN = NonlinearEquation(
     parameters={"eps": 0.1, "c": 10.0},
     signs={"eps": True, "c": True},
     reaction="c",
+    axes=(2, 3),
 )
 """An implicit step of the Allen-Cahn equation, which moves the boundaries between two phases.
 
@@ -116,7 +117,7 @@ The energy over a cell is the mean over its corners of ``h^2 a / p (eps^2 + |gra
 
 
 def _poisson_boltzmann(u: Patch, h: float, c: Patch) -> torch.Tensor:
-    laplacian = (sum(u.neighbours) - 4.0 * u.centre) / h**2
+    laplacian = (sum(u.neighbours) - len(u.neighbours) * u.centre) / h**2
     return c.centre * torch.sinh(u.centre) - laplacian
 
 
@@ -130,15 +131,18 @@ def _draw_c(rng: np.random.Generator) -> dict[str, float]:
 
 POISSON_BOLTZMANN = NonlinearEquation(
     name="poisson-boltzmann",
-    text="-lap u + c sinh u = f",
+    text="-div(a grad u) + c sinh u = f",
     residual=_poisson_boltzmann,
     parameters={"c": 1.0},
     signs={"c": False},
     linear=_screened,
     draw=_draw_c,
     largest=3.0,
+    diffusion="a",
+    axes=(2, 3),
 )
-"""A potential in an electrolyte, in units of the thermal voltage; ``c`` is the inverse squared Debye length.
+"""A potential in an electrolyte, in units of the thermal voltage; ``c`` is the inverse squared Debye length
+where the permittivity ``a`` is 1, as it is by default.
 
 For small potentials it is the screened Poisson equation of the same ``c``.
 """
@@ -164,6 +168,8 @@ QUASILINEAR_DIFFUSION = NonlinearEquation(
     signs={"a": True, "c": False},
     self_adjoint=False,
     reaction="c",
+    diffusion="a",
+    axes=(2, 3),
 )
 """Diffusion whose coefficient depends on the solution: heat with a conductivity of the temperature.
 
@@ -189,6 +195,8 @@ REACTION_DIFFUSION = NonlinearEquation(
     functions={"r": "u**3"},
     signs={"a": True, "c": False},
     reaction="c",
+    diffusion="a",
+    axes=(2, 3),
 )
 """Diffusion with a reaction that depends on the concentration, as growth up to a capacity does.
 

@@ -17,15 +17,17 @@ EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations.equation import NamedEquation
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
+from mosaicdd.unsupported import Unsupported
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class NonlinearEquation(NamedEquation):
         ``k`` of such an equation, ``-div(k(|grad u|^2) grad u) = f``, with ``k(0) = 1``.
     reaction
         The parameter that multiplies ``u``, if there is one: see `Equation`.
+    diffusion
+        What multiplies all flows between nodes, if there is such a field: it may be given per cell. It is one of the
+        parameters; or none that the residual takes, and then 1 if it is not given.
+    axes
+        Of the grids that the residual is written for: (2,), or (2, 3) if it sums over all of ``u.neighbours``.
 
     Raises
     ------
@@ -87,6 +94,8 @@ class NonlinearEquation(NamedEquation):
     steepest: float | None = None
     conductivity: Callable[[torch.Tensor], torch.Tensor] | None = None
     reaction: str | None = None
+    diffusion: str | None = None
+    axes: tuple[int, ...] = (2,)
 
     source = True
     steady = None
@@ -104,7 +113,17 @@ class NonlinearEquation(NamedEquation):
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all that a problem may give."""
-        return (*self.parameters, *self.functions, "f")
+        beside = () if self.diffusion in (None, *self.parameters) else (self.diffusion,)
+        return (*self.parameters, *beside, *self.functions, "f")
+
+    def on(self, axes: int) -> Self:
+        """Return the equation of domains of so many axes; raise `Unsupported` if it is not written for them."""
+        if axes not in self.axes:
+            raise Unsupported(
+                f"the equation {self.name} is solved in the plane only, with cells (ny, nx): in space there are of "
+                "the nonlinear ones those that say axes=(2, 3)"
+            )
+        return self
 
     def complete(self, field_values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values of all parameters and functions, with the defaults of those not given.
@@ -118,17 +137,23 @@ class NonlinearEquation(NamedEquation):
             self._require_parameter(name)
         return {**self.parameters, **self.functions, **field_values}
 
-    def operator(self, field_values: Mapping[str, Any]) -> Nonlinear:
-        """Return ``F`` for values of the fields.
+    def operator(self, field_values: Mapping[str, Any], grid: Grid | None = None) -> Nonlinear:
+        """Return ``F`` for values of the fields, on a grid; by default one of the plane.
 
         Raises
         ------
         ValueError
             If a field is unknown, a number is too small, or a field is given for one.
         """
-        values = self.complete(field_values)
-        fields = {name: Field(name, values[name]) for name in self.parameters}
-        for name, positive in self.signs.items():
+        values, axes = self.complete(field_values), 2 if grid is None else len(grid.shape)
+        names = [name for name in values if name not in self.functions]
+        fields = {name: Field(name, values[name], axes) for name in names}
+        factor = fields.get(self.diffusion or "")
+        if factor is not None and factor.name in self.parameters:
+            per_cell = grid is not None and factor.per_cell(grid)
+            factor = factor if per_cell else None  # the residual takes it
+        signs = self.signs if factor is None else {**self.signs, factor.name: True}
+        for name, positive in signs.items():
             number = fields[name].number
             if number is not None and not (number > 0 or (number == 0 and not positive)):
                 sign = ">" if positive else ">="
@@ -140,6 +165,9 @@ class NonlinearEquation(NamedEquation):
             {name: self._number(fields[name]) for name in self.numbers},
             signs=self.signs,
             self_adjoint=self.self_adjoint,
+            axes=axes,
+            factor=None if factor is None else factor.name,
+            taken=[name for name in self.parameters if name not in self.numbers],
         )
 
     def _number(self, field: Field) -> float:

@@ -1,11 +1,13 @@
 """The derivative of a residual as a linear operator: conductances between nodes."""
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
+from mosaicdd.lattice.axes import Slices, at
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.patch import OFFSETS, Offset
+from mosaicdd.problems.operators.patch import Offset, neighbours_of
 
 
 class NotEllipticError(ValueError):
@@ -21,7 +23,7 @@ def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bo
 
     `NotEllipticError` if they are those of no elliptic equation.
     """
-    crossed = any(y and x for y, x in partial)
+    crossed = any(map(_crosses, partial))
     if crossed and not symmetric:
         raise NotEllipticError(
             "a residual that depends on the corners of its patches must be self-adjoint, as that of an "
@@ -37,22 +39,31 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     ``partial``: by offset, ``(rows, columns)``; one that is missing is zero.
     It has one node more all around.
     """
-    zero = np.zeros_like(partial[0, 0])
-    crossed = any(y and x for y, x in partial)
+    axes = len(next(iter(partial)))
+    centre = (0,) * axes
+    zero = np.zeros_like(partial[centre])
+    steps: list[Offset] = [at(axis, axes, 1, 0) for axis in range(axes)]
+    if any(map(_crosses, partial)):
+        steps += [(1, 1), (1, -1)]
     between = [
-        _couplings(-partial.get((y, x), zero), -partial.get((-y, -x), zero), (y, x))
-        for y, x in ((1, 0), (0, 1), (1, 1), (1, -1))[: 4 if crossed else 2]
+        _couplings(-partial.get(step, zero), -partial.get(tuple(-d for d in step), zero), step)
+        for step in steps
     ]
-    total = partial[0, 0].copy()
+    total = partial[centre].copy()
     for offset, values in partial.items():
-        if offset != (0, 0):
+        if offset != centre:
             total += values
     reaction = np.pad(total, 1)
     if not symmetric:
         along, against = zip(*between, strict=True)
         return Conductances(along, reaction, against)
-    up, right, *across = ((forth + back) / 2 for forth, back in between)
-    return Conductances((up, right), reaction, across=np.stack(across) if across else None)
+    means = [(forth + back) / 2 for forth, back in between]
+    along, across = tuple(means[:axes]), means[axes:]
+    return Conductances(along, reaction, across=np.stack(across) if across else None)
+
+
+def _crosses(offset: Offset) -> bool:
+    return sum(map(bool, offset)) > 1
 
 
 def _couplings(
@@ -62,13 +73,14 @@ def _couplings(
 
     ``forth`` and ``back``: in the equations of all nodes inside: along the offset, and against it.
     """
-    y, x = offset
-    first = slice(None, -1 if y else None), slice(1, None) if x < 0 else slice(None, -x or None)
-    last = slice(y, None), slice(None, -1) if x < 0 else slice(x, None)
+    low_end, high_end, whole = slice(None, -1), slice(1, None), slice(None)
+    first: Slices = tuple((whole, low_end, high_end)[step] for step in offset)
+    last: Slices = tuple((whole, high_end, low_end)[step] for step in offset)
     inside = np.pad(np.ones_like(forth, bool), 1)
     low, high = np.pad(forth, 1, mode="edge")[first], np.pad(back, 1, mode="edge")[last]
     # All but what is along the edges is known from both ends.
-    for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
+    for axis, end in itertools.product(range(len(offset)), (0, -1)):
+        edge = at(axis, len(offset), end)
         known = inside[first][edge], inside[last][edge]
         ends = low[edge].copy(), high[edge].copy()
         low[edge] = np.where(known[0] | ~known[1], *ends)
@@ -90,7 +102,7 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
                 f"{wrong.size} nodes: it is not elliptic there"
             )
         return
-    beside = [partial.get(offset, np.zeros(1)) for offset in OFFSETS[1:5]]
+    beside = [partial.get(offset, np.zeros(1)) for offset in neighbours_of(2)]
     count = sum(int((derivative >= 0).sum()) for derivative in beside)
     if count:
         largest = max(np.nanmax(derivative) for derivative in beside)

@@ -9,7 +9,7 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
 from mosaicdd.problems.operators.medium import Medium, require_sign
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Patch
+from mosaicdd.problems.operators.patch import Patch, offsets
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
@@ -47,7 +47,7 @@ class Nonlinear:
     residual
         See `Residual`.
     fields
-        Node values by name.
+        By name: node values, or of the `factor` values per cell, too.
     functions
         By name: expressions in ``u``, or functions of tensors.
     numbers
@@ -56,6 +56,11 @@ class Nonlinear:
         Which fields must be positive (True), or at least not negative (False).
     self_adjoint
         Whether its derivative is, as that of an energy.
+    axes
+        Of the grid.
+    factor
+        The field that all flows between nodes are multiplied by outside of the residual, which takes 1 in its place
+        if it is among ``taken``, the fields of the residual.
     """
 
     reflective = False
@@ -69,8 +74,15 @@ class Nonlinear:
         *,
         signs: Mapping[str, bool],
         self_adjoint: bool,
+        axes: int = 2,
+        factor: str | None = None,
+        taken: Iterable[str] = (),
     ):
-        self.fields = dict(fields)
+        self.fields, self.axes, self.factor = dict(fields), axes, factor
+        self._taken = self.fields
+        if factor is not None:
+            plain = self.fields | {factor: Field(factor, 1.0, axes)}
+            self._taken = {name: plain[name] for name in taken}
         self.self_adjoint = self_adjoint
         self._signs = signs
         self._residual = residual
@@ -88,7 +100,8 @@ class Nonlinear:
         sizes show it.
         """
         rng = np.random.default_rng(0)
-        u = torch.from_numpy(rng.uniform(-1, 1, (9, _PROBES)) * np.logspace(-3, 3, _PROBES))
+        shape = len(offsets(self.axes)), _PROBES
+        u = torch.from_numpy(rng.uniform(-1, 1, shape) * np.logspace(-3, 3, _PROBES))
         returned: list[object] = []
         functions: list[Function] = [value for value in self._others.values() if callable(value)]
         functions.append(lambda _: self.at(Patch(*u), self._ordinary(u[0]), 1.0))
@@ -103,12 +116,14 @@ class Nonlinear:
     def require_shape(self, grid: Grid) -> None:
         """Check that fields are of a grid's nodes, and of all problems; else raise `ValueError` or `Unsupported`."""
         for field in self.fields.values():
-            if field.per_cell(grid):
+            per_cell = field.per_cell(grid)
+            if per_cell and field.name != self.factor:
                 raise ValueError(
                     f"the field {field.name} is given per cell, {grid.shape}: of nonlinear equations coefficients "
-                    f"are given at the nodes, {grid.nodes} (ny + 1, nx + 1)"
+                    f"are given at the nodes, {grid.nodes}, but what multiplies all that flows"
                 )
-            field.require_shape(grid)
+            if not per_cell:
+                field.require_shape(grid)
             if field.problems > 1:
                 raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
@@ -131,7 +146,7 @@ class Nonlinear:
         are as `sample_near` has them.
         """
         samples = {}
-        for name, field in self.fields.items():
+        for name, field in self._taken.items():
             if field.number is not None:
                 number = torch.tensor(field.number, dtype=torch.float64)
                 samples[name] = number.expand([p.stop - p.start for p in part])
@@ -151,14 +166,14 @@ class Nonlinear:
     def pure(self) -> bool:
         """Whether constants solve the equation without a source, as far as a few of them show."""
         u = torch.tensor([0.3, 0.7], dtype=torch.float64)
-        return not self.at(Patch(*[u] * 9), self._ordinary(u), 1.0).any()
+        return not self.at(self._uniform(u), self._ordinary(u), 1.0).any()
 
     def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
         """Say whether constants do not solve the equation without a source somewhere on a grid, as `pure`.
 
         ``inside``: says which nodes of a part are of interest.
         """
-        varying = {name: field for name, field in self.fields.items() if field.number is None}
+        varying = {name: field for name, field in self._taken.items() if field.number is None}
         if self.pure or not varying:
             return not self.pure
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
@@ -168,45 +183,54 @@ class Nonlinear:
                 for name, (_, held) in zip(varying, strips, strict=True)
             ]
             fields = self._ordinary(values[0]) | {
-                name: Patch(*[held] * 9) for name, held in zip(varying, values, strict=True)
+                name: self._uniform(held) for name, held in zip(varying, values, strict=True)
             }
             for u in (0.3, 0.7):
-                if self.at(Patch(*[torch.full_like(values[0], u)] * 9), fields, 1.0).any():
+                if self.at(self._uniform(torch.full_like(values[0], u)), fields, 1.0).any():
                     return True
         return False
 
     @property
     def faces(self) -> Medium:
-        """The medium of the conductance 1, with a reaction if there is one."""
-        fields = {"a": 1.0, "c": 0.0 if self.pure else 1.0}
-        return Medium({name: Field(name, value) for name, value in fields.items()})
+        """The medium of the factor of flows, by default 1, with a reaction if there is one."""
+        reaction = Field("c", 0.0 if self.pure else 1.0, self.axes)
+        a = Field("a", 1.0, self.axes) if self.factor is None else self.fields[self.factor]
+        return Medium({"a": a, "c": reaction})
+
+    @property
+    def by_flows(self) -> bool:
+        """Whether it is taken apart into flows whatever the domain is: in space, and with a factor of these."""
+        return self.axes != 2 or self.factor is not None
 
     def require_flows(self, name: str, h: float) -> None:
         """Raise `Unsupported` unless the neighbours of a node count one by one, and its corners not at all."""
         rng = np.random.default_rng(0)
-        values = torch.from_numpy(rng.uniform(0.4, 0.6, (9, 16)))
+        values = torch.from_numpy(rng.uniform(0.4, 0.6, (len(offsets(self.axes)), 16)))
         centre = values[0]
         fields = self._ordinary(centre)
-        alone = self.at(Patch(*[centre] * 9), fields, h)
+        alone = self.at(self._uniform(centre), fields, h)
         total, size = alone.clone(), abs(alone)
-        for k in range(1, 5):
-            patch = Patch(*(values[k] if i == k else centre for i in range(9)))
+        for k in range(1, 1 + 2 * self.axes):
+            patch = Patch(*(values[k] if i == k else centre for i in range(len(values))))
             flow = self.at(patch, fields, h) - alone
             total, size = total + flow, size + abs(flow)
         if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
             raise Unsupported(
-                f"{name} couples the differences along both axes, and is solved with values on all "
+                f"{name} couples the differences along the axes, and is solved with values on all "
                 "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides, "
                 "values held inside and other domains are for equations whose neighbours count one by one"
             )
 
     def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
         """Return fields of their numbers; 1 where they vary."""
-        numbers = {name: field.number for name, field in self.fields.items()}
+        numbers = {name: field.number for name, field in self._taken.items()}
         return {
-            name: Patch(*[torch.full_like(like, 1.0 if number is None else number)] * 9)
+            name: self._uniform(torch.full_like(like, 1.0 if number is None else number))
             for name, number in numbers.items()
         }
+
+    def _uniform(self, values: torch.Tensor) -> Patch:
+        return Patch.uniform(values, self.axes)
 
     def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
         """Return the residual at the centres of patches."""

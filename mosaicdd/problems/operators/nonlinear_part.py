@@ -11,7 +11,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import elliptic_conductances
-from mosaicdd.problems.operators.patch import OFFSETS, Offset, Patch, beside
+from mosaicdd.problems.operators.patch import Offset, Patch, beside, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -91,7 +91,7 @@ class NonlinearPart:
             leaves = [leaf.detach().requires_grad_() for leaf in patch.values]
             total = self._at(Patch(*leaves), there).sum()
             gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-            pairs = zip(OFFSETS, gradients, strict=True)
+            pairs = zip(offsets(2), gradients, strict=True)
             known = [(offset, gradient) for offset, gradient in pairs if gradient is not None]
             yield strip, there, known
 

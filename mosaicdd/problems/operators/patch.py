@@ -1,23 +1,32 @@
-"""Patches: values at nodes and at all that surround them, from which nonlinear equations are made."""
-
-from dataclasses import dataclass, replace
+"""Patches: values at nodes and at those that surround them, from which nonlinear equations are made."""
 
 import torch
 
-Offset = tuple[int, ...]
-"""From a node to another, (y, x), in cells."""
+from mosaicdd.lattice.axes import last
 
-OFFSETS: tuple[Offset, ...] = (
-    *((0, 0), (1, 0), (-1, 0), (0, -1), (0, 1)),
-    *((1, -1), (1, 1), (-1, -1), (-1, 1)),
-)
-"""From the centre to the nodes of a patch, in the order of its members."""
+Offset = tuple[int, ...]
+"""From a node to another, (y, x) or (z, y, x), in cells."""
+
+_CROSS: tuple[Offset, ...] = ((1, 0), (-1, 0), (0, -1), (0, 1))
+_CORNERS: tuple[Offset, ...] = ((1, -1), (1, 1), (-1, -1), (-1, 1))
+_IN_SPACE: tuple[Offset, ...] = (*((0, *offset) for offset in _CROSS), (1, 0, 0), (-1, 0, 0))
+
+
+def neighbours_of(axes: int) -> tuple[Offset, ...]:
+    """Return from a node to those beside it: up, down, left, right, and in space front and back."""
+    return _CROSS if axes == 2 else _IN_SPACE
+
+
+def offsets(axes: int) -> tuple[Offset, ...]:
+    """Return from the centre to the nodes of a patch: itself, those beside it, and in the plane the corners."""
+    return ((0,) * axes, *neighbours_of(axes), *(_CORNERS if axes == 2 else ()))
 
 
 def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
-    """Return the values beside the nodes inside arrays ``(..., rows, columns)``."""
-    (y, x), (rows, columns) = offset, (n - 2 for n in values.shape[-2:])
-    return values[..., 1 + y :, 1 + x :][..., :rows, :columns]
+    """Return the values beside the nodes inside arrays ``(..., rows, columns)``, in space with an axis more."""
+    sizes = values.shape[-len(offset) :]
+    inside = tuple(slice(1 + d, n - 1 + d) for d, n in zip(offset, sizes, strict=True))
+    return values[last(inside)]
 
 
 def is_number(values: torch.Tensor) -> bool:
@@ -25,52 +34,120 @@ def is_number(values: torch.Tensor) -> bool:
     return values.shape[-1:] in ((), (1,))
 
 
-@dataclass(frozen=True)
 class Patch:
-    """Values at nodes and at those around them, tensors of one shape; ``up`` is where y is larger.
+    """Values at nodes and at those around them, tensors of one shape.
 
-    ``whole``: the array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they
-    come one by one.
+    ``up`` is where y is larger, ``right`` where x is, ``front`` where z is. There are corners in the plane alone.
+
+    Parameters
+    ----------
+    values
+        In the order of `offsets`.
+    whole
+        The array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they
+        come one by one.
     """
 
-    centre: torch.Tensor
-    up: torch.Tensor
-    down: torch.Tensor
-    left: torch.Tensor
-    right: torch.Tensor
-    up_left: torch.Tensor
-    up_right: torch.Tensor
-    down_left: torch.Tensor
-    down_right: torch.Tensor
-    whole: torch.Tensor | None = None
+    def __init__(self, *values: torch.Tensor, whole: torch.Tensor | None = None):
+        self.values = values
+        self.whole = whole
 
     @classmethod
-    def of(cls, values: torch.Tensor) -> "Patch":
+    def of(cls, values: torch.Tensor, axes: int = 2) -> "Patch":
         """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
-            return replace(cls(*(values for _ in OFFSETS)), whole=values)
-        return replace(cls(*(beside(values, offset) for offset in OFFSETS)), whole=values)
+            return cls.uniform(values, axes, whole=values)
+        return cls(*(beside(values, offset) for offset in offsets(axes)), whole=values)
+
+    @classmethod
+    def uniform(
+        cls, values: torch.Tensor, axes: int = 2, *, whole: torch.Tensor | None = None
+    ) -> "Patch":
+        """Return patches that are the same at all of their nodes."""
+        return cls(*(values for _ in offsets(axes)), whole=whole)
 
     @property
-    def values(self) -> tuple[torch.Tensor, ...]:
-        """All, in the order of the members."""
-        return (self.centre, *self.neighbours, *self.corners)
+    def axes(self) -> int:
+        """How many the grid has."""
+        return 2 if len(self.values) == len(offsets(2)) else 3
 
     def float(self) -> "Patch":
         """Return it in float32."""
         if self.whole is not None:
-            return Patch.of(self.whole.float())
+            return Patch.of(self.whole.float(), self.axes)
         return Patch(*(values.float() for values in self.values))
 
     @property
+    def centre(self) -> torch.Tensor:
+        """At the nodes."""
+        return self.values[0]
+
+    @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:
-        """Those beside the centre: up, down, left, right."""
-        return self.up, self.down, self.left, self.right
+        """Those beside the centre: up, down, left, right, and in space front and back."""
+        return self.values[1 : 1 + 2 * self.axes]
+
+    @property
+    def up(self) -> torch.Tensor:
+        """Beside the nodes, where y is larger."""
+        return self.values[1]
+
+    @property
+    def down(self) -> torch.Tensor:
+        """Where y is smaller."""
+        return self.values[2]
+
+    @property
+    def left(self) -> torch.Tensor:
+        """Where x is smaller."""
+        return self.values[3]
+
+    @property
+    def right(self) -> torch.Tensor:
+        """Where x is larger."""
+        return self.values[4]
+
+    @property
+    def front(self) -> torch.Tensor:
+        """Where z is larger; in space."""
+        return self._known(self.axes == 3, 5)
+
+    @property
+    def back(self) -> torch.Tensor:
+        """Where z is smaller; in space."""
+        return self._known(self.axes == 3, 6)
+
+    @property
+    def up_left(self) -> torch.Tensor:
+        """Across from the nodes; in the plane, as the next three."""
+        return self._known(self.axes == 2, 5)
+
+    @property
+    def up_right(self) -> torch.Tensor:
+        """Above, to the right."""
+        return self._known(self.axes == 2, 6)
+
+    @property
+    def down_left(self) -> torch.Tensor:
+        """Below, to the left."""
+        return self._known(self.axes == 2, 7)
+
+    @property
+    def down_right(self) -> torch.Tensor:
+        """Below, to the right."""
+        return self._known(self.axes == 2, 8)
+
+    def _known(self, here: bool, member: int) -> torch.Tensor:
+        if not here:
+            raise AttributeError(
+                f"a patch of {self.axes} axes has no such node: front and back are there in space, corners in the plane"
+            )
+        return self.values[member]
 
     @property
     def corners(self) -> tuple[torch.Tensor, ...]:
-        """Those across from the centre, in the order of the members."""
-        return self.up_left, self.up_right, self.down_left, self.down_right
+        """Those across from the centre, from the upper left row by row; none in space."""
+        return self.values[1 + 2 * self.axes :]
 
     @property
     def quarters(self) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]:

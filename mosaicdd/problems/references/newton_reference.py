@@ -39,10 +39,13 @@ def solve_by_newton(
 
     `RuntimeError` if it does not converge.
     """
-    equations = (_Rectangle if problem.plain else _Everywhere)(problem, grid, number)
+    operator = problem.operator
+    by_flows = isinstance(operator, Nonlinear) and operator.by_flows
+    rectangle = problem.plain and not by_flows
+    equations = (_Rectangle if rectangle else _Everywhere)(problem, grid, number)
     u = equations.begun(solve)
     r, size = equations.residual(u), equations.size(u)
-    if problem.plain:
+    if rectangle:
         nested = _nested(problem, grid, number, solve)
         if nested is not None and equations.norm(equations.residual(nested)) < equations.norm(r):
             u, r = nested, equations.residual(nested)
@@ -163,6 +166,7 @@ class _Everywhere:
         wide = tuple(slice(-1, nodes + 1) for nodes in self._nodes)
         self._equations = NonlinearEquations(NonlinearDiscretisation(problem, grid), wide)
         self._data = self._equations.data(problem, number)
+        self._inner = (slice(1, -1),) * len(grid.nodes)
 
     def begun(self, solve: Solve) -> np.ndarray:
         smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
@@ -170,14 +174,14 @@ class _Everywhere:
         u = self._around(solve(system, system.right_hand_side).reshape(self._nodes))
         u = np.where(self._equations.active, u, 0.0)
         _, weights = self._equations.weighed_derivative(u, self._data)
-        self._weights = weights.every(u.shape)[1:-1, 1:-1].ravel()
+        self._weights = weights.every(u.shape)[self._inner].ravel()
         return u
 
     def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
         return u + length * self._around(change.reshape(self._nodes))
 
     def residual(self, u: np.ndarray) -> np.ndarray:
-        return self._equations.residual(u, self._data)[1:-1, 1:-1].ravel()
+        return self._equations.residual(u, self._data)[self._inner].ravel()
 
     def step(self, u: np.ndarray) -> StepSystem:
         derivative = self._equations.derivative(u, self._data)
@@ -192,7 +196,7 @@ class _Everywhere:
         return float(np.linalg.norm(self._weights * residual))
 
     def field(self, u: np.ndarray) -> np.ndarray:
-        field = self._equations.completed(u, self._problem, self._number)[1:-1, 1:-1]
+        field = self._equations.completed(u, self._problem, self._number)[self._inner]
         return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
 
     def _around(self, values: np.ndarray) -> np.ndarray:

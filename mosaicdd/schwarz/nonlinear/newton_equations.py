@@ -6,6 +6,7 @@ everywhere else steps are linear problems with the same faces, volumes and activ
 
 import abc
 import copy
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -24,8 +25,6 @@ from mosaicdd.problems.operators.nonlinear_part import Linearised, NonlinearPart
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary, edges_of
 from mosaicdd.schwarz.field_share import FieldShare
-
-_AROUND = [(i, j) for i in range(3) for j in range(3)]  # from the lower left
 
 
 class LinearForm(NamedTuple):
@@ -194,7 +193,7 @@ class _OnOutlines(NewtonEquations):
         right, active = -self.residual(u) - self.source, self._equations.active
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
-        right[1:-1, 1:-1] += conductances.apply(np.where(active, u, 0.0))
+        right[(slice(1, -1),) * u.ndim] += conductances.apply(np.where(active, u, 0.0))
         constant = self.cleared(conductances.reaction.copy())
         return LinearForm(self.cleared(right), constant, weights.every(active.shape))
 
@@ -219,12 +218,12 @@ class _OnOutlines(NewtonEquations):
     def begun(self, u: np.ndarray) -> np.ndarray:
         active = self._equations.active
         # Unknowns beyond a natural outline, which have no value in a field, get the mean of those around.
-        y, x = np.nonzero(active & np.isnan(u))
-        if len(y):
-            around = np.stack(
-                [np.pad(u, 1, constant_values=np.nan)[y + i, x + j] for i, j in _AROUND]
-            )
-            u[y, x] = np.nanmean(around, axis=0)
+        places = np.argwhere(active & np.isnan(u))
+        if len(places):
+            padded = np.pad(u, 1, constant_values=np.nan)
+            steps = itertools.product(range(3), repeat=u.ndim)
+            around = np.stack([padded[tuple((places + step).T)] for step in steps])
+            u[tuple(places.T)] = np.nanmean(around, axis=0)
         return self._place.widened(self._place.owned(np.where(active, u, 0.0)))
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:

@@ -48,8 +48,8 @@ class Change:
             slice(start * block.lattice.spacing - own.start, None, block.lattice.spacing)
             for start, own in zip(block.start, place.own, strict=True)
         )
-        rows, columns = block.subdomains
-        return torch.from_numpy(abs(self.values[lattice_nodes][:rows, :columns]))
+        owned = tuple(slice(count) for count in block.subdomains)
+        return torch.from_numpy(abs(self.values[lattice_nodes][owned]))
 
 
 class Step(Protocol):

@@ -87,8 +87,8 @@ class HarmonicStart:
 
         def bound() -> tuple[MediumSolver, float]:
             c = screening(problem, grid)
-            exact = Exact(self._solver.subdomain.cells)
-            return exact.condensed(smooth_problem(problem, grid, c), grid), c
+            exact = Exact.of(self._solver.subdomain)
+            return exact.of_flows(smooth_problem(problem, grid, c), grid), c
 
         return self._steps.ranks.agree(bound)
 
