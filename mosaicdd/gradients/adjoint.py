@@ -5,17 +5,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.gradients.lagrangian import Lagrangian, volumes_of
-from mosaicdd.gradients.nonlinear import lagrangian_of, linearised_adjoint
+from mosaicdd.gradients.in_strips import InStrips
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import within
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.unsupported import Unsupported
+
+_LEFT = 1e-5  # of the functional's derivatives that an adjoint may leave, at most
 
 
 def adjoint(
@@ -35,7 +33,7 @@ def adjoint(
     solver
         The open one by which the problem was solved, whose plan then serves the adjoint, too; else another is planned.
     rtol
-        The tolerance of the adjoint where it is planned here; by default that of the solution.
+        The tolerance of the adjoint; by default that of the solver's settings, or of the solution's.
 
     Returns
     -------
@@ -60,24 +58,37 @@ def adjoint(
     if kept.window != Window.whole(grid):
         raise Unsupported("gradients are of the whole field, and this solution has a window of it")
     with Ranks.of(kept.given_ranks) as ranks:
-        w = ranks.agree(lambda: _derivatives(solution, dJ_du, parameters))
-        wide = ranks.sum(w)
+        w = ranks.sum(ranks.agree(lambda: _derivatives(solution, dJ_du, parameters)))
         u = np.asarray(solution.gather(), float)
-        around, reach, kind = [], Lagrangian.reach(parameters), lagrangian_of(parameters)
-        for p, n in zip(kept.own, grid.nodes, strict=True):
-            around.append(slice(max(p.start - reach, 0), min(p.stop + reach, n)))
-        part = tuple(around)
-        numbers = [name for name, field in parameters.fields.items() if field.number is not None]
-        lagrangian = ranks.agree(lambda: kind(parameters, kept.own, part, numbers))
-        ranks.agree(lambda: lagrangian.require_values(u[part]))
-        ranks.agree(lambda: lagrangian.require_driven(torch.from_numpy(wide[part])))
-        whole = lagrangian if part == parameters.whole else None
-        v = solved_adjoint(parameters, wide, u, solver, solution, rtol, whole)
-        gradient = _of_part(lagrangian, parameters, kept.own, part, u[part], v[part], wide[part])
-        for name in parameters.names:
+        strips = ranks.agree(lambda: InStrips(parameters, kept.own))
+        ranks.agree(lambda: strips.require_values(u))
+        v = _solved(parameters, solution, solver, u, w, rtol)
+        values = {name: torch.from_numpy(array) for name, array in parameters.values().items()}
+        names = [*values, *parameters.shifted]
+        slopes, left = strips(values, names, *map(torch.from_numpy, (u, v, w)))
+        require_solved(ranks.sum(left))
+        gradient = {name: slope.numpy() for name, slope in slopes.items()}
+        for name in names:
             if name not in parameters.fields or gradient[name].ndim == 0:
                 gradient[name] = ranks.sum(gradient[name])
-    return gradient
+    return {name: np.asarray(gradient[name]) for name in names}
+
+
+def _solved(
+    parameters: Parameters,
+    solution: Solution,
+    solver: Solver | None,
+    u: np.ndarray,
+    w: np.ndarray,
+    rtol: float | None,
+) -> np.ndarray:
+    """Return the adjoint of the whole grid, for derivatives by each value; all ranks together."""
+    problem, kept = parameters.problem, solution.kept
+    if solver is not None:
+        return solver.change(u, w, problem=problem, rtol=rtol)
+    settings = {"ranks": kept.given_ranks, "settings": kept.settings}
+    with Solver(problem, "exact", rtol=rtol, keep="unknowns", **settings) as planned:
+        return planned.change(u, w, rtol=rtol)
 
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
@@ -103,84 +114,11 @@ def require_converged(solution: Solution, what: str) -> None:
         )
 
 
-def solved_adjoint(
-    parameters: Parameters,
-    w: np.ndarray,
-    u: np.ndarray,
-    solver: Solver | None,
-    solution: Solution,
-    rtol: float | None,
-    lagrangian: Lagrangian | None,
-) -> np.ndarray:
-    """Return the adjoint of the whole grid, for derivatives by each value; all ranks together.
-
-    ``lagrangian``: of the whole grid, if there is one already.
-    """
-
-    def solved(by: Solver) -> np.ndarray:
-        if parameters.linear:
-            return whole_field(by, problem, "adjoint")
-        nodes = parameters.whole
-        whole = lagrangian or lagrangian_of(parameters)(parameters, nodes, nodes)
-        named = {name: torch.from_numpy(values) for name, values in parameters.values().items()}
-        return linearised_adjoint(by, whole, named, u, w)
-
-    problem = parameters.problem
-    if parameters.linear:
-        problem = parameters.with_source_only(source_of(w, parameters))
-    if solver is not None:
-        return solved(solver)
-    kept = solution.kept
-    settings = {"ranks": kept.given_ranks, "settings": kept.settings, "rtol": rtol}
-    with Solver(problem, "exact", keep="unknowns", **settings) as planned:
-        return solved(planned)
-
-
-def whole_field(solver: Solver, problem: Problem, what: str) -> np.ndarray:
-    """Return a solution on each rank, converged."""
-    solution = solver(problem)
-    require_converged(solution, what)
-    return np.array(solution.gather(), float)
-
-
-def source_of(w: np.ndarray, parameters: Parameters) -> np.ndarray:
-    """Return the source that drives each node's equation by so much; zero at nodes without a volume."""
-    volumes = volumes_of(parameters)
-    return np.divide(w, volumes, out=np.zeros(w.shape), where=volumes > 0)
-
-
-def _of_part(
-    lagrangian: Lagrangian, parameters: Parameters, own: Part, wide: Part, *fields: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return the gradient at a process's nodes; of numbers and sides its share of it.
-
-    ``fields``: the solution, the adjoint, and the derivatives by each value, at the wide nodes.
-    """
-    nodes = parameters.grid.nodes
-    cells = tuple(slice(p.start, p.stop - 1) for p in wide)
-    values, named = parameters.values(), {}
-    for name, value in values.items():
-        if name in parameters.fields:
-            if value.ndim == 0:
-                value = np.broadcast_to(value, [p.stop - p.start for p in wide])
-            else:
-                value = value[wide if value.shape == nodes else cells]
-        named[name] = torch.tensor(value, requires_grad=True)
-    before = {name: value.detach() for name, value in named.items()}
-    rises = {
-        name: torch.zeros((), dtype=torch.float64, requires_grad=True)
-        for name in parameters.shifted
-    }
-    u, v, w = (torch.from_numpy(np.ascontiguousarray(field)) for field in fields)
-    total = lagrangian(named, before, u, v, w, rises)
-    named |= rises
-    slopes = torch.autograd.grad(total, list(named.values()), materialize_grads=True)
-    gradient = {}
-    for name, slope in zip(named, slopes, strict=True):
-        mine = slope.numpy()
-        if name in parameters.fields:
-            mine = mine[within(own, wide)]  # of cells as of their lower left nodes
-            if values[name].ndim == 0:
-                mine = mine.sum()
-        gradient[name] = np.asarray(mine)
-    return gradient
+def require_solved(left: np.ndarray) -> None:
+    """Raise `RuntimeError` if an adjoint contradicts its equations, by two sums of squares; see `InStrips`."""
+    remains, asked = np.sqrt(left)
+    if not remains <= _LEFT * asked:
+        raise RuntimeError(
+            f"the adjoint leaves {remains:.1e} of the functional's derivatives, more than {_LEFT * asked:.1e}: the "
+            "solution is where the equation has no derivative, or rtol is too large; give smoother data, or a smaller one"
+        )

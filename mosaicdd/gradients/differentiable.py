@@ -10,7 +10,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.time.settings import TimeSettings
 
-_RTOL = 1e-10  # of all solves: a gradient is as exact as they are
+# Of a functional differences show what a solve leaves, of a gradient six digits are enough for all uses.
+_RTOL, _OF_ADJOINTS = 1e-10, 1e-8
 
 
 def differentiable(
@@ -25,6 +26,7 @@ def differentiable(
     ranks: Any = None,
     settings: SolveSettings | None = None,
     rtol: float | None = None,
+    adjoint_rtol: float | None = None,
 ) -> Differentiable | DifferentiableMarch:
     """Return the solution of a problem as a function of tensors, with derivatives of any order.
 
@@ -41,7 +43,9 @@ def differentiable(
     ranks, settings
         As `Solver` has them; on several ranks all have the whole tensors.
     rtol
-        Of all solves; by default 1e-10, as a gradient is not better than they are.
+        Of solves; by default that of the settings, without any 1e-10.
+    adjoint_rtol
+        Of adjoint solves; by default that of the settings, or ``rtol``, without any 1e-8.
 
     Raises
     ------
@@ -58,8 +62,9 @@ def differentiable(
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
     if rtol is None and settings is None:
-        rtol = _RTOL
+        rtol, adjoint_rtol = _RTOL, _OF_ADJOINTS if adjoint_rtol is None else adjoint_rtol
     how: dict[str, Any] = {"ranks": ranks, "settings": settings, "rtol": rtol}
+    how["adjoint_rtol"] = adjoint_rtol
     if dt is not None and steps is not None:
         time = TimeSettings(steps, dt, method, every)
         return DifferentiableMarch(problem, initial, time, names, **how)

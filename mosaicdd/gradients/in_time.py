@@ -52,10 +52,6 @@ class DifferentiableMarch:
         self._stretch = _stretch_of(problem, time, how.get("ranks"))
         self._parameters = parameters = Parameters(step_problem(problem, self._rate))
         self._solve = Differentiable(parameters, parameters.names, **how)
-        if self._solve.undriven:
-            raise Unsupported(
-                "values and fluxes meet on one outline: gradients in time are of outlines with one of both"
-            )
         grid, axes = parameters.grid, len(parameters.grid.shape)
         self._source = SourceInTime(problem, grid, time.dt)
         self._source.require_until(time.end)

@@ -6,7 +6,7 @@ the equations. Written here once, in torch, which differentiates it, and what co
 first and the last node are two, of the same values, each with the half of the faces and volumes on its own side.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
 from mosaicdd.lattice.axes import diagonals, ends, letters, within
-from mosaicdd.problems.discretisation.cut import OutlineCut
-from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.edge_means import in_series
@@ -25,7 +23,6 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import between_nodes, mean_of_corners
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.sides.parts import is_outline
-from mosaicdd.unsupported import Unsupported
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -37,40 +34,37 @@ class Lagrangian:
     ----------
     own, wide
         These nodes; they and others all around, within the grid: see `reach`.
-    uniform
-        Names of numbers that are called with as values at all nodes.
 
     Attributes
     ----------
-    volumes
-        Of the wide nodes, times the squared spacing.
     reported
-        Which of them have values in a field; None if all.
+        Which of the wide nodes have values in a field; None if all.
     active
         Which have an unknown.
-    undriven
-        Which of these no source reaches, as they are not beside a node inside; None if no outline is natural.
+    uniform
+        Names of numbers that are called with as values at all nodes.
     """
 
-    def __init__(
-        self, parameters: Parameters, own: Part, wide: Part, uniform: Collection[str] = ()
-    ):
-        self._parameters, self._uniform = parameters, uniform
+    def __init__(self, parameters: Parameters, own: Part, wide: Part):
+        self._parameters, self.uniform = parameters, frozenset[str]()
         problem, grid = parameters.problem, parameters.grid
         self._h, self._axes = grid.spacing, len(wide)
         conditions = problem.conditions
-        cover, volumes, outline, cut = _covered(parameters, wide)
-        self.volumes = torch.from_numpy(self._h**2 * volumes)
-        values = conditions.values(grid, parameters.pieces)
+        cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
+        cover, cut, outline = Cover.of_cells(cells), None, parameters.outline
+        volumes = cover.volumes
+        if outline is not None:
+            cut = outline.cut(wide, cells)
+            cover, volumes = cut.cover, cut.volumes
+        self._volumes = torch.from_numpy(self._h**2 * volumes)
         self._periods = conditions.periods(grid)
         known = np.zeros(volumes.shape, bool)
-        known[places_of(values.known, wide, self._periods)[1]] = True
+        known[places_of(parameters.known, wide, self._periods)[1]] = True
         active = (volumes > 0) & ~known
         mine = np.zeros(volumes.shape, bool)
         mine[within(own, wide)] = True
         self._outlines: ActingOutlines | None = None
         self._near: ValuesNear | None = None
-        self.undriven: torch.Tensor | None = None
         self.reported: torch.Tensor | None = None
         counts = active | known
         if cut is not None and outline is not None:
@@ -84,8 +78,6 @@ class Lagrangian:
             active &= self._outlines.connected
             counts = active | known
         self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
-        if self._near is not None:
-            self.undriven = self.active & ~self._near.near
         here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
         self._cover = Cover(here, ())
         self._held = torch.from_numpy(mine & known)
@@ -95,25 +87,10 @@ class Lagrangian:
             if not is_outline(part.name)
         }
         self._sides = grid.aspect or (1.0,) * self._axes
+        self._faces = [
+            self._cover.of_edges(axis) / side**2 for axis, side in enumerate(self._sides)
+        ]
         self._constant = problem.parameters
-
-    def require_driven(self, w: torch.Tensor) -> None:
-        """Raise `Unsupported` where a functional asks for a value that the adjoint's source does not reach."""
-        count = 0 if self.undriven is None else int((self.undriven & (w != 0)).sum())
-        if count:
-            raise Unsupported(
-                f"derivatives are asked for by {count} values far beyond an outline, in corners between given and natural "
-                "ones, where no source counts: take first derivatives, of a functional of values inside"
-            )
-
-    def require_values(self, u: np.ndarray) -> None:
-        """Raise `ValueError` unless values at the wide nodes are known wherever there are unknowns."""
-        lacking = int((self.active.numpy() & np.isnan(u)).sum())
-        if lacking:
-            raise ValueError(
-                f"the solution lacks the values of {lacking} unknowns beyond natural outlines, where volumes reach: "
-                "solve with keep='unknowns'"
-            )
 
     @property
     def _medium(self) -> Medium:
@@ -148,10 +125,17 @@ class Lagrangian:
                 u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
         return u
 
-    def _diffusion(self, named: Tensors, letter: str) -> torch.Tensor:
-        """Return the diffusion along an axis, beside a shape as it counts there."""
-        name = f"a{letter}{letter}" if f"a{letter}{letter}" in named else "a"
-        return self._around(named, name, 1.0)
+    def _diffusion(self, named: Tensors) -> list[torch.Tensor]:
+        """Return the diffusion along each axis, beside a shape as it counts there; one tensor where it is the same."""
+        every, same = [], None
+        for letter in letters(self._axes):
+            name = f"a{letter}{letter}"
+            if name in named:
+                every.append(self._around(named, name, 1.0))
+            else:
+                same = self._around(named, "a", 1.0) if same is None else same
+                every.append(same)
+        return every
 
     def _around(
         self, named: Tensors, name: str, fill: float, *, counts: bool = True
@@ -159,42 +143,40 @@ class Lagrangian:
         """Return a field, beside a shape as it counts there; the problem's number, or `fill`, if it is not named."""
         if name not in named:
             return torch.tensor(self._constant.get(name, fill), dtype=torch.float64)
-        if self._near is None or name in self._uniform:
+        if self._near is None or name in self.uniform:
             return named[name]
         return self._near(named[name], fill, counts=counts)
 
     def _conductances(self, named: Tensors) -> list[torch.Tensor]:
         """Return those of the edges along each axis."""
-        between = []
-        for axis, letter in enumerate(letters(self._axes)):
-            a = self._diffusion(named, letter)
-            if not a.ndim:
-                k = a * self._cover.of_edges(axis)
-            elif self._per_cell(a):
-                k = self._cover.of_edges(axis, _padded(a))
-            else:
-                k = self._cover.of_edges(axis) * in_series(0.5 / a, axis)
-            between.append(k / self._sides[axis] ** 2)
+        between = list[torch.Tensor]()
+        last = half = torch.zeros(())
+        for axis, a in enumerate(self._diffusion(named)):
+            if a.ndim and self._per_cell(a):
+                between.append(self._cover.of_edges(axis, _padded(a)) / self._sides[axis] ** 2)
+                continue
+            if last is not a:
+                last, half = a, 0.5 / a
+            between.append(self._faces[axis] * (in_series(half, axis) if a.ndim else a))
         return between
 
     def _per_cell(self, values: torch.Tensor) -> bool:
-        return values.shape == tuple(n - 1 for n in self.volumes.shape)
+        return values.shape == tuple(n - 1 for n in self._volumes.shape)
 
     def _nine_points(self, named: Tensors) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return the conductances of the edges along each axis, and across cells, of tensors."""
-        tensor = [self._diffusion(named, letter) for letter in "yx"]
-        tensor.append(self._around(named, "axy", 0.0))
-        rows, columns = (n - 1 for n in self.volumes.shape)
+        tensor = [*self._diffusion(named), self._around(named, "axy", 0.0)]
+        rows, columns = (n - 1 for n in self._volumes.shape)
         corners = [
             [
                 values[y : y + rows, x : x + columns]
-                if values.shape == self.volumes.shape
+                if values.shape == self._volumes.shape
                 else values
                 for values in tensor
             ]
             for y, x in ((0, 0), (0, 1), (1, 0), (1, 1))
         ]
-        several = any(values.shape == self.volumes.shape for values in tensor)
+        several = any(values.shape == self._volumes.shape for values in tensor)
         y, x = self._sides
         cells = [
             _padded((values / scale).expand(rows, columns), 0.0)
@@ -221,14 +203,21 @@ class Lagrangian:
         ``named``: of the wide nodes or the cells between them, of sides all; ``before``: the same as constants;
         ``w``: the derivatives of the functional by each value; ``rises``: of what is given on outlines, by name.
         """
-        u = torch.where(self._counts & u.isfinite(), u, 0.0)
-        v = torch.where(self.active & v.isfinite(), v, 0.0)
+        if self._outlines is not None:
+            u = torch.where(self._counts & u.isfinite(), u, 0.0)
+            v = torch.where(self.active & v.isfinite(), v, 0.0)
+        imposed = torch.zeros((), dtype=torch.float64)
         for name, (which, places, weights) in self._acting.items():
-            if name in named and self._parameters.held(name):
+            held = name in named and self._parameters.held(name)
+            if held and named[name].requires_grad and len(places):
                 change = weights * (named[name] - before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
-        total = (torch.where(self._held, w, 0.0) * u).sum()
-        return total + self._tested(named, before, u, v, w, rises or {})
+                imposed = imposed + (self._held_of(w)[places] * change).sum()
+        return imposed + self._tested(named, before, u, v, w, rises or {})
+
+    def _held_of(self, w: torch.Tensor) -> torch.Tensor:
+        """Return derivatives by given values, flat; zero at other nodes."""
+        return torch.where(self._held, w, 0.0).reshape(-1)
 
     def _tested(
         self,
@@ -248,12 +237,12 @@ class Lagrangian:
             along = self._conductances(named)
         pairs = [ends(axis, self._axes) for axis in range(self._axes)]
         for k, (low, high) in zip((*along, *across), (*pairs, *diagonals()), strict=False):
-            flow = k * (u[high] - u[low]) * (v[high] - v[low])
+            flow = k * ((u[high] - u[low]) * (v[high] - v[low]))
             if self._outlines is not None:
                 flow = torch.where(self._counts[low] & self._counts[high], flow, 0.0)
             total = total - flow.sum()
         c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
-        total = total - (self.volumes * (c * u - f) * v).sum()
+        total = total - (self._volumes * (c * u - f) * v).sum()
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 continue
@@ -265,25 +254,6 @@ class Lagrangian:
         if self._outlines is not None:
             total = total + self._outlines(named, before, along, u, v, w, rises)
         return total
-
-
-def volumes_of(parameters: Parameters) -> np.ndarray:
-    """Return the volumes of all nodes, as `Lagrangian.volumes`."""
-    return parameters.grid.spacing**2 * _covered(parameters, parameters.whole)[1]
-
-
-def _covered(
-    parameters: Parameters, wide: Part
-) -> tuple[Cover, np.ndarray, CutOutline | None, OutlineCut | None]:
-    """Return what the domain has of the cells around nodes, and their volumes; of a shape its outline and its cut."""
-    problem, grid = parameters.problem, parameters.grid
-    cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
-    if problem.domain.shape is None:
-        cover = Cover.of_cells(cells)
-        return cover, cover.volumes, None, None
-    outline = CutOutline(problem.domain.shape, grid, problem.conditions)
-    cut = outline.cut(wide, cells)
-    return cut.cover, cut.volumes, outline, cut
 
 
 def _padded(cells: torch.Tensor, value: float = 1.0) -> torch.Tensor:

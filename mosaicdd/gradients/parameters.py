@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
@@ -55,6 +56,7 @@ class Parameters:
         self.parts = {str(part): part for part in every if str(part) not in self._fixed}
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
         self.names = (*self.fields, *self.parts, *alphas)
+        self._acting: dict[str, Sequence[tuple[np.ndarray, ...]]] = {}
 
     @property
     def linear(self) -> bool:
@@ -102,15 +104,6 @@ class Parameters:
                 every[name + _ALPHA] = part.alpha
         return {name: np.array(values, float) for name, values in every.items()}
 
-    def zeros(self) -> dict[str, np.ndarray]:
-        """Return zeros in place of all that is given on sides and outlines."""
-        return {
-            name: np.array(0.0)
-            if is_outline(part.name)
-            else self.pieces[part.name].as_side(self._zeros(name), self.grid)
-            for name, part in self.parts.items()
-        }
-
     def with_values(self, values: Mapping[str, np.ndarray]) -> Problem:
         """Return the problem with other values of some of them, conditions of the same kinds."""
         fields = {n: _plain(v) for n, v in values.items() if n in self.fields}
@@ -129,10 +122,6 @@ class Parameters:
             conditions |= dict.fromkeys(self._replaced, conditions["outline"])
         return Sides(conditions, axes=len(self.grid.shape))
 
-    def with_source_only(self, source: np.ndarray) -> Problem:
-        """Return the problem with another source, and zero on all sides and outlines."""
-        return self.with_values({**self.zeros(), "f": source})
-
     def _zeros(self, name: str) -> np.ndarray:
         return np.zeros(len(self.pieces[self.parts[name].name].nodes))
 
@@ -140,12 +129,28 @@ class Parameters:
         """Say whether what is given there are values of the solution."""
         return isinstance(self.parts[name].condition, Dirichlet)
 
-    def acting(self, name: str) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.
+    @functools.cached_property
+    def known(self) -> np.ndarray:
+        """The nodes where values are given on sides or inside, ``(T, axes)``."""
+        return self.problem.conditions.values(self.grid, self.pieces).known
+
+    @functools.cached_property
+    def outline(self) -> CutOutline | None:
+        """That of the domain; None of a rectangle."""
+        shape = self.problem.domain.shape
+        return None if shape is None else CutOutline(shape, self.grid, self.problem.conditions)
+
+    def acting(self, name: str) -> Sequence[tuple[np.ndarray, ...]]:
+        """Return how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.
 
         Weights of given values are the part that they have of a node's value, of others lengths, in cells. Where sides
         are periodic the last node is the first; values at both act one after the other.
         """
+        if name not in self._acting:
+            self._acting[name] = list(self._found_acting(name))
+        return self._acting[name]
+
+    def _found_acting(self, name: str) -> Iterator[tuple[np.ndarray, ...]]:
         piece = self.pieces[self.parts[name].name]
         periods = [-1 if n is None else n for n in self.problem.conditions.periods(self.grid)]
         own = np.ravel_multi_index(tuple(piece.nodes.T), self.grid.nodes)

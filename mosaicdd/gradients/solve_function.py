@@ -1,17 +1,19 @@
 """A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from mosaicdd.gradients.adjoint import whole_field
-from mosaicdd.gradients.nonlinear import lagrangian_of, linearised_adjoint
+from mosaicdd.gradients.adjoint import require_converged, require_solved
+from mosaicdd.gradients.in_strips import InStrips
+from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
-from mosaicdd.unsupported import Unsupported
 
 
 class Differentiable:
@@ -20,12 +22,12 @@ class Differentiable:
     A plan is made at the first call, and another one when coefficients change; the adjoint solve uses it, too.
     """
 
-    def __init__(self, parameters: Parameters, wrt: Sequence[str], **how: Any):
-        self._parameters, self._how = parameters, how
+    def __init__(
+        self, parameters: Parameters, wrt: Sequence[str], adjoint_rtol: float | None, **how: Any
+    ):
+        self._parameters, self._how, self._adjoint_rtol = parameters, how, adjoint_rtol
         self.wrt = tuple(wrt)
         self._values = parameters.values()
-        kind = lagrangian_of(parameters)
-        self._lagrangian = kind(parameters, parameters.whole, parameters.whole)
         self._planned: dict[str, np.ndarray] = {}
         self._solver: Solver | None = None
 
@@ -73,11 +75,14 @@ class Differentiable:
         """Which nodes have values in a field; None if all."""
         return self._lagrangian.reported
 
-    @property
-    def undriven(self) -> bool:
-        """Whether there are unknowns that no source reaches."""
-        undriven = self._lagrangian.undriven
-        return undriven is not None and bool(undriven.any())
+    @functools.cached_property
+    def _lagrangian(self) -> Lagrangian:
+        """That of all nodes at once, which second derivatives need."""
+        return lagrangian_of(self._parameters)(self._parameters, *[self._parameters.whole] * 2)
+
+    @functools.cached_property
+    def _strips(self) -> InStrips:
+        return InStrips(self._parameters, self._parameters.whole)
 
     def close(self) -> None:
         """Free what was planned."""
@@ -106,7 +111,9 @@ class Differentiable:
     def solved(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the solution for some values, of no graph."""
         solver, problem = self._planned_for(names, tensors)
-        return torch.from_numpy(whole_field(solver, problem, "solution"))
+        solution = solver(problem)
+        require_converged(solution, "solution")
+        return torch.from_numpy(np.array(solution.gather(), float))
 
     def _planned_for(
         self, names: Sequence[str], tensors: Sequence[torch.Tensor]
@@ -127,36 +134,23 @@ class Differentiable:
     def _is_coefficient(self, name: str) -> bool:
         return name.endswith(".alpha") or (name in self._parameters.fields and name != "f")
 
-    def adjoint(
-        self, names: Sequence[str], tensors: Sequence[torch.Tensor], w: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the adjoint for derivatives by each value: the same function, of another source and zero sides."""
-        named = {n: t for n, t in zip(names, tensors, strict=True) if self._is_coefficient(n)}
-        self._lagrangian.require_driven(w)
-        volumes = self._lagrangian.volumes
-        zeros = {n: torch.from_numpy(zero) for n, zero in self._parameters.zeros().items()}
-        source = torch.where(volumes > 0, w / torch.where(volumes > 0, volumes, 1.0), 0.0)
-        every = named | zeros | {"f": source}
-        return _Solved.apply(self, tuple(every), *every.values())
-
-    def _linearised(
+    def slopes(
         self,
         names: Sequence[str],
         tensors: Sequence[torch.Tensor],
         u: torch.Tensor,
         w: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return the adjoint of the equation linearised at a solution."""
-        if torch.is_grad_enabled():
-            raise Unsupported(
-                f"{self._parameters.problem.equation.name} is not linear: its solution has first derivatives only; leave "
-                "out create_graph=True, or hessian=True"
-            )
+        by: Sequence[str],
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the adjoint for derivatives by each value of a solution, and those by what is named; of no graph."""
+        solver, _ = self._planned_for(names, tensors)
+        u, w = u.detach(), w.detach().contiguous()
+        v = torch.from_numpy(solver.change(u.numpy(), w.numpy(), rtol=self._adjoint_rtol))
         named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
-        fields = (np.array(field.detach().numpy()) for field in (u, w))
         with torch.enable_grad():
-            solver, _ = self._planned_for(names, tensors)
-            return torch.from_numpy(linearised_adjoint(solver, self._lagrangian, named, *fields))
+            slopes, left = self._strips(named, by, u, v, w)
+        require_solved(left)
+        return v, slopes
 
     def gradient(
         self,
@@ -166,27 +160,46 @@ class Differentiable:
         w: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """Return the derivatives by each of the values, differentiable themselves where a graph is made."""
+        if not torch.is_grad_enabled():
+            _, slopes = self.slopes(names, tensors, u, w, names)
+            return tuple(slopes[name] for name in names)
+        v = _Adjoint.apply(self, names, u, w, *tensors)
+        here = _renamed(tensors)
+        named = self._complete(dict(zip(names, here, strict=True)))
+        before = self._complete(dict(zip(names, tensors, strict=True)))
+        total = self._lagrangian(named, before, u, v, w)
+        return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
+
+    def bend(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[torch.Tensor],
+        u: torch.Tensor,
+        v: torch.Tensor,
+        change: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the derivatives, by the solution and each value, of what equations and adjoint make of a change."""
         deeper = torch.is_grad_enabled()
-        if self._parameters.linear:
-            v = self.adjoint(names, tensors, w)
-        else:
-            v = self._linearised(names, tensors, u, w)
         with torch.enable_grad():
-            # Other names of the same values: derivatives are by these, the solutions' own are not among them.
-            here = [
-                t.view_as(t) if t.requires_grad else t.clone().requires_grad_() for t in tensors
-            ]
+            at, *here = _renamed([u, *tensors])
             named = self._complete(dict(zip(names, here, strict=True)))
-            before = self._complete(dict(zip(names, tensors, strict=True)))
-            total = self._lagrangian(named, before, u, v, w)
-            return torch.autograd.grad(total, here, create_graph=deeper, materialize_grads=True)
+            total = self._lagrangian(named, named, at, v, torch.zeros_like(u))
+            (slope,) = torch.autograd.grad(total, at, create_graph=True)
+            return torch.autograd.grad(
+                (slope * change).sum(), [at, *here], create_graph=deeper, materialize_grads=True
+            )
 
     def _complete(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
 
 
+def _renamed(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return other names of the same values: derivatives are by these, the solutions' own are not among them."""
+    return [t.view_as(t) if t.requires_grad else t.clone().requires_grad_() for t in tensors]
+
+
 class _Solved(torch.autograd.Function):
-    """A solve, and its derivative, which is made of another one."""
+    """A solve, and its derivative, which is made of that of the adjoint."""
 
     @staticmethod
     def forward(
@@ -201,3 +214,28 @@ class _Solved(torch.autograd.Function):
     def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
         u, *tensors = ctx.saved_tensors
         return None, None, *ctx.solve.gradient(ctx.names, tensors, u, w)
+
+
+class _Adjoint(torch.autograd.Function):
+    """What the equations, linearised at a solution, make of a force; its derivative is made of another one."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        solve: Differentiable,
+        names: tuple[str, ...],
+        u: torch.Tensor,
+        w: torch.Tensor,
+        *tensors: torch.Tensor,
+    ) -> torch.Tensor:
+        v, _ = solve.slopes(names, tensors, u, w, ())
+        ctx.solve, ctx.names = solve, names
+        ctx.save_for_backward(u, v, *tensors)
+        return v
+
+    @staticmethod
+    def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
+        u, v, *tensors = ctx.saved_tensors
+        change = _Adjoint.apply(ctx.solve, ctx.names, u, w, *tensors)
+        by_solution, *slopes = ctx.solve.bend(ctx.names, tensors, u, v, change)
+        return None, None, by_solution, change, *slopes

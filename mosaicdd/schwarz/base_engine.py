@@ -29,7 +29,6 @@ from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History, Monitor, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
-from mosaicdd.unsupported import Unsupported
 
 _VANISHING = 1e-146  # root mean square of values whose squares are near the least of float64
 
@@ -173,16 +172,16 @@ class BaseEngine(abc.ABC, Generic[S]):
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
 
-    def change(self, values: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, str]:
+    def change(
+        self, values: np.ndarray, force: np.ndarray, rtol: float
+    ) -> tuple[np.ndarray, str] | None:
         """Return the change whose product with the derivative at values is a force, and how its solve ended.
 
-        All at the nodes that this rank owns; of an equation that is not linear, whose values are given on all sides.
-
-        `Unsupported` of any other.
+        All at the nodes that this rank owns; None, on all ranks, of a method that has no equations of all nodes.
+        ``force``: times the squared spacing; of a periodic axis its first node's counts.
+        ``rtol``: bound of the residual, relative to the force.
         """
-        raise Unsupported(
-            "only Newton's method has a derivative at values: take the local solver exact"
-        )
+        return None
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields, if what it starts from on the lines leaves them open.

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -19,6 +20,7 @@ from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.kept import Batch, Kept
@@ -226,8 +228,7 @@ class Solver:
             If the problem is of another kind, its data are not sound or have changed since they were
             planned for, or the start does not fit it; the same on all ranks.
         """
-        if self._closed:
-            raise RuntimeError("this Solver has been closed; make a new one")
+        self._require_open()
         begun = time.perf_counter() if self._begun is None else self._begun
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError(
@@ -247,34 +248,74 @@ class Solver:
         self._settled = True
         return solution
 
-    def change(self, values: np.ndarray, force: np.ndarray) -> np.ndarray:
-        """Return the change of a nonlinear problem's values that its derivative there turns into a force.
+    @torch.enable_grad()
+    def change(
+        self,
+        values: np.ndarray,
+        force: np.ndarray,
+        *,
+        problem: Problem | None = None,
+        rtol: float | None = None,
+    ) -> np.ndarray:
+        """Return the change of a problem's values that its derivative there turns into a force.
 
-        Of the whole grid, on all ranks, which call it together; see `BaseEngine.change`.
+        Of the whole grid, on all ranks, which call it together; see `BaseEngine.change`. Of a linear problem it is the
+        same at all values: what the equations without data make of the force.
 
         Parameters
         ----------
         force
-            Times the squared spacing.
+            Times the squared spacing; of a periodic axis both ends count.
+        problem
+            Whose values they are, if that is to be checked.
+        rtol
+            Of the residual, relative to the force; by default that of the settings.
 
         Raises
         ------
         RuntimeError
-            If its solve has not converged.
+            If its solve has not converged, or this solver has been closed.
+        ValueError
+            If this was planned for another problem.
         """
+        self._require_open()
+        if problem is not None:
+            self._work.require_like(problem)
         if not force.any():
             return np.zeros(values.shape)
-        engine = self._work.first_engine
-        own = engine.block.owned_nodes()[1]
-        change, status = engine.change(values[own], force[own])
-        if status not in CONVERGED:
-            raise RuntimeError(
-                f"the adjoint has not converged ({status}): its gradient would be wrong; give more iterations or a "
-                "larger tolerance"
-            )
+        engine, rtol = self._work.first_engine, self._setup.settings.rtol if rtol is None else rtol
+        own, force = engine.block.owned_nodes()[1], np.array(force)
+        for ends in self._around(force):
+            ends[0] += ends[-1]
+        changed = engine.change(values[own], force[own], rtol)
+        if changed is None:
+            return self._by_source(force)
+        change, status = changed
+        _require_adjoint(status)
         whole = np.zeros(values.shape)
         whole[own] = change
-        return self._world.sum(whole)
+        whole = self._world.sum(whole)
+        for ends in self._around(whole):
+            ends[-1] = ends[0]
+        return whole
+
+    def _around(self, values: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield values of the whole grid by the nodes along each periodic axis: at the last are copies of the first."""
+        for axis, around in enumerate(self._setup.lattice.periodic):
+            if around:
+                yield np.moveaxis(values, axis, 0)
+
+    def _by_source(self, force: np.ndarray) -> np.ndarray:
+        """Return the solution for a force and zeros on all sides of a rectangle, or box."""
+        work, h = self._work, self._setup.grid.spacing
+        solution = self(work.problem.with_fields(f=force / h**2).with_sides(Dirichlet(0.0)))
+        self._work, self._settled = work, False
+        _require_adjoint(solution.status)
+        return np.array(solution.gather(), float)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this Solver has been closed; make a new one")
 
     def _taken(self, problem: Problem | None) -> Work:
         """Return the work on a problem, by default the last one's, whose data are checked."""
@@ -341,6 +382,15 @@ class Solver:
         begin = start if isinstance(start, FieldStart) else start.kept
         self._work.require_start(begin)
         return begin
+
+
+def _require_adjoint(status: str) -> None:
+    """Raise `RuntimeError` unless a solve of a change has converged."""
+    if status not in CONVERGED:
+        raise RuntimeError(
+            f"the adjoint has not converged ({status}): its gradient would be wrong; give more iterations or a "
+            "larger tolerance"
+        )
 
 
 def solve(

@@ -175,7 +175,7 @@ class FlexibleGradients:
         str or None, float
             How it ends, if it does; the largest relative residual.
         """
-        largest = self._norm(state.r) * state.unit / size
+        largest = self.norm(state.r) * state.unit / size
         residuals = [largest]
         while True:
             self._correction()
@@ -197,7 +197,7 @@ class FlexibleGradients:
             numbers = state.step(alpha), self.system.square(state.p), *judge.calls()
             squares, square, *calls = self._total(*numbers)
             state.norm = math.sqrt(squares) * state.unit
-            norm = self._norm(state.r) if self._weighted else math.sqrt(squares)
+            norm = self.norm(state.r) if self._weighted else math.sqrt(squares)
             residual = norm * state.unit / size
             update = abs(state.length) * math.sqrt(square / self.system.unknowns)
             if any(calls):
@@ -261,7 +261,7 @@ class FlexibleGradients:
             unit = state.unit / self.system.scale
             self._aggregates.add(unit * self._aggregates.of(state.r), state.x)
             self._take_residual(state, b)
-        norm = plain = self._norm(state.r)
+        norm = plain = self.norm(state.r)
         if self._weighted:
             plain = self._plain_norm(state.r)
         if plain * state.unit > _DRIFT * state.norm:
@@ -278,7 +278,7 @@ class FlexibleGradients:
         if self._copies is not None:
             self._copies.clear(state.r)
 
-    def _norm(self, r: torch.Tensor) -> float:
+    def norm(self, r: torch.Tensor) -> float:
         """Return the 2-norm of a residual whose copies are zero, as its rows count."""
         flat, light = r.view(-1), self.system.light
         if light is None:

@@ -16,6 +16,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.field_residual import FieldResidual
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
@@ -26,6 +27,7 @@ from mosaicdd.schwarz.multigrid.trial import SlowError
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.verdict import ROUNDINGS
 
 _STRIP = 2**18  # values of the field that are handed out at once
 
@@ -110,6 +112,31 @@ class MultigridEngine(MediumEngine):
         self.acceleration, self._unknowns = elements.acceleration, elements.unknowns
         self.equations, self.conductances = elements.equations, elements.conductances
         self.measure = elements.measure
+
+    def change(
+        self, values: np.ndarray, force: np.ndarray, rtol: float
+    ) -> tuple[np.ndarray, str] | None:
+        """Return what a force makes of zero, whatever the values, by what is planned; see `BaseEngine.change`."""
+        if self._elements is not None:
+            return None
+        system, owned = self._system, self.block.owned_nodes()[1]
+        here = within(system.own, owned)  # without copies along periodic axes
+        b, x = system.start(force[here]), system.nodes.vector()
+        rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)
+        judge = Judge(rule, None, None, None, lambda x, history: None, system.nodes.size_here)
+        size = system.gradients.norm(b)
+        with self.clock.part("multigrid"):
+            status = system.gradients(b, x, size, judge).status
+        zeros = Interface(self.block, **self._tensors)
+        field = system.field(x, zeros, 0)
+        if status == "stagnated":
+            which = self._ranks, zeros, self.conductances, None, self.measure.weights
+            rounding = FieldResidual(*which, np.array([size]))
+            for strip in self._in_strips([field]):
+                rounding.add_rounding(strip)
+            if judge.history.residual[-1] <= ROUNDINGS * float(rounding.rounding()[0]):
+                status = "converged_rounding"
+        return field[within(owned, system.around)], status
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""

@@ -92,7 +92,7 @@ class StabilisedGradients(FlexibleGradients):
                 vector *= self._unit / state.unit
             self._along *= self._unit / state.unit
         self._unit = state.unit
-        largest = self._norm(r) * state.unit / size
+        largest = self.norm(r) * state.unit / size
         residuals = [largest]
         while True:
             self._next_direction(state)
@@ -119,7 +119,7 @@ class StabilisedGradients(FlexibleGradients):
                 here = self._here(r, r), self.system.square(self._cycle.values), *judge.calls()
                 squares, square, *calls = self._total(*here)
                 state.norm = math.sqrt(squares) * state.unit
-                norm = self._norm(r) if self._weighted else math.sqrt(squares)
+                norm = self.norm(r) if self._weighted else math.sqrt(squares)
                 residual = norm * state.unit / size
                 update = abs(step) * state.unit / self.system.scale
                 update *= math.sqrt(square / self.system.unknowns)

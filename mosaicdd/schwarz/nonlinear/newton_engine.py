@@ -119,9 +119,10 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         require_range(float(abs(self._place.owned(form.constant)).max(initial=0.0)))
         return form
 
-    def change(self, values: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, str]:
+    def change(
+        self, values: np.ndarray, force: np.ndarray, rtol: float
+    ) -> tuple[np.ndarray, str] | None:
         """Return what Newton's method would step by; see `BaseEngine.change`."""
-        rtol = self.settings.rtol
         equations = self._equations(0, Boundary.zeros(self.block.lattice.grid))
         u = self._place.widened(values)
         wide = equations.cleared(np.array(self._place.widened(force)))

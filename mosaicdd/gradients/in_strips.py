@@ -1,0 +1,140 @@
+"""First derivatives of a Lagrangian, some rows of nodes at a time, so that all of them stay in the cache."""
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import torch
+
+from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.nonlinear import lagrangian_of
+from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.lattice.axes import even, within
+from mosaicdd.problems.fields.fields import Part
+
+_STRIP = 2**15  # nodes
+
+
+class InStrips:
+    """The Lagrangian of a process's nodes, cut into strips; each has the derivatives at its own nodes.
+
+    ``own``: these nodes, of the whole grid.
+    """
+
+    def __init__(self, parameters: Parameters, own: Part):
+        self._parameters, self._own = parameters, own
+        kind, reach = lagrangian_of(parameters), Lagrangian.reach(parameters)
+        rows = max(1, _STRIP // math.prod(p.stop - p.start for p in own[1:]))
+        self._strips: list[tuple[Part, Part, Lagrangian]] = []
+        for part in even(own[0].stop - own[0].start, rows):
+            first = own[0].start
+            strip = (slice(first + part.start, first + part.stop), *own[1:])
+            wide = tuple(
+                slice(max(p.start - reach, 0), min(p.stop + reach, n))
+                for p, n in zip(strip, parameters.grid.nodes, strict=True)
+            )
+            self._strips.append((strip, wide, kind(parameters, strip, wide)))
+
+    def require_values(self, u: np.ndarray) -> None:
+        """Raise `ValueError` unless values of the whole grid are known wherever there are unknowns."""
+        lacking = sum(
+            int((kind.active.numpy()[within(strip, wide)] & np.isnan(u[strip])).sum())
+            for strip, wide, kind in self._strips
+        )
+        if lacking:
+            raise ValueError(
+                f"the solution lacks the values of {lacking} unknowns beyond natural outlines, where volumes reach: "
+                "solve with keep='unknowns'"
+            )
+
+    def __call__(
+        self,
+        named: Mapping[str, torch.Tensor],
+        by: Collection[str],
+        u: torch.Tensor,
+        v: torch.Tensor,
+        w: torch.Tensor,
+    ) -> tuple[dict[str, torch.Tensor], np.ndarray]:
+        """Return the derivatives by what is named, and how much the adjoint leaves of the functional's.
+
+        Of fields those at the own nodes, and in the cells above and to the right of them; of numbers and sides the
+        share of the own nodes.
+
+        Parameters
+        ----------
+        named
+            All that the problem was given, whole.
+        by
+            Some of their names, and of outlines whose values are no numbers.
+        u, v, w
+            The solution, the adjoint, and the derivatives of the functional by each value, of the whole grid.
+
+        Returns
+        -------
+        dict, array
+            The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w`` there.
+        """
+        fields, nodes = self._parameters.fields, self._parameters.grid.nodes
+        gradient: dict[str, torch.Tensor] = {}
+        shares = {name: torch.zeros((), dtype=torch.float64) for name in by}
+        left = np.zeros(2)
+        for strip, wide, lagrangian in self._strips:
+            cells = tuple(slice(p.start, p.stop - 1) for p in wide)
+            here, numbers = dict[str, torch.Tensor](), set[str]()
+            for name, value in named.items():
+                if name in fields and value.ndim:
+                    here[name] = value[wide if value.shape == nodes else cells]
+                elif name in fields and name in by:
+                    here[name] = value.expand([p.stop - p.start for p in wide])
+                    numbers.add(name)
+                else:
+                    here[name] = value
+            lagrangian.uniform = frozenset(numbers)
+            before = {name: value.detach() for name, value in here.items()}
+            here = before | {
+                name: before[name].clone().requires_grad_() for name in by if name in named
+            }
+            rises = {
+                name: torch.zeros((), dtype=torch.float64, requires_grad=True)
+                for name in by
+                if name not in named
+            }
+            at = u[wide].clone().requires_grad_()
+            total = lagrangian(here, before, at, v[wide], w[wide], rises)
+            leaves = [at, *((here if name in here else rises)[name] for name in by)]
+            product, *slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
+            inside = within(strip, wide)
+            counts = self._counting(strip, lagrangian.active[inside])
+            for number, values in enumerate((product[inside] + w[strip], w[strip])):
+                left[number] += float(torch.where(counts, values, 0.0).square().sum())
+            for name, slope in zip(by, slopes, strict=True):
+                if name in fields:
+                    slope = slope[inside]  # of cells as of their lower left nodes
+                    if named[name].ndim:
+                        self._put(gradient, name, strip, slope)
+                        continue
+                    slope = slope.sum()
+                shares[name] = shares[name] + slope
+        return shares | gradient, left
+
+    def _counting(self, strip: Part, active: torch.Tensor) -> torch.Tensor:
+        """Return at which nodes of a strip what is left is seen: at the ends of a periodic axis each has half of it."""
+        counts, grid = active.clone(), self._parameters.grid
+        periods = self._parameters.problem.conditions.periods(grid)
+        for axis, (part, cells) in enumerate(zip(strip, periods, strict=True)):
+            for end in () if cells is None else (0, cells):
+                if part.start <= end < part.stop:
+                    counts.select(axis, end - part.start).fill_(False)
+        return counts
+
+    def _put(
+        self, gradient: dict[str, torch.Tensor], name: str, strip: Part, slope: torch.Tensor
+    ) -> None:
+        """Put the derivatives of a strip's values into those of all own ones."""
+        first, last = strip[0].start - self._own[0].start, slope.shape[0]
+        if name not in gradient:
+            count = self._own[0].stop - self._own[0].start
+            gradient[name] = slope.new_empty(count, *slope.shape[1:])
+        gradient[name][first : first + last] = slope
+        if first + last < len(gradient[name]) and strip[0].stop == self._own[0].stop:
+            gradient[name] = gradient[name][: first + last]  # of cells, which are one row less
