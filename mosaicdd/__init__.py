@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.equations.equation import Equation
     from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
     from mosaicdd.problems.operators.elliptic import EllipticOperator
+    from mosaicdd.problems.operators.foils import Foil, Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.problems.sides.held import Held
@@ -56,6 +57,8 @@ _HOMES = {
     "EllipticOperator": "problems.operators.elliptic",
     "Equation": "problems.equations.equation",
     "ExecutionSettings": "training",
+    "Foil": "problems.operators.foils",
+    "Foils": "problems.operators.foils",
     "GenerationSettings": "training",
     "Held": "problems.sides.held",
     "MediaSettings": "training",
@@ -94,6 +97,8 @@ __all__ = [
     "EllipticOperator",
     "Equation",
     "ExecutionSettings",
+    "Foil",
+    "Foils",
     "GenerationSettings",
     "Held",
     "MediaSettings",

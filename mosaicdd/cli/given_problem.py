@@ -12,6 +12,7 @@ from mosaicdd.settings import concerning
 
 if TYPE_CHECKING:
     from mosaicdd.problems.fields.wells import Wells
+    from mosaicdd.problems.operators.foils import Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
 
@@ -31,6 +32,7 @@ def given_problem(
     given_sides: tuple[tuple[str, Condition], ...],
     given_wells: tuple[tuple[str, str], ...] = (),
     given_holds: tuple[tuple[str, str], ...] = (),
+    given_foils: tuple[tuple[str, str], ...] = (),
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
@@ -55,10 +57,13 @@ def given_problem(
         return replace(condition, values=reader(str(condition.values)))
 
     with argument("field"):
-        fields: dict[str, float | str | FieldFile | Wells] = {
+        fields: dict[str, float | str | FieldFile | Wells | Foils] = {
             name: given_field(spec) for name, spec in given_fields
         }
         _require_one_corner(fields, cells)
+    with argument("foil"):
+        if given_foils:
+            fields |= _with_foils(given_foils, fields, pde, len(cells))
     with argument("well"):
         if given_wells:
             fields["f"] = _wells(given_wells, fields.get("f", 0.0), pde, len(cells))
@@ -134,6 +139,42 @@ def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: i
         number = _number(strength)
         points.append((known, strength if number is None else number))
     return Wells(points, beside)
+
+
+def _with_foils(
+    foils: tuple[tuple[str, str], ...], fields: Mapping[str, Any], pde: str, axes: int
+) -> dict[str, "Foils"]:
+    """Return the diffusion with foils in it, by the names that the equation has for it."""
+    from mosaicdd.lattice.axes import coordinates
+    from mosaicdd.problems.equations import find_any_equation
+    from mosaicdd.problems.operators.edge_means import DIFFUSION
+    from mosaicdd.problems.operators.foils import Foil, Foils
+
+    equation = find_any_equation(pde)
+    if "a" not in getattr(equation, "varying", ()):
+        raise ValueError(
+            f"{pde} has no diffusion a that may vary, in which foils lie: take another --pde, as diffusion"
+        )
+    kinds = {"resistance": 1, "conductance": 1, "layer": 2}
+    every = []
+    for place, spec in foils:
+        points = [[_number(part) for part in point.split(",")] for point in place.split()]
+        kind, _, text = spec.partition(":")
+        numbers = [_number(part) for part in text.split(",")]
+        if any(len(point) != axes or None in point for point in points):
+            raise ValueError(
+                f"{place} are no points {coordinates(axes).replace(', ', ',')} with a space between each two: as '0,0.5 1,0.5'"
+            )
+        if kinds.get(kind) != len(numbers) or None in numbers:
+            raise ValueError(
+                f"{spec} is none of resistance:R, conductance:C and layer:THICKNESS,CONDUCTIVITY"
+            )
+        known = [number for number in numbers if number is not None]
+        every.append(
+            Foil.layer(points, *known) if kind == "layer" else Foil(points, **{kind: known[0]})
+        )
+    names = [name for name in DIFFUSION if name in fields] or ["a"]
+    return {name: Foils(every, fields.get(name, equation.parameters["a"])) for name in names}
 
 
 @concerning("hold")

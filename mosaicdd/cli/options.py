@@ -105,6 +105,7 @@ SPACING = TextOption("H|DXxDY[xDZ]", _spacing, "0.5 or 25x10")
 EXTENT = TextOption("X0:X1,Y0:Y1[,Z0:Z1]", _extent, "0.5:2,0:1.5")
 PLANE = TextOption("AXIS=PLACE", _plane, "z=0.5")
 FIELD = TextOption("NAME=SPEC", _field, "c=3.0")
+FOIL = TextOption("POINTS=KIND:SPEC", _field, "0,0.5 1,0.5=resistance:0.1")
 SIDE = TextOption("SIDE=KIND:SPEC", _side)
 
 

@@ -15,6 +15,7 @@ from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import (
     EXTENT,
     FIELD,
+    FOIL,
     SIDE,
     SIZES,
     SPACING,
@@ -62,7 +63,7 @@ class Grouped(Configured):
 _GROUPS = {
     "Problem": (
         *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields"),
-        *("given_wells", "boundary"),
+        *("given_wells", "given_foils", "boundary"),
         *("given_sides", "given_holds"),
     ),
     "Time": ("steps", "dt", "initial", "method", "every", "tolerance", "solver_share"),
@@ -128,6 +129,16 @@ _GROUPS = {
     multiple=True,
     help="A point of the source f with a given total, on or between nodes: 300,450=0.02 brings in 0.02 there, "
     "beside what --field f=... gives. In time 'expr:...' in t. Repeat for others.",
+)
+@click.option(
+    "--foil",
+    "given_foils",
+    type=FOIL,
+    metavar="POINTS=KIND:SPEC",
+    multiple=True,
+    help="A thin layer in the medium, along lines through points, as '0,0.5 1,0.5', in space a rectangle by two corners: "
+    "with resistance:R across (of a unit of area), conductance:C along (thickness times conductivity), or both by "
+    "layer:THICKNESS,CONDUCTIVITY. Repeat for others.",
 )
 @click.option(
     "--boundary",
@@ -226,6 +237,7 @@ def solve(
     pde: str,
     given_fields: tuple[tuple[str, str], ...],
     given_wells: tuple[tuple[str, str], ...],
+    given_foils: tuple[tuple[str, str], ...],
     boundary: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
     given_holds: tuple[tuple[str, str], ...],
@@ -265,6 +277,7 @@ def solve(
     described = (
         given_fields,
         given_wells,
+        given_foils,
         given_sides,
         given_holds,
         _given(ctx, "pde"),
@@ -296,6 +309,7 @@ def solve(
                 given_sides,
                 given_wells,
                 given_holds,
+                given_foils,
             )
         )
         if leave_out_floating:

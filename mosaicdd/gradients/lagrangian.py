@@ -48,7 +48,7 @@ class Lagrangian:
     def __init__(self, parameters: Parameters, own: Part, wide: Part):
         self._parameters, self.uniform = parameters, frozenset[str]()
         problem, grid = parameters.problem, parameters.grid
-        self._h, self._axes = grid.spacing, len(wide)
+        self._h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
         cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
         cover, cut, outline = Cover.of_cells(cells), None, parameters.outline
@@ -158,6 +158,9 @@ class Lagrangian:
             if last is not a:
                 last, half = a, 0.5 / a
             between.append(self._faces[axis] * (in_series(half, axis) if a.ndim else a))
+        if self._medium.foils:
+            faces = [self._cover.of_edges(axis) for axis in range(self._axes)]
+            self._medium.with_foils(self._parameters.grid, self._wide, between, faces)
         return between
 
     def _per_cell(self, values: torch.Tensor) -> bool:

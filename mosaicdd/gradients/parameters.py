@@ -106,7 +106,8 @@ class Parameters:
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> Problem:
         """Return the problem with other values of some of them, conditions of the same kinds."""
-        fields = {n: _plain(v) for n, v in values.items() if n in self.fields}
+        mine = {n: v for n, v in values.items() if n in self.fields}
+        fields = {n: self.fields[n].among_foils(_plain(v)) for n, v in mine.items()}
         return self.problem.with_fields(**fields).with_sides(self._sides(values))
 
     def _sides(self, values: Mapping[str, np.ndarray]) -> Sides:

@@ -38,7 +38,7 @@ def at_time(values: Any, t: float, axes: int) -> Any:
         variables = (*reversed(letters(axes)), "pi")
         expression = Expression(values.removeprefix("expr:"), variables, t=t)
         return expression if expression.uses("t") else values
-    if hasattr(values, "beside"):  # of wells
+    if hasattr(values, "beside"):  # of wells, and of foils
         return values.at_time(t, at_time(values.beside, t, axes))
     if callable(values) and _takes_time(values, axes):
         return lambda *places: values(*places, t)
@@ -121,7 +121,7 @@ def stills_of(field: Field) -> list[Field]:
         stills = [at_time(values, t, axes) for t in (0.0, 1.0)]
     else:
         return [field]
-    return [Field(field.name, still, axes) for still in stills]
+    return [Field(field.name, field.among_foils(still), axes) for still in stills]
 
 
 def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:

@@ -17,6 +17,7 @@ from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import same_values, usable
 from mosaicdd.problems.in_space import require_in_space
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.foils import require_foils
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
@@ -88,6 +89,7 @@ class Problem:
         known = known.on(len(domain.cells))
         object.__setattr__(self, "equation", known)
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
+        require_foils(values, linear=not isinstance(known, NonlinearEquation), name=known.name)
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         if len(self.domain.cells) != 2:

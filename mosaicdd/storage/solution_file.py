@@ -8,7 +8,7 @@ it there may be the interface alone, ``/lines/0`` and ``/lines/1``, as in a chec
 lattice node. Of a domain that is no rectangle, ``/active`` says at which nodes of ``/solution`` there
 are values, which are NaN elsewhere, and ``/domain/level`` which part of the rectangle it is, as
 `problems.shapes.shape`. ``/fields`` holds coefficients and sources: numbers as attributes, arrays on nodes or
-cells. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution
+cells; ``/foils`` the sheets in these, as `Foils.table`. Attributes hold all that ``solve --json`` prints, versions and the command line. A solution
 file is a boundary file, too.
 
 Of several problems, all arrays but common fields have a leading axis; ``/problems`` holds what
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -34,6 +35,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
+from mosaicdd.problems.operators.foils import Foils
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary
@@ -204,7 +206,11 @@ class StoredSolution:
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
-        return Problem(domain, pde, {**self.fields, **functions}, self.sides)
+        fields: dict[str, Any] = {**self.fields, **functions}
+        with self._open() as file:
+            tables = {name: table[()] for name, table in file.get("foils", {}).items()}
+        fields |= {name: Foils.of_table(table, fields[name]) for name, table in tables.items()}
+        return Problem(domain, pde, fields, self.sides)
 
     @property
     def seconds(self) -> float:

@@ -90,6 +90,10 @@ class SolutionWriter(ArrayWriter):
         else:
             group.attrs[name] = array
 
+    def foils(self, name: str, table: np.ndarray) -> None:
+        """Write the foils in a coefficient, a row for each of their sheets, as `Foils.table`."""
+        self._file[f"foils/{name}"] = table
+
     def describe(
         self,
         attributes: dict,

@@ -99,6 +99,8 @@ class Marched:
                 continue
             shape = self.grid.shape if field.per_cell(self.grid) else self.grid.nodes
             writer.create_common(f"fields/{name}", shape, "float64")
+            if field.foils is not None:
+                writer.foils(name, field.foils.table)
             for place in _strips(shape):
                 values = field.sample_as_given(self.grid, place)[0]
                 writer.write(f"fields/{name}", values, place)

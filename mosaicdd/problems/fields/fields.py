@@ -49,7 +49,7 @@ class Field:
     values
         A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
         of an expression in ``x`` and ``y``, or ``lognormal:seed=0,length=L,contrast=C`` for random
-        values (`Lognormal`); points with a strength (`Wells`); or node values ``(ny + 1, nx + 1)``, of several problems
+        values (`Lognormal`); points with a strength (`Wells`); a medium with foils (`Foils`); or node values ``(ny + 1, nx + 1)``, of several problems
         ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
         it is sliced, as a file that need not be read whole.
     axes
@@ -58,7 +58,9 @@ class Field:
 
     def __init__(self, name: str, values: Any, axes: int = 2):
         what = f"the field {name}"
-        values = usable(values, what)
+        # In a medium with foils all but these.
+        self._foils = values if hasattr(values, "foils") else None
+        values = usable(getattr(values, "beside", values) if self._foils else values, what)
         if isinstance(values, (list, tuple)):
             values = real_array(values, what)
         elif is_number(values):
@@ -86,15 +88,24 @@ class Field:
         self._kept: tuple[Grid, Part, np.ndarray] | None = None
 
     @property
+    def foils(self) -> Any:
+        """The `Foils` in it; None without any."""
+        return self._foils
+
+    def among_foils(self, values: Any) -> Any:
+        """Return other values with the foils in it."""
+        return values if self._foils is None else self._foils.among(values)
+
+    @property
     def number(self) -> float | None:
         """The number, if it is one."""
-        return self.values if isinstance(self.values, float) else None
+        return self.values if isinstance(self.values, float) and self._foils is None else None
 
     @property
     def value(self) -> Hashable | None:
         """What it is, where that cannot change: a number, a text, or what values say of themselves."""
         if isinstance(self.values, (float, str)):
-            return self.values
+            return self.values if self._foils is None else (self.values, self._foils.foils)
         return getattr(self.values, "as_value", None)
 
     def told(self, grid: Grid, part: Part) -> Hashable:
@@ -104,7 +115,8 @@ class Field:
         held = self.values if isinstance(self.values, np.ndarray) or not self._shape else None
         strip = _READ if held is None else STRIP
         sample = functools.partial(self.sample_as_given, grid, checked=False)
-        return checksum_of(sample, part, strip=strip)
+        total = checksum_of(sample, part, strip=strip)
+        return total if self._foils is None else (total, self._foils.foils)
 
     def keep(self, grid: Grid, part: Part) -> None:
         """Keep what a function returns at the nodes of a part: samples within it are these values, then."""
@@ -115,6 +127,8 @@ class Field:
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
+        if self._foils is not None:
+            return f"{Field(self.name, self.values, self.axes)} with {self._foils}"
         if self.number is not None:
             return f"{self.number:g}"
         if isinstance(self.values, str):

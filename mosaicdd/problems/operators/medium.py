@@ -12,8 +12,9 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 (`EllipticOperator.stencil`), with the mean of both nodes' velocities along the edge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,7 @@ class Medium:
     ):
         self.fields, self.aspect, self.bilinear = dict(fields), aspect, bilinear
         self._zero = Field("", 0.0)
+        self.foils = any(field.foils is not None for field in fields.values())
         self._c = fields.get("c", self._zero)
 
     @property
@@ -134,7 +136,12 @@ class Medium:
             raise Unsupported(
                 "the tensor is not diagonal beside a velocity: leave out axy, or bx and by"
             )
+        if self.foils and (self.couples_corners or not self.self_adjoint):
+            beside = "a velocity" if not self.self_adjoint else "axy, or bilinear elements"
+            raise Unsupported(f"foils lie in media without {beside}: leave out one of both")
         for name, field in self.fields.items():
+            if field.foils is not None:
+                field.foils.require_grid(grid)
             if field.problems > 1:
                 raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
@@ -154,6 +161,8 @@ class Medium:
         place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
         c = require_sign(self._c.sample(grid, place)[0], self._c, grid, place, positive=False)
         along, across = self._diffusion(grid, part)
+        if self.foils:
+            self.with_foils(grid, part, along, [np.broadcast_to(1.0, k.shape) for k in along])
         reaction = grid.spacing**2 * c
         if same:  # of one value, which takes no memory
             reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
@@ -194,6 +203,9 @@ class Medium:
             between.append(cover.of_edges(axis) / (resistance[high] + resistance[low]))
         for axis, side in enumerate(self.aspect):
             between[axis] = between[axis] / side**2
+        if self.foils:
+            faces = [cover.of_edges(axis) * cover.near(axis) for axis in range(len(part))]
+            self.with_foils(grid, part, between, faces)
         if self.self_adjoint:
             return Conductances(tuple(between), reaction)
         ways = []
@@ -223,6 +235,14 @@ class Medium:
         for axis, side in enumerate(self.aspect):
             along[axis] /= side**2
         return tuple(along), None
+
+    def with_foils(
+        self, grid: Grid, part: Part, along: Sequence[Any], faces: Sequence[Any]
+    ) -> None:
+        """Change conductances where foils are, in arrays of numpy's or torch's; see `Foils.change`."""
+        for axis, a in enumerate(self._along(len(part))):
+            if a.foils is not None:
+                a.foils.change(grid, part, axis, along[axis], faces[axis])
 
     def _tensors(self, grid: Grid, part: Part) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return the conductances along each axis and across cells; none where the grid has no cells."""

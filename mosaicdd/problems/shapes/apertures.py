@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, others
+from mosaicdd.lattice.axes import at, ends, others
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
@@ -70,6 +70,19 @@ class Cover:
     def volumes(self) -> np.ndarray:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
         return _gathered(self.quarters, range(self.quarters[0].ndim))
+
+    def near(self, axis: int) -> Any:
+        """Say which edges along an axis have an end inside of an outline, or beside a node that is; True for all."""
+        if self.inside is None:
+            return True
+        near = self.inside
+        for along in range(near.ndim):
+            parts = [
+                near[at(along, near.ndim, slice(k, n))] for k, n in ((0, -2), (1, -1), (2, None))
+            ]
+            near = functools.reduce(operator.or_, parts)
+        low, high = ends(axis, near.ndim)
+        return near[low] | near[high]
 
     def of_edges(self, axis: int, cells: Any = 1.0) -> Any:
         """Return the faces of the grid edges along an axis, times values of the cells, of numpy's or torch's.

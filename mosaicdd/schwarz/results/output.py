@@ -192,6 +192,8 @@ class SolutionOutput:
                 several = (field.problems,) if field.problems > 1 else ()
                 shape = grid.shape if field.per_cell(grid) else grid.nodes
                 self._writer.create_common(f"fields/{name}", (*several, *shape), self._dtype)
+                if field.foils is not None:
+                    self._writer.foils(name, field.foils.table)
         for name, field in arrays.items():
             checked = self._problem.domain.shape is None
             sample = functools.partial(field.sample_as_given, grid, checked=checked)

@@ -1,0 +1,246 @@
+"""Thin layers in a medium: contact resistances, and foils that conduct along themselves."""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from mosaicdd.lattice.axes import Slices, coordinates
+from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.given import real_array, same_values
+from mosaicdd.problems.operators.edge_means import DIFFUSION
+from mosaicdd.problems.operators.foil_edges import ROUNDING, FoilEdges, Sheet, edges_of
+from mosaicdd.unsupported import Unsupported
+
+
+@dataclass(frozen=True)
+class Foil:
+    """A layer so thin that its thickness counts only in what it resists across, and conducts along itself.
+
+    Parameters
+    ----------
+    where
+        In the plane corners ``(x, y)`` of a line, ``(k, 2)``, whose parts each go along an axis; in space two opposite
+        corners ``(x, y, z)`` of a rectangle across an axis, ``(2, 3)``; in units of domain length.
+    resistance
+        Of a unit of area, across: what the solution jumps by, over the flux.
+    conductance
+        Along: thickness times conductivity.
+
+    Raises
+    ------
+    ValueError
+        If corners are not finite, or do not lie along axes, or a number is negative, or both are zero.
+    TypeError
+        If these are no numbers.
+    """
+
+    where: Any
+    resistance: float = 0.0
+    conductance: float = 0.0
+
+    def __post_init__(self) -> None:
+        places = np.atleast_2d(real_array(self.where, "the place of a foil"))
+        if places.ndim != 2 or len(places) < 2 or places.shape[1] not in (2, 3):
+            raise ValueError(
+                "a foil goes through two or more points (x, y), or from a corner (x, y, z) of a rectangle to the "
+                f"opposite one, got numbers of the shape {np.shape(self.where)}"
+            )
+        if not np.isfinite(places).all():
+            raise ValueError("a point of a foil is not finite")
+        object.__setattr__(self, "where", tuple(map(tuple, places.tolist())))
+        for name in ("resistance", "conductance"):
+            value = float(real_array(getattr(self, name), f"the {name} of a foil"))
+            if not 0 <= value < np.inf:
+                raise ValueError(
+                    f"the {name} of a foil must be finite and not negative, got {value:g}"
+                )
+            object.__setattr__(self, name, value)
+        if not (self.resistance or self.conductance):
+            raise ValueError("a foil needs a resistance or a conductance above 0, both are 0")
+        self._require_along_axes()
+
+    @classmethod
+    def layer(cls, where: Any, thickness: float, conductivity: float) -> Self:
+        """Return the foil that a layer of a thickness and a conductivity is.
+
+        `ValueError` if one is not positive.
+        """
+        for name, value in (("thickness", thickness), ("conductivity", conductivity)):
+            if not 0 < value < np.inf:
+                raise ValueError(
+                    f"the {name} of a layer must be positive and finite, got {value:g}"
+                )
+        return cls(where, thickness / conductivity, thickness * conductivity)
+
+    @property
+    def sheets(self) -> Iterator[Sheet]:
+        """The rectangles that it consists of, in the plane lines."""
+        for begin, end in pairwise(self.where):
+            low, high = (tuple(map(pick, begin, end))[::-1] for pick in (min, max))
+            normal = next(axis for axis, (a, b) in enumerate(zip(low, high, strict=True)) if a == b)
+            yield Sheet(normal, low, high, self.resistance, self.conductance)
+
+    def _require_along_axes(self) -> None:
+        if len(self.where[0]) == 3 and len(self.where) > 2:
+            raise ValueError(
+                f"a foil in space is one rectangle, by two opposite corners, got {len(self.where)}: give a foil for each"
+            )
+        for begin, end in pairwise(self.where):
+            same = sum(a == b for a, b in zip(begin, end, strict=True))
+            if same != 1:
+                what = "a line along one axis: give the corners of steps"
+                if len(begin) == 3:
+                    what = "a rectangle across one axis: their corners share one coordinate"
+                raise ValueError(
+                    f"foils go along axes, and from ({_text(begin)}) to ({_text(end)}) is not {what}"
+                )
+
+
+class Foils:
+    """The diffusion ``a`` of a medium with foils in it.
+
+    Between two nodes a resistance is in series with what conducts there; what a foil conducts along itself is added to what
+    conducts between the nodes on its line. On a grid a resistance is best half way between two lines of nodes, where its
+    solution is of second order; elsewhere it is shared out among the edges around it, and of first order beside it. What
+    conducts along a foil is best on a line of nodes.
+
+    Parameters
+    ----------
+    foils
+        At least one `Foil`.
+    beside
+        The diffusion of what lies around them: all that `Field` takes.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or they are of different numbers of coordinates.
+    TypeError
+        If one is no `Foil`.
+    """
+
+    def __init__(self, foils: Iterable[Foil], beside: Any = 1.0):
+        self.foils = tuple(foils)
+        for foil in self.foils:
+            if not isinstance(foil, Foil):
+                raise TypeError(f"foils are of the class Foil, got {type(foil).__name__}")
+        sizes = {len(foil.where[0]) for foil in self.foils}
+        if len(sizes) != 1:
+            raise ValueError(
+                "foils are of one kind, in the plane or in space, at least one, got places of "
+                f"{' and '.join(map(str, sorted(sizes))) or 'no'} coordinates"
+            )
+        self.axes, self.beside = sizes.pop(), beside
+        self._on: tuple[Grid, tuple[FoilEdges, ...]] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Foils) and same_values(
+            (self.foils, self.beside), (other.foils, other.beside)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.foils)
+
+    def __str__(self) -> str:
+        count = len(self.foils)
+        return f"{count} foil{'s' * (count > 1)} ({zlib.crc32(self.table.tobytes()):08x})"
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """What a file holds: of each sheet the normal, both corners in the order of axes, resistance and conductance."""
+        sheets = [sheet for foil in self.foils for sheet in foil.sheets]
+        return np.array([[s.normal, *s.low, *s.high, s.resistance, s.conductance] for s in sheets])
+
+    @classmethod
+    def of_table(cls, table: np.ndarray, beside: Any) -> Self:
+        """Return those of a file."""
+        axes = (table.shape[1] - 3) // 2
+        rows = [(row[1 : 1 + axes], row[1 + axes : 1 + 2 * axes], row[-2:]) for row in table]
+        return cls([Foil((low[::-1], high[::-1]), *both) for low, high, both in rows], beside)
+
+    def at_time(self, t: float, beside: Any) -> Self:
+        """Return them with what is beside them at a time; themselves if nothing differs."""
+        return self if beside is self.beside else self.among(beside)
+
+    def among(self, beside: Any) -> Self:
+        """Return them with something else beside them."""
+        return type(self)(self.foils, beside)
+
+    def require_grid(self, grid: Grid) -> None:
+        """Raise `ValueError` if one reaches out of a grid, or resists along its sides; or is of another number of axes."""
+        axes = len(grid.shape)
+        if self.axes != axes:
+            raise ValueError(
+                f"a point of a foil has {self.axes} coordinates, the domain {axes}: give ({coordinates(axes)})"
+            )
+        for foil in self.foils:
+            for place in foil.where:
+                cells = np.array(place[::-1]) / grid.steps
+                if ((cells < -ROUNDING) | (cells > np.add(grid.shape, ROUNDING))).any():
+                    raise ValueError(
+                        f"the foil through ({_text(place)}) reaches out of the domain, which goes from "
+                        f"({_text((0.0,) * axes)}) to ({_text(grid.size[::-1])})"
+                    )
+            for sheet in foil.sheets:
+                at = sheet.low[sheet.normal] / grid.steps[sheet.normal]
+                if foil.resistance and not ROUNDING < at < grid.shape[sheet.normal] - ROUNDING:
+                    name = coordinates(axes).split(", ")[::-1][sheet.normal]
+                    raise ValueError(
+                        f"the foil at {name} = {sheet.low[sheet.normal]:g} resists along a side of the domain: give the "
+                        f"side an exchange instead, Robin({1 / foil.resistance:g}, ..), or move it inside"
+                    )
+
+    def change(self, grid: Grid, part: Slices, axis: int, k: Any, faces: Any) -> None:
+        """Change the conductances of edges along an axis between the nodes of a part, in arrays of numpy's or torch's.
+
+        ``faces``: what the domain has of their faces, of the same shape.
+
+        `ValueError` if a foil lies outside of the domain there.
+        """
+        if self._on is None or self._on[0] != grid:
+            sheets = (sheet for foil in self.foils for sheet in foil.sheets)
+            self._on = grid, edges_of(grid, sheets)
+        for edges in self._on[1]:
+            here = edges.of_part(part) if edges.axis == axis else None
+            if here is None:
+                continue
+            place, covered = here
+            self._require_inside(grid, part, place, covered, faces[place])
+            shares: Any = covered if isinstance(k, np.ndarray) else k.new_tensor(covered)
+            k[place] = edges.changed(1.0 * k[place], faces[place], shares)
+
+    def _require_inside(
+        self, grid: Grid, part: Slices, place: Slices, covered: np.ndarray, faces: Any
+    ) -> None:
+        """Raise `ValueError` if all of an edge's face is covered, and none of it in the domain."""
+        outside = (covered == 1.0) & np.asarray(faces == 0)
+        if outside.any():
+            first = np.argwhere(outside)[0]
+            node = [p.start + q.start + i for p, q, i in zip(part, place, first, strict=True)]
+            at = _text(np.multiply(node, grid.steps).tolist()[::-1])
+            raise ValueError(
+                f"a foil goes through a hole, or out of the domain, near ({at}): let it end at the outline"
+            )
+
+
+def require_foils(fields: Mapping[str, Any], *, linear: bool, name: str) -> None:
+    """Raise `ValueError` where foils are given as another field than the diffusion; `Unsupported` unless it is ``linear``.
+
+    ``name``: of the equation.
+    """
+    for field, values in fields.items():
+        if isinstance(values, Foils) and field not in DIFFUSION:
+            raise ValueError(f"foils lie in the diffusion, a, got them as the field {field}")
+        if isinstance(values, Foils) and not linear:
+            raise Unsupported(
+                f"foils lie in media of linear equations, as diffusion and heat, {name} is none: leave them out"
+            )
+
+
+def _text(place: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in place)
