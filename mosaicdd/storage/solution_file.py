@@ -19,9 +19,10 @@ Of a series in time, ``/time`` holds the times of the fields, which are the lead
 the histories have an entry per step, and ParaView plays it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from dataclasses import field as member
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -79,6 +80,8 @@ class StoredSolution:
         Which of how many problems of its file this is; of a series, which of its fields, and one.
     times
         Of all fields of a series; else None.
+    foils
+        Those in coefficients, by the names of these, as `Foils.table`.
     lattice_start, lattice_step
         At which grid node, (y, x), the arrays with a value per lattice node begin, and how many cells
         they go on by; None where they begin or end with the grid.
@@ -97,6 +100,7 @@ class StoredSolution:
     lattice_start: tuple[int, ...] | None = None
     lattice_step: int | None = None
     times: np.ndarray | None = None
+    foils: Mapping[str, np.ndarray] = member(default_factory=dict)
 
     @property
     def time(self) -> float | None:
@@ -207,9 +211,8 @@ class StoredSolution:
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
         fields: dict[str, Any] = {**self.fields, **functions}
-        with self._open() as file:
-            tables = {name: table[()] for name, table in file.get("foils", {}).items()}
-        fields |= {name: Foils.of_table(table, fields[name]) for name, table in tables.items()}
+        for name, table in self.foils.items():
+            fields[name] = Foils.of_table(table, fields[name])
         return Problem(domain, pde, fields, self.sides)
 
     @property
@@ -298,6 +301,7 @@ def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
         number=member.number,
         problems=member.problems,
         times=file["time"][()] if "time" in file else None,
+        foils={name: table[()] for name, table in file.get("foils", {}).items()},
         **lattice_of_file(file),
     )
 

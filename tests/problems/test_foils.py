@@ -294,6 +294,9 @@ def test_the_command_line_takes_foils_and_files_keep_them(comm, tmp_path, mosaic
     if comm.rank:
         return
     stored = m.read(path)
+    if comm.size == 1:
+        assert solution.compare("direct").max_error < 1e-9
+    assert stored.compare("direct").max_error < 1e-9
     assert stored.flow("left") == pytest.approx(flow, rel=1e-12)
     assert stored.energy() == pytest.approx(energy, rel=1e-12)
     if comm.size > 1:

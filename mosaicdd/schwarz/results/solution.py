@@ -334,6 +334,7 @@ class Solution(Quantified, Presented):
             shape=self.problem.domain.shape,
             lattice_start=self.kept.lattice.first_node,
             lattice_step=self.kept.lattice.spacing,
+            foils={n: f.foils.table for n, f in self.problem.arrays.items() if f.foils is not None},
         )
 
     def _first(self) -> StoredSolution:
