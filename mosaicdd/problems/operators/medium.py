@@ -68,6 +68,8 @@ class Medium:
     spacing what conducts along an axis is then divided by the square of its side.
 
     ``bilinear``: whether cells are bilinear elements, see `tensors`; in the plane, without a velocity.
+
+    ``foils``: whether there are any in the diffusion, see `Foils`.
     """
 
     NAMES = (*DIFFUSION, "axy", "bx", "by", "bz", "c")
