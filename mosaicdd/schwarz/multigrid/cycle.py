@@ -2,17 +2,24 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import scipy.sparse.linalg
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Blocks, Copies
+from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.own_copies import OwnCopies
 from mosaicdd.schwarz.multigrid.passage import Passage
 from mosaicdd.schwarz.multigrid.smoothing import Smoothing
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
+# By axes, unknowns that are factorised with a velocity: on the levels below, flows would be ever faster for the grid, and sweeps
+# would know ever less of them.
+_FACTORISED = {2: 5000, 3: 1500}
+
+Bottom = tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]
+"""What solves on the coarsest level, in float64, and where its unknowns are."""
 
 
 class Cycle:
@@ -35,17 +42,22 @@ class Cycle:
     def __init__(self, level: LevelOperator, blocks: Blocks):
         self._copies = blocks.exchange(level.inverse)
         stages: list[tuple[Smoothing, Passage]] = []
-        self._between: list[Copies | OwnCopies | None] = []  # the sweeps of a level
+        bottom: Bottom | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
+            if level.directed and not blocks.shared:
+                bottom = _factorised(level, blocks)
+                if bottom is not None:
+                    break
             by = interpolation(level)
             passage = Passage(blocks, level.inverse.dtype)
             below = coarser(level, by, passage)
             level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
-            stages.append((Smoothing(level, by), passage))
-            self._between.append(blocks.exchange(level.inverse) if blocks.shares.twice else None)
+            twice = blocks.shares.twice
+            copies = blocks.exchange(level.inverse) if twice or level.directed else None
+            stages.append((Smoothing(level, by, copies, twice=twice), passage))
             level, blocks = below, passage.below
-        self._solve, self._places = _inverse(level, blocks)
+        self._solve, self._places = bottom or _inverse(level, blocks)
         vectors = [(smoothing.right_hand_side, smoothing.values) for smoothing, _ in stages]
         self._lowest = torch.zeros_like(level.inverse), torch.zeros_like(level.inverse)
         vectors.append(self._lowest)
@@ -65,17 +77,27 @@ class Cycle:
         lowest, values = self._lowest
         b = lowest.view(-1)[self._places].double()
         values.view(-1)[self._places] = self._solve(b).to(values.dtype)
-        ways = zip(reversed(self._stages), reversed(self._between), strict=True)
-        for (smoothing, _, up), copies in ways:
+        for smoothing, _, up in reversed(self._stages):
             up()
-            if copies is not None:
-                copies.refresh(smoothing.values)
             smoothing.up()
 
 
-def _inverse(
-    level: LevelOperator, blocks: Blocks
-) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
+def _factorised(level: LevelOperator, blocks: Blocks) -> Bottom | None:
+    """Return what solves with sparse factors; None if there are too many unknowns, or the matrix is singular."""
+    if blocks.whole.count > _FACTORISED.get(blocks.nodes.axes, 0):
+        return None
+    matrix, places = level.matrix(blocks.exchange(level.inverse))
+    try:
+        factors = scipy.sparse.linalg.splu(matrix)
+    except RuntimeError:  # of SuperLU, for a pivot that is zero
+        return None
+    pivots = abs(factors.U.diagonal())
+    if not pivots.min() > len(pivots) * np.finfo(float).eps * pivots.max():
+        return None
+    return lambda b: torch.from_numpy(factors.solve(b.cpu().numpy())).to(b.device), places
+
+
+def _inverse(level: LevelOperator, blocks: Blocks) -> Bottom:
     """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
 
     Where finer nodes lie in a sheet between two coarse ones, these can differ without an effect, and the matrix is singular;

@@ -25,6 +25,9 @@ from mosaicdd.schwarz.multigrid.sums import dots
 # Of estimates, see `scripts/bench_field_estimate.py`.
 _SAFETY = 1.5
 _SLOWEST = 0.9  # share of the residual that two steps leave, at most, for an estimate by a geometric series
+# Of a residual and what is subtracted from it: where the angle is larger than so, a longer step than that to the smallest residual
+# keeps the recurrence accurate (Sleijpen and van der Vorst, 1995).
+_COSINE = 0.7
 # Of a residual along the one that an iteration began with, beside both their sizes: less is nothing to go on from.
 _LEAST = 1e-5
 
@@ -93,7 +96,7 @@ class StabilisedGradients(FlexibleGradients):
             self._along *= self._unit / state.unit
         self._unit = state.unit
         largest = self.norm(r) * state.unit / size
-        residuals = [largest]
+        residuals, squares = [largest], math.inf
         while True:
             self._next_direction(state)
             for half, image in enumerate((self._v, self._t)):
@@ -105,6 +108,9 @@ class StabilisedGradients(FlexibleGradients):
                 else:
                     (energy,) = self._dots((self._first, image))
                 step = along / energy if energy else math.inf
+                if half and along:
+                    cosine = abs(along) / math.sqrt(energy * squares)
+                    step *= max(1.0, _COSINE / cosine)
                 if not (math.isfinite(step) and step):
                     left = largest if math.isfinite(along + energy) else math.nan
                     judge.note(0.0, left)
