@@ -427,7 +427,7 @@ def small_networks():
 
 @pytest.fixture(scope="session")
 def lesson_data(tmp_path_factory):
-    """Return a function of such a network, or ``unlabelled``: a file of 36 rows to train it on, for all ranks."""
+    """Return a function of such a network, or ``unlabelled``: a file of 36 rows to train it on; of ``whole`` media of 4; for all ranks."""
     from mosaicdd import MediaSettings, SquareSettings, generate
 
     few = {"samples": 36, "validation": 0.3}
@@ -436,6 +436,7 @@ def lesson_data(tmp_path_factory):
         "correction": SquareSettings("poisson-boltzmann", **few),
         "unrolled": SquareSettings("minimal-surface", **few),
         "unlabelled": SquareSettings("minimal-surface", labels=False, **few),
+        "whole": MediaSettings(cells=96, samples=4, validation=0.25, seed=3),
     }
     comm, files = MPI.COMM_WORLD, {}
     folder = comm.bcast(tmp_path_factory.mktemp("data"))

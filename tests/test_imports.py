@@ -24,7 +24,7 @@ ALLOWED = {
         *("storage", "report.presented", "report.progress"),
     },
     "storage": {"lattice", "problems"},
-    "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
+    "training": {"lattice", "local_solvers", "parallel", "problems", "schwarz", "storage"},
     "planning": {
         *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
         *("storage.atomic", "storage.hdf5", "storage.solution_writer"),

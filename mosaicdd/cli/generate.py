@@ -46,7 +46,7 @@ _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings:
     "--media",
     is_flag=True,
     help="Random media of diffusion instead, for conductances and operator; of the settings, --samples, "
-    "--validation and --seed count.",
+    "--validation, --seed and --cells count: more than 32 make whole media, as 1024, for train --dims.",
 )
 @click.option(
     "--labels/--no-labels",
@@ -134,6 +134,6 @@ def _settings(
             "--no-labels: other data than those of nonlinear equations are always solved; leave it out"
         )
     if media:
-        return collected(ctx, MediaSettings)
+        return collected(ctx, MediaSettings, cells=subdomain.cells)
     values = tuple((name, float(number)) for name, number in fields)
     return collected(ctx, GenerationSettings, subdomain=subdomain, fields=values)

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import config_option
 from mosaicdd.cli.launch import overwrite_option, world
-from mosaicdd.cli.options import collected, device_option, settings_options
+from mosaicdd.cli.options import SIZES, collected, device_option, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.storage.json_line import json_line
@@ -67,6 +68,12 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "--pde", metavar="FILE.py:NAME", help="Where to find the data's equation if it is your own."
 )
 @settings_options(TrainingSettings, ExecutionSettings)
+@click.option(
+    "--dims",
+    type=SIZES,
+    help="Ranks along x and y, as 1x2, that share each sample, a whole medium (generate --media --cells 1024); with "
+    "--replicas, of each group. [default: each has its own samples]",
+)
 @device_option()
 @click.option(
     "--checkpoint-minutes",
@@ -100,6 +107,7 @@ def train(
     pairs: tuple[str, ...],
     pde: str | None,
     device: str,
+    dims: tuple[int, ...] | None,
     checkpoint_minutes: float,
     tensorboard: str | None,
     dry_run: bool,
@@ -131,7 +139,7 @@ def train(
     def described() -> Training:
         own = {**config, **_network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
-        execution = collected(ctx, ExecutionSettings)
+        execution = collected(ctx, ExecutionSettings, dims=dims)
         task = (data, output, settings, execution, network, own, tensorboard, pde)
         return Training(*task, overwrite=overwrite)
 
@@ -140,7 +148,9 @@ def train(
             everyone.agree(lambda: require_tensorboard(tensorboard))
     with bad_input():
         training = everyone.agree(described)
-    with rank_group(everyone, device) as ranks:
+    with ExitStack() as opened:
+        with bad_input():
+            ranks = opened.enter_context(rank_group(everyone, device, training.execution))
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():

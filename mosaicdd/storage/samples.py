@@ -32,11 +32,12 @@ class FileArray:
         """Return the number of rows."""
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        """Read some rows; `ValueError` if the file is no longer what it was, or the rows hold what is not finite."""
+    def __getitem__(self, place: slice | tuple[slice, ...]) -> np.ndarray:
+        """Read some rows, or a part of each; `ValueError` if the file is no longer what it was, or they hold what is not finite."""
         with open_any(self.path, "dataset") as file:
-            values = file[self.name][rows]
+            values = file[self.name][place]
         if not np.isfinite(values).all():
+            rows = place[0] if isinstance(place, tuple) else place
             first, last, _ = rows.indices(len(self))
             raise ValueError(
                 f"{self.path}: the {self.name} of rows {first} to {last - 1} must be finite, found NaN or "
@@ -146,9 +147,9 @@ class MediaDataset(Samples):
     seed: int
 
     def __post_init__(self) -> None:
-        count, problems, nodes = self.solution.shape[:3]
-        wide = 4 * (nodes - 1) + 17
-        shapes = (count, wide, wide), (count, problems, nodes, nodes)
+        count, problems, *nodes = self.solution.shape
+        wide = [4 * (n - 1) + 17 for n in nodes]
+        shapes = (count, *wide), (count, problems, *nodes)
         held = self.logarithm.shape, self.source.shape
         if held != shapes or len(self.kind) != count:
             raise ValueError(f"media and sources must have the shapes {shapes}, got {held}")
@@ -156,9 +157,21 @@ class MediaDataset(Samples):
         if not all(np.isfinite(a).all() for a in arrays if isinstance(a, np.ndarray)):
             raise ValueError("media and solutions must be finite, found NaN or infinity")
 
-    def rows(self, rows: slice) -> Self:
-        """Return some of the media, in memory."""
-        arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in self.arrays}
+    @property
+    def cells(self) -> int:
+        """Cells along a side of the squares."""
+        return 4 * (self.solution.shape[3] - 1)
+
+    def rows(self, rows: slice, *nodes: slice) -> Self:
+        """Return some of the media, in memory; all of each, or what some of its coarse nodes need, per axis."""
+        around = [slice(4 * part.start, 4 * (part.stop - 1) + 17) for part in nodes]
+        places = {
+            "logarithm": (rows, *around),
+            **dict.fromkeys(("solution", "source"), (rows, slice(None), *nodes)),
+        }
+        arrays: dict[str, Any] = {
+            name: getattr(self, name)[place if nodes else rows] for name, place in places.items()
+        }
         return replace(self, kind=self.kind[rows], **arrays)
 
     def _write_more(self, file: h5py.File) -> None:

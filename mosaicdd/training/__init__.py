@@ -1,9 +1,9 @@
 """Data and networks: datasets of small problems, and networks trained on them.
 
 To be read in this order: `settings`; `data`, which `generation`, `media` and `squares` draw; `lesson`, what a network is
-taught, on solutions of linear equations (`equation_lesson`) or on rows of a dataset (`row_lesson`: `conductances`,
-`operators`, `corrections`); `course`, a lesson with its data; `trainer`, its steps, with `objective`, `optimisers` and
-`memory`; `loop`, a training from a dataset to a model file.
+taught, on solutions of linear equations (`equation_lesson`), on rows of a dataset (`row_lesson`: `conductances`,
+`operators`, `corrections`) or on media that ranks share (`whole_media`, through `coarse_solve`); `course`, a lesson with its
+data; `trainer`, its steps, with `objective`, `optimisers` and `memory`; `loop`, a training from a dataset to a model file.
 
 `generate` and `train` are the two functions that a program calls. They are imported at their first
 use, because the command line reads the settings here where nothing slow may be imported.

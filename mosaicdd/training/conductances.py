@@ -67,21 +67,40 @@ class ConductanceLesson(MediaLesson):
     def loss(self, part: RowPass) -> torch.Tensor:
         """Return the mean logarithm of the relative errors in some media."""
         media = [array[part.rows] for array in self._learned]
-        return (_relative_errors(self.network, *media) + _FLOOR).log().mean()
+        return (self.relative_errors(self.network, *media) + _FLOOR).log().mean()
 
     @torch.no_grad()
     def held_out_errors(self, network: ConductanceNetwork | None) -> torch.Tensor:
         """Return the mean logarithms of the errors in each of this rank's held-out media."""
         parts = zip(*(array.split(_BATCH) for array in self._held_out), strict=True)
-        errors = [_relative_errors(network, *media) for media in parts if len(media[0])]
+        errors = [self.relative_errors(network, *media) for media in parts if len(media[0])]
         return torch.cat([self.like.double(), *((e + _FLOOR).log().mean(dim=1) for e in errors)])
+
+    def relative_errors(
+        self, network: ConductanceNetwork | None, *media: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the relative errors in some media, ``(B, q)``; NaN where the conductances make no equation."""
+        logarithm, solution, source = media
+        parts, ends = coarse_conductances(network, logarithm)
+        values = torch.cat([part.flatten(1) for part in parts], dim=1).double()
+        # Scaled, so that the matrix is of order 1.
+        scale = values.detach().mean(dim=1, keepdim=True)
+        b = source.double().flatten(2) / scale.exp()[..., None]
+        truth = solution.double().flatten(2)
+        u = CoarseSolve.apply((values - scale).exp(), ends, truth, b)
+        inner, _ = inner_nodes(truth.shape[2])
+        truth, wrong = truth[:, :, inner], (u - truth)[:, :, inner]
+        size = truth - truth.mean(dim=2, keepdim=True)
+        return (wrong.square().mean(dim=2) / size.square().mean(dim=2).clamp(min=1e-30)).sqrt()
+
+    def mean_squares(self) -> torch.Tensor:
+        """Return the squared roughness of each of this rank's held-out media."""
+        return patch_squares(self._held_out[0]).mean(dim=(1, 2))
 
     def card(self, name: str, best: Report) -> ModelCard:
         """Write down what the network is, was trained on, and reaches."""
         errors = self.ranks.joined(self.held_out_errors(self.network))
-        inner = self._held_out[0][:, MARGIN:-MARGIN, MARGIN:-MARGIN]
-        patches = roughness(series_mean(inner, 2), series_mean(inner, 1)).flatten(1)
-        rough = self.ranks.joined(patches.square().mean(dim=1).sqrt())
+        rough = self.ranks.joined(self.mean_squares().sqrt())
         side = RATIO * (self._whole.solution.shape[2] - 1)
         return ModelCard(
             pde=self._whole.pde,
@@ -94,26 +113,6 @@ class ConductanceLesson(MediaLesson):
             ranges={ROUGHNESS: [0.0, roughest(rough, errors)]},
             validation=self.validation(best, errors),
         )
-
-
-def _relative_errors(
-    network: ConductanceNetwork | None,
-    logarithm: torch.Tensor,
-    solution: torch.Tensor,
-    source: torch.Tensor,
-) -> torch.Tensor:
-    """Return the relative errors in some media, ``(B, q)``; NaN where the conductances make no equation."""
-    values, ends = coarse_conductances(network, logarithm)
-    values = values.double()
-    # Scaled, so that the matrix is of order 1.
-    scale = values.detach().mean(dim=1, keepdim=True)
-    b = source.double().flatten(2) / scale.exp()[..., None]
-    truth = solution.double().flatten(2)
-    u = CoarseSolve.apply((values - scale).exp(), ends, truth, b)
-    inner, _ = inner_nodes(truth.shape[2])
-    truth, wrong = truth[:, :, inner], (u - truth)[:, :, inner]
-    size = truth - truth.mean(dim=2, keepdim=True)
-    return (wrong.square().mean(dim=2) / size.square().mean(dim=2).clamp(min=1e-30)).sqrt()
 
 
 class CoarseSolve(torch.autograd.Function):
@@ -166,10 +165,11 @@ def inner_nodes(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def coarse_conductances(
     network: ConductanceNetwork | None, logarithm: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logarithms of coarse conductances ``(B, e)``, and the nodes of the edges ``(2, e)``.
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Return the logarithms of coarse conductances, and the nodes of the edges ``(2, e)``.
 
-    The same as `LearnedRule`, of averages alone without a network, and so that gradients pass; from
+    They are along x and along y, ``(B, R, C - 1)`` and ``(B, R - 1, C)``, and with a network along rising and along falling
+    diagonals, ``(B, R - 1, C - 1)``. The same as `LearnedRule`, of averages alone without a network, and so that gradients pass; from
     the coefficient's logarithms at fine nodes, two margins around the coarse ones, ``(B, ., .)``.
     """
     cut = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
@@ -189,7 +189,13 @@ def coarse_conductances(
         values = [flat + along + rest, steep + beside + rest, rising, falling]
         ends += [(nodes[:-1, :-1], nodes[1:, 1:]), (nodes[1:, :-1], nodes[:-1, 1:])]
     pairs = torch.cat([torch.stack(pair).flatten(1) for pair in ends], dim=1)
-    return torch.cat([part.flatten(1) for part in values], dim=1), pairs
+    return values, pairs
+
+
+def patch_squares(logarithm: torch.Tensor) -> torch.Tensor:
+    """Return the squared `roughness` of the patches around coarse cells, of media as of `coarse_conductances`."""
+    inner = logarithm[:, MARGIN:-MARGIN, MARGIN:-MARGIN]
+    return roughness(series_mean(inner, 2), series_mean(inner, 1)).square()
 
 
 def series_mean(values: torch.Tensor, axis: int) -> torch.Tensor:

@@ -4,10 +4,13 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from mosaicdd.lattice.axes import times
+from mosaicdd.local_solvers.networks.conductances import CONDUCTANCES
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.registry import NETWORKS, network_class
 from mosaicdd.settings import unknown
 from mosaicdd.storage.atomic import trust_seal
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.equation_lesson import EquationLesson, FamilyLesson
@@ -15,7 +18,9 @@ from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.row_lesson import RowLesson
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.training.settings import MEDIUM_CELLS, ExecutionSettings, TrainingSettings
+from mosaicdd.training.whole_media import WholeMediaLesson
+from mosaicdd.unsupported import Unsupported
 
 LESSONS: dict[str, type[RowLesson]] = {
     lesson.name: lesson
@@ -32,6 +37,23 @@ def find_lesson(network: str) -> type[Lesson]:
         known = sorted({*LESSONS, *NETWORKS})
         raise ValueError(unknown("network", network, known, ", or your own module:Class"))
     return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
+
+
+_WHOLE: dict[str, type[RowLesson]] = {CONDUCTANCES: WholeMediaLesson}
+_NO_DIMS = (
+    "dims {}: what {} learns from here are small problems, which a rank has whole; leave it out, or train conductances "
+    "on whole media, of generate --media --cells 1024"
+)
+
+
+def _of_whole_media(network: str, dataset: MediaDataset) -> type[RowLesson]:
+    """Return what a network is taught by on media that are domains; `Unsupported` if there is nothing."""
+    if network not in _WHOLE:
+        raise Unsupported(
+            f"the network {network} learns from squares of {MEDIUM_CELLS} cells, these media have {dataset.cells}: "
+            f"generate them with cells={MEDIUM_CELLS}, or train {', '.join(_WHOLE)}"
+        )
+    return _WHOLE[network]
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,10 @@ class Course:
         """
         lesson = find_lesson(name)
         dataset = _read(lesson, data, ranks)
+        if isinstance(dataset, MediaDataset) and dataset.cells > MEDIUM_CELLS:
+            lesson = _of_whole_media(name, dataset)
+        elif execution.dims is not None:
+            raise Unsupported(_NO_DIMS.format(times(execution.dims), name))
 
         def part() -> tuple[dict, Any]:
             network = lesson.build(name, values, dataset)

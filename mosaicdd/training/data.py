@@ -16,39 +16,51 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.solver import Solver
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts
 from mosaicdd.storage.samples import MediaDataset, SquareDataset
 from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
+from mosaicdd.training.settings import (
+    MEDIUM_CELLS,
+    GenerationSettings,
+    MediaSettings,
+    SquareSettings,
+)
 from mosaicdd.training.squares import SquareGenerator
 
-_PART = 64  # media: what an ended run makes again, at most, on each rank
-_CELLS = 32
+_PART = 64  # media of the least size: what an ended run makes again, at most, on each rank
 _AROUND = 2 * MARGIN  # cells of the medium around the square
 _SMOOTH, _SOURCES, _WAVES = 2, 2, 4  # random boundary data, sources, and what they are made of
+_RTOL = 1e-10  # of whole media, whose values are kept in float32
 
 
 class MediaGenerator:
     """Draws and solves random media part by part, in any order.
 
     Each is a square with smooth boundary data, and with sources between zero sides, solved by a sparse
-    factorisation; only the values at every fourth node are kept. Each has random numbers of its own, seeded by
-    (seed, index), so it does not depend on how many others are drawn.
+    factorisation; only the values at every fourth node are kept. Larger ones are whole media, with random boundary data, and a
+    source of 1, solved as any problem is. Each has random numbers of its own, seeded by (seed, index), so it does not
+    depend on how many others are drawn.
     """
 
     def __init__(self, settings: MediaSettings):
         self._settings = settings
-        self.parts = -(-settings.samples // _PART)
+        self._each = max(1, _PART * MEDIUM_CELLS**2 // settings.cells**2)
+        self.parts = -(-settings.samples // self._each)
 
     def part(self, number: int) -> dict[str, np.ndarray]:
         """Return the arrays of a part by the names that they have in a `MediaDataset`."""
-        seed, last = self._settings.seed, min((number + 1) * _PART, self._settings.samples)
+        settings, first = self._settings, number * self._each
         samples = [
-            _sample(np.random.default_rng([seed, index])) for index in range(number * _PART, last)
+            _sample(np.random.default_rng([settings.seed, index]), settings.cells)
+            for index in range(first, min(first + self._each, settings.samples))
         ]
         kinds, *columns = zip(*samples, strict=True)
         logarithm, solution, source = (np.stack(column).astype("f4") for column in columns)
@@ -63,23 +75,45 @@ class MediaGenerator:
         return MediaDataset("diffusion", kind=kinds, validation=validation, seed=seed, **arrays)
 
 
-def _sample(rng: np.random.Generator) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
+def _sample(rng: np.random.Generator, cells: int) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
     """Draw a medium; return its kind, its logarithms, solutions and sources at coarse nodes."""
-    nodes = _CELLS + 1
+    nodes = cells + 1
     kind, logarithm = draw(rng, nodes + 2 * _AROUND)
     inner = slice(_AROUND, -_AROUND)
     a = np.exp(logarithm.astype("f4").astype(float))
-    system = MediumSystem(Medium({"a": Field("a", a[inner, inner])}), Grid((_CELLS, _CELLS), 1.0))
     edges, sources = _boundary_data(rng, nodes), _sources(rng, nodes)
+    whole = cells > MEDIUM_CELLS
+    if whole:
+        edges, sources = edges[-1:], sources[:1]
     none = np.zeros((nodes, nodes))
     fields = np.stack([*edges, *(none for _ in sources)])
     loads = np.stack([*(none for _ in edges), *sources])
-    rhs = [system.right_hand_side(u, f) for u, f in zip(fields, loads, strict=True)]
-    fields[:, 1:-1, 1:-1] = system.solve(np.stack(rhs, axis=1)).T.reshape(
-        len(fields), nodes - 2, -1
-    )
+    (_by_multigrid if whole else _by_factors)(a[inner, inner], fields, loads)
     shared = restricted(np.pad(loads, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))))
     return kind, logarithm, fields[:, ::RATIO, ::RATIO], shared
+
+
+def _by_factors(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> None:
+    """Fill the inside of fields ``(q, rows, columns)``."""
+    inside = fields[:, 1:-1, 1:-1]
+    system = MediumSystem(Medium({"a": Field("a", a)}), Grid((len(a) - 1,) * 2, 1.0))
+    rhs = [system.right_hand_side(u, f) for u, f in zip(fields, loads, strict=True)]
+    inside[...] = system.solve(np.stack(rhs, axis=1)).T.reshape(inside.shape)
+
+
+def _by_multigrid(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> None:
+    """As `_by_factors`, of media of any size."""
+    domain = Domain((len(a) - 1,) * 2, 1.0)
+    problems = [
+        Problem(domain, "diffusion", {"a": a, "f": f}, Boundary.of_field(u))
+        for u, f in zip(fields, loads, strict=True)
+    ]
+    with Solver(problems[0], "exact", rtol=_RTOL) as solver:
+        for u, problem in zip(fields, problems, strict=True):
+            solution = solver(problem)
+            if not solution.converged:
+                raise RuntimeError(f"a medium could not be solved ({solution.status})")
+            u[...] = solution.field
 
 
 def _boundary_data(rng: np.random.Generator, nodes: int) -> list[np.ndarray]:

@@ -36,7 +36,8 @@ class Lesson(ABC):
     # ``draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank, as many
     # as on any other; with at most so many samples each, if not 0. A pass has a ``share``, the
     # factor of its mean loss in the mean over the ranks, a ``kind``, which of the signals its loss
-    # is, a length, and ``first(count)``, a pass over copies of its first samples
+    # is, a length, ``first(count)``, a pass over copies of its first samples, and ``pieces``, how many such
+    # samples a whole one has
     passes: Any
     prepares = False  # whether `prepare` has something to do before a step, with whole weights
     samples_nodes = False  # whether errors in the middle of a training are at some nodes only

@@ -85,7 +85,7 @@ def train(
     """
     task = (data, output, settings, execution, network, network_settings)
     training = Training(*task, pde=pde, overwrite=overwrite)
-    with rank_group(ranks, device) as group:
+    with rank_group(ranks, device, execution) as group:
         training.join(group, resume)
         return training.run(group, progress)
 

@@ -46,7 +46,8 @@ class KeptBytes:
     def of_pass(cls, objective: Objective, part: Any) -> "KeptBytes":
         """Measure passes like one of at least 4 samples."""
         silent = torch.zeros_like(objective.signals)
-        return cls.of_forward(lambda count: objective(part.first(count), silent))
+        kept = cls.of_forward(lambda count: objective(part.first(count), silent))
+        return replace(kept, per_sample=part.pieces * kept.per_sample)
 
     def of(self, samples: int) -> int:
         """Return the bytes for a number of samples."""
@@ -160,7 +161,7 @@ def memory_plan(
         network.recompute = True
     loss, passes, sample_bytes = lesson.sketch(network, dataset, settings, ranks.size)
     objective, learned = Objective(network, loss), lesson.learned(network, dataset)
-    samples = -(-min(settings.batch_size, learned) // ranks.size)
+    samples = -(-min(settings.batch_size, learned) // ranks.replicas.size)
     limit = execution.micro_batch
     if not limit and ranks.device.type == "cpu":
         limit = samples_per_pass(objective, passes)

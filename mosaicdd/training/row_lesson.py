@@ -37,10 +37,10 @@ class OwnRows:
     held_out: Any
 
     @classmethod
-    def of(cls, whole: Any, ranks: RankGroup) -> "OwnRows":
-        """Read this rank's share of both kinds."""
+    def of(cls, whole: Any, ranks: RankGroup, *part: slice) -> "OwnRows":
+        """Read this rank's share of both kinds, or a part of each row."""
         mine, others = shares(whole, ranks)
-        return cls(whole, whole.rows(mine), whole.rows(others))
+        return cls(whole, whole.rows(mine, *part), whole.rows(others, *part))
 
     @classmethod
     def few(cls, whole: Any, count: int) -> "OwnRows":
@@ -68,6 +68,7 @@ class RowPass:
     share: float  # factor of its mean loss in the mean over the ranks
     places: torch.Tensor  # of the rows in the batch of all ranks, ``(B,)``
     first_row: int  # the batch's first, by its number among those of all ranks
+    pieces: float = 1.0  # so many of these rows are one
     kind = "data_loss"
 
     def __len__(self) -> int:
@@ -104,7 +105,7 @@ class RowBatches:
 
     def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[RowPass]:
         """Return the passes of a step on one rank, as many as on any other, of at most so many rows, if not 0."""
-        chosen = self.indices(step)
+        chosen, ranks = self.indices(step), ranks.replicas
         owner = torch.bucketize(chosen, torch.tensor(self._ends[1:]), right=True)
         most = int(torch.bincount(owner).max())
         places = torch.nonzero(owner == ranks.rank)[:, 0]
@@ -150,8 +151,9 @@ class RowLesson(Lesson):
         ranks: RankGroup | None = None,
     ):
         self.network, self.settings = network, settings
-        self.ranks = ranks or RankGroup()
-        self.like = placed(network, settings, self.ranks)
+        ranks = ranks or RankGroup()
+        self.ranks, self.mesh = ranks.replicas, ranks.mesh
+        self.like = placed(network, settings, ranks)
         count = self.take(rows)
         counts = self.ranks.joined(torch.tensor([count])).tolist()
         self.batches = self.passes = RowBatches(counts, settings.batch_size, settings.seed)
