@@ -59,7 +59,7 @@ def numbers(system):
 def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     comm, make_ranks, kind, monkeypatch
 ):
-    monkeypatch.setattr(pieces, "_SQUARES", 60)  # of 16 nodes along an axis
+    monkeypatch.setitem(pieces._SQUARES, 2, 60)  # of 16 nodes along an axis
     problem = problem_of(kind)
     expected, at, of = numbers(system_of(problem, make_ranks(alone=True)))
     whole = np.zeros(problem.fields["f"].shape)
