@@ -1,7 +1,8 @@
 """Media of high contrast: multigrid, or elements where the rule takes them, beside CHOLMOD, hypre's five multigrids and pyAMG.
 
-Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME,..] [--runs N], with SIZE as 1024 or
-1500x1300 (cells along x and y, no powers of two). One thread, float64, a random source, zero sides. Seconds
+Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME;..] [--runs N], with SIZE as 1024,
+1500x1300 (cells along x and y, no powers of two) or 128x128x128: a box, whose media are per voxel, beside PFMG with
+both smoothers and BoomerAMG by its defaults and both tunings. One thread, float64, a random source, zero sides. Seconds
 are those of the processor, so that other work on the machine matters little, from the problem to the field,
 set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for peers a solve with the same factor or set-up, and *16 more* are solved at once. Before each, as much
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from media import MEDIA, spe10
+from media import IN_SPACE, MEDIA, spe10
 from memory import page, pooled, ready
 from peers import MULTIGRIDS, by_petsc, by_pyamg, petsc_described, residual
 from tables import BENCHMARKS, publish, table
@@ -40,10 +41,14 @@ _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts
 _MORE = 16
 _READY = 900  # bytes per node that were in use a moment ago
-_WARM = 64  # cells of a first solve, which pays for what is loaded once per process
+_WARM = (
+    64  # cells of a first solve, which pays for what is loaded once per process; of a box a quarter
+)
 _OURS = "mosaicdd"
 _PETSC = {"CHOLMOD": "cholmod"} | MULTIGRIDS
 _BY = (_OURS, *_PETSC, "pyAMG")
+_BOXES = {k: MULTIGRIDS[k] for k in ("PFMG", "PFMG red-black", "BoomerAMG", "BoomerAMG tuned")}
+_BOXES |= {"BoomerAMG tuned, 0.5": "hypre-in-space"}
 _MEDIA = (*MEDIA, "spe10")
 _ROWS = BENCHMARKS / "fields.csv"
 _BYTES = "bytes per node"
@@ -56,8 +61,9 @@ def main(arguments: argparse.Namespace) -> None:
         _measured(arguments)
         return
     path = [] if arguments.spe10 is None else ["--spe10", str(arguments.spe10)]
-    for medium in arguments.media.split(","):
-        keys = [(arguments.cells, medium, by) for by in arguments.by.split(",")]
+    media, solvers = _chosen(arguments)
+    for medium in media:
+        keys = [(arguments.cells, medium, by) for by in solvers]
         pool = pooled(_READY * math.prod(_nodes(arguments.cells)))
         measured: dict[tuple[str, str, str], list[dict[str, str]]] = {key: [] for key in keys}
         alone = int(pool is not None)  # runs for memory
@@ -82,7 +88,9 @@ def _measured(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     cells, medium, by = arguments.cells, arguments.media, arguments.by
     nodes = _nodes(cells)
-    if medium == "spe10":
+    if len(nodes) == 3:
+        a = IN_SPACE[medium](tuple(n - 1 for n in nodes), np.random.default_rng(0))
+    elif medium == "spe10":
         a = spe10(nodes, arguments.spe10)
     else:
         a = MEDIA[medium](nodes, np.random.default_rng(0))
@@ -92,10 +100,20 @@ def _measured(arguments: argparse.Namespace) -> None:
         print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **figures, "pages": page()}))
 
 
-def _nodes(size: str) -> tuple[int, int]:
-    """Return the nodes, (y, x), of a size."""
-    x, _, y = size.partition("x")
-    return int(y or x) + 1, int(x) + 1
+def _chosen(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the media, and by what they are solved; by default those of the axes."""
+    box = len(_nodes(arguments.cells)) == 3
+    media, solvers = (IN_SPACE, (_OURS, *_BOXES)) if box else (_MEDIA, _BY)
+    return (
+        arguments.media.split(",") if arguments.media else [*media],
+        arguments.by.split(";") if arguments.by else [*solvers],
+    )
+
+
+def _nodes(size: str) -> tuple[int, ...]:
+    """Return the nodes, (y, x) or (z, y, x), of a size."""
+    cells = size.split("x")
+    return tuple(int(n) + 1 for n in (cells if len(cells) > 1 else cells * 2)[::-1])
 
 
 def _median(values: list[str]) -> str:
@@ -120,9 +138,9 @@ def _keep(key: tuple[str, str, str], row: dict[str, str]) -> None:
 def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
     """Solve for the first source, for another, and for the rest at once."""
     settings = m.SolveSettings(rtol=_RTOL)
-    side = (_WARM + 1,) * 2
-    m.solve(m.Problem(m.Domain((_WARM,) * 2), "diffusion", {"a": np.ones(side), "f": 1.0}))
-    problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f[0]})
+    few = (_WARM if a.ndim == 2 else _WARM // 4,) * a.ndim
+    m.solve(m.Problem(m.Domain(few), "diffusion", {"a": np.ones([n + 1 for n in few]), "f": 1.0}))
+    problem = m.Problem(_domain(f[0]), "diffusion", {"a": a, "f": f[0]})
     ready(_READY * a.size)
     before, start = _peak(), time.process_time()
     with m.Solver(problem, settings=settings) as solver:
@@ -133,27 +151,35 @@ def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
             ready(_READY * a.size)
             seconds.append(_timed(lambda more=more: solver(problem.with_fields(f=more))))
     system = MediumSystem(problem.operator, problem.domain.grid())
-    b = system.right_hand_side(np.zeros(a.shape), f[0])
+    b = system.right_hand_side(np.zeros(f[0].shape), f[0])
     return {
         "iterations": str(first.iterations),
         **dict(zip(("seconds", "again", "16 more"), (f"{s:.2f}" for s in seconds), strict=True)),
         _BYTES: f"{(peak - before) / a.size:.0f}",
-        "residual": _residual(system, b, first.field[1:-1, 1:-1].ravel()),
+        "residual": _residual(system, b, first.field[(slice(1, -1),) * a.ndim].ravel()),
     }
+
+
+def _domain(f: np.ndarray) -> m.Domain:
+    return m.Domain(tuple(n - 1 for n in f.shape))
 
 
 def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
     """Solve by a peer; None if it is not here."""
-    problem = m.Problem(m.Domain(tuple(n - 1 for n in a.shape)), "diffusion", {"a": a, "f": f})
+    problem = m.Problem(_domain(f), "diffusion", {"a": a, "f": f})
     system = MediumSystem(problem.operator, problem.domain.grid())
-    b, before = system.right_hand_side(np.zeros(a.shape), f), _peak()
+    b, before = system.right_hand_side(np.zeros(f.shape), f), _peak()
     ready(_READY * a.size)
     if by == "pyAMG":
         peer = by_pyamg(system.matrix, b, _RTOL)
         memory = (_peak() - before) / a.size
     else:
-        inner = (a.shape[0] - 2, a.shape[1] - 2)
-        answer = by_petsc(system.matrix, b, _PETSC[by], _RTOL, inner)
+        inner = tuple(n - 2 for n in f.shape)
+        try:
+            answer = by_petsc(system.matrix, b, (_PETSC | _BOXES)[by], _RTOL, inner)
+        except RuntimeError as error:
+            print(f"{by} fails: {error}", file=sys.stderr)
+            return None
         if answer is None:
             return None
         peer, memory = answer, answer.bytes / a.size
@@ -191,8 +217,7 @@ def _read() -> dict[tuple[str, str, str], dict[str, str]]:
 
 def _titled(size: str) -> str:
     """Return a size as titles have it."""
-    y, x = _nodes(size)
-    return f"{x - 1} x {y - 1}"
+    return " x ".join(str(n - 1) for n in _nodes(size)[::-1])
 
 
 def _publish() -> None:
@@ -200,8 +225,10 @@ def _publish() -> None:
     rows, parts = _read(), []
     for cells in sorted({key[0] for key in rows}, key=_nodes):
         lines = []
-        for medium in _MEDIA:
-            here = {by: rows[cells, medium, by] for by in _BY if (cells, medium, by) in rows}
+        nodes = _nodes(cells)
+        media, solvers = (IN_SPACE, (_OURS, *_BOXES)) if len(nodes) == 3 else (_MEDIA, _BY)
+        for medium in media:
+            here = {by: rows[cells, medium, by] for by in solvers if (cells, medium, by) in rows}
             others = [
                 float(row["seconds"])
                 for by, row in here.items()
@@ -211,8 +238,10 @@ def _publish() -> None:
                 ratio = ""
                 if by == _OURS and others:
                     ratio = f"{float(row['seconds']) / min(others):.2f}"
-                lines.append([medium, row["decades"], by, *(row[c] for c in _COLUMNS), ratio])
-        header = ["medium", "decades", "by", *_COLUMNS, "ratio"]
+                each = f"{float(row['seconds']) / math.prod(nodes) * 1e6:.2f}"
+                figures = [row[c] or "" for c in _COLUMNS]
+                lines.append([medium, row["decades"], by, *figures, each, ratio])
+        header = ["medium", "decades", "by", *_COLUMNS, "us per node", "ratio"]
         parts.append(f"## {_titled(cells)}\n\n{table(header, lines)}")
     note = (
         f"By `python scripts/bench_fields.py`; its head says what is measured. {petsc_described()}"
@@ -224,8 +253,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("cells", metavar="SIZE")
     parser.add_argument("--spe10", type=Path)
-    parser.add_argument("--media", default=",".join(_MEDIA))
-    parser.add_argument("--by", default=",".join(_BY))
+    parser.add_argument("--media")
+    parser.add_argument("--by", help="names in the table, with semicolons between them")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     main(parser.parse_args())

@@ -1,4 +1,4 @@
-"""Media of high contrast, for tests and benchmarks: coefficients at the nodes ``(ny + 1, nx + 1)``."""
+"""Media of high contrast, for tests and benchmarks: coefficients at the nodes ``(ny + 1, nx + 1)``, in space per voxel."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ TARBERT, NESS = (0, 35), (35, 85)
 """SPE10's layers: of a shore, lognormal, and of rivers, channels in shale."""
 
 
-def smooth(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+def smooth(nodes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Return a smooth lognormal field, correlated over some 12 cells, of contrast 300."""
     white = rng.standard_normal(nodes)
     return 300 ** _unit(scipy.ndimage.gaussian_filter(white, 12, mode="wrap"))
 
 
-def noise(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+def noise(nodes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Return lognormal values, independent at every node, of contrast 2e6."""
     return 2e6 ** _unit(rng.standard_normal(nodes))
 
@@ -51,6 +51,71 @@ def channels(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 MEDIA = {kind.__name__: kind for kind in (smooth, noise, checkerboard, inclusions, channels)}
 """The kinds by name."""
+
+
+def constant(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return 1."""
+    return np.ones(cells)
+
+
+def blocks(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return cubes of 11 voxels of 1 and 1e4."""
+    return np.where(sum(n // 11 for n in np.indices(cells)) % 2, 1e4, 1.0)
+
+
+def _spheres(cells: tuple[int, ...], rng: np.random.Generator, value: float) -> np.ndarray:
+    """Return balls of radii from 2.5 to 10 voxels that overlap, about a fifth of the volume, in 1."""
+    a, left = np.ones(cells), 0.25 * np.prod(cells)
+    while left > 0:
+        radius, centre = rng.uniform(2.5, 10), rng.uniform(0, cells)
+        box = tuple(slice(max(int(c - radius), 0), int(c + radius) + 2) for c in centre)
+        part = a[box]
+        places = [
+            n + p.start + 0.5 - c
+            for n, p, c in zip(np.indices(part.shape), box, centre, strict=True)
+        ]
+        part[sum(n * n for n in places) < radius**2] = value
+        left -= 4 / 3 * np.pi * radius**3
+    return a
+
+
+def spheres(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return balls of 1e6."""
+    return _spheres(cells, rng, 1e6)
+
+
+def hollows(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return balls of 1e-6."""
+    return _spheres(cells, rng, 1e-6)
+
+
+def plates(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return plates of two voxels, and bars along two axes, of 1e6, which one oblique slit cuts."""
+    z, y, x = np.indices(cells)
+    conducting = (z % 23 < 2) | ((y % 13 < 2) & (z % 17 < 3)) | ((x % 31 < 1) & (y % 19 < 2))
+    return np.where(conducting & ((x + y + 2 * z) % 97 >= 2), 1e6, 1.0)
+
+
+def wires(cells: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return straight wires of 1e6, one or two voxels thick, in all directions."""
+    a, longest = np.ones(cells), 2 * max(cells)
+    for _ in range(int(np.prod(cells) ** (2 / 3)) // 64):
+        point, direction = rng.uniform(0, cells), rng.standard_normal(3)
+        along = np.arange(-longest, longest, 0.25)[:, None]
+        line = point + along * direction / np.linalg.norm(direction)
+        thick = rng.integers(1, 3)
+        for step in np.ndindex(thick, thick):
+            voxels = np.floor(line + np.array([*step, step[0]])).astype(int)
+            voxels = voxels[((voxels >= 0) & (voxels < cells)).all(axis=1)]
+            a[tuple(voxels.T)] = 1e6
+    return a
+
+
+IN_SPACE = {
+    kind.__name__: kind
+    for kind in (constant, smooth, noise, blocks, spheres, hollows, plates, wires)
+}
+"""The kinds in space by name, per voxel."""
 
 
 def rotating(nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str, np.ndarray]:

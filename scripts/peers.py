@@ -38,7 +38,7 @@ def by_petsc(
     b: np.ndarray,
     method: str,
     rtol: float = 1e-10,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
 ) -> PeerResult | None:
     """Solve by a method of `petsc.solve_by_petsc`; None where there is none."""
     symmetric = _is_symmetric(matrix)

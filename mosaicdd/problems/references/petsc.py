@@ -81,7 +81,7 @@ def solve_by_petsc(
     method
         ``"cholmod"`` (a Cholesky factorisation, of symmetric matrices), ``"lu"``, or one of hypre's
         multigrids under conjugate gradients, under GMRES where not ``symmetric``: ``"hypre"``
-        (BoomerAMG's defaults), ``"hypre-tuned"``, and for unknowns at all nodes of a grid ``"pfmg"``,
+        (BoomerAMG's defaults), ``"hypre-tuned"``, ``"hypre-in-space"``, and for unknowns at all nodes of a grid ``"pfmg"``,
         ``"pfmg-red-black"``, ``"smg"``.
     rtol
         Relative residual at which the iterations end.

@@ -2,7 +2,7 @@
 
 Usage: petsc_solve.py SYSTEM.npz METHOD RTOL [RIGHT_HAND_SIDES], with METHOD ``cholmod`` (a Cholesky
 factorisation), ``lu`` (SuperLU or PETSc's own) or one of hypre's multigrids under conjugate gradients or
-GMRES: ``hypre`` (BoomerAMG's defaults), ``hypre-tuned``, and on whole grids ``pfmg``, ``pfmg-red-black``
+GMRES: ``hypre`` (BoomerAMG's defaults), ``hypre-tuned``, ``hypre-in-space`` (the same with the threshold of the manual for boxes), and on whole grids ``pfmg``, ``pfmg-red-black``
 and ``smg``, which PETSc has for five points, in space seven; of nine they get those, and precondition the whole. SYSTEM holds ``data, indices, indptr`` of a CSR matrix, ``b``, whether it is ``symmetric``,
 and for the last three the ``grid`` of its unknowns. Prints one JSON object; the last solution is left in
 SYSTEM.npz.solution.npy. With ``--described`` it says which PETSc and which BLAS there are.
@@ -19,9 +19,11 @@ import numpy as np
 
 # What PETSc is told beside its defaults; `_tuned` is what hypre's manual advises for diffusion.
 _tuned = {"coarsen_type": "HMIS", "interp_type": "ext+i", "P_max": "4", "agg_nl": "1"}
+_in_space = _tuned | {"strong_threshold": "0.5"}
 OPTIONS = {
     "hypre": {"type": "hypre"},
     "hypre-tuned": {"type": "hypre"} | {f"hypre_boomeramg_{k}": v for k, v in _tuned.items()},
+    "hypre-in-space": {"type": "hypre"} | {f"hypre_boomeramg_{k}": v for k, v in _in_space.items()},
     "pfmg": {"type": "pfmg", "pfmg_relax_type": "Weighted-Jacobi"},
     "pfmg-red-black": {"type": "pfmg", "pfmg_relax_type": "symmetric-Red/Black-Gauss-Seidel"},
     "smg": {"type": "smg"},
