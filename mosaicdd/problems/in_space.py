@@ -8,7 +8,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
-_FIELDS = "a", "bx", "by", "bz", "c", "f", "s"
+_FIELDS = "a", "axx", "ayy", "azz", "bx", "by", "bz", "c", "f", "s"
 
 
 def require_in_space(
@@ -34,7 +34,7 @@ def require_in_space(
     if lacks is not None:
         raise Unsupported(
             f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
-            f"screened-poisson, diffusion, advection-diffusion and heat with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
+            f"screened-poisson, diffusion, anisotropic-diffusion, advection-diffusion and heat with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
         )
 
 

@@ -195,11 +195,12 @@ class Problem:
             return self.operator.fields if isinstance(self.operator, Nonlinear) else {}
         fields, varying = self._parameters, self.equation.varying
         varies = any(f.number is None for name, f in fields.items() if name in varying)
-        # On boxes a velocity is that of a medium, too: constant coefficients are known in the plane.
-        flows = len(self.domain.cells) != 2 and any(
-            f.number != 0.0 for name, f in fields.items() if name.startswith("b")
+        # On boxes a velocity is that of a medium, too, and a tensor: constant coefficients are known in the plane.
+        directed = len(self.domain.cells) != 2 and (
+            "axx" in fields
+            or any(f.number != 0.0 for name, f in fields.items() if name.startswith("b"))
         )
-        return fields if varies or flows or self.equation.bilinear else {}
+        return fields if varies or directed or self.equation.bilinear else {}
 
     @property
     def parameters(self) -> dict[str, float]:

@@ -14,7 +14,12 @@ RTOL = 1e-11
 
 
 def edge_conductances(a, nodes):
-    """Return the conductances along each axis, by cells as the mean of the four around an edge, else in series."""
+    """Return the conductances along each axis, by cells as the mean of the four around an edge, else in series.
+
+    ``a``: or one for each axis.
+    """
+    if isinstance(a, tuple):
+        return [edge_conductances(each, nodes)[axis] for axis, each in enumerate(a)]
     along = []
     for axis in range(3):
         first = [slice(None)] * 3
@@ -136,6 +141,27 @@ def test_fluxes_and_exchanges_on_sides_against_a_factorisation():
     error = np.sqrt(np.mean((solution.field - expected) ** 2))
     assert solution.converged
     assert error <= max(solution.error_estimate, 1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("varying", [False, True])
+def test_a_tensor_along_the_axes_against_a_factorisation(varying, comm):
+    cells, h, rng = (9, 12, 10), 0.2, np.random.default_rng(0)
+    nodes = tuple(n + 1 for n in cells)
+    shapes = (cells, nodes, cells) if varying else ((), (), ())
+    zz, yy, xx = (rng.uniform(0.2, 3.0, shape) for shape in shapes)
+    sides = {"left": m.Dirichlet(1.0), "top": m.Neumann(-1.0), "front": m.Robin(2.0, 0.5)}
+    fields = {"azz": zz, "ayy": yy, "axx": xx, "f": 1.0}
+    problem = m.Problem(m.Domain(cells, h), "diffusion", fields, sides)
+    solution = m.solve(problem, Exact(16), rtol=RTOL, ranks=comm)
+    every = tuple(
+        np.broadcast_to(a, shape or cells) for a, shape in zip((zz, yy, xx), shapes, strict=True)
+    )
+    given = {"left": 1.0, "top": ("flux", -1.0), "front": ("robin", 2.0, 0.5)}
+    given |= {name: 0.0 for name in SIDES if name not in given}
+    expected = reference(every, 0.0, 1.0, h, given, nodes)
+    assert solution.converged
+    np.testing.assert_allclose(solution.gather(), expected, rtol=0, atol=1e-9)
 
 
 def test_without_a_given_value_the_mean_is_zero():
@@ -276,7 +302,10 @@ BOX = m.Domain((8, 8, 8), 0.1)
     ("wrong", "says"),
     [
         (lambda: m.Problem(BOX, "bilinear-diffusion"), "bilinear-diffusion, by bilinear elements, is solved in the plane"),
-        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "the field axx is solved"),
+        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "takes the field a, or axx and ayy and azz instead, got axx and ayy"),
+        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0, "azz": 1.0, "axy": 0.5}), "the field axy is solved in the plane"),
+        (lambda: m.Problem(BOX, "anisotropic-diffusion", {"azz": -1.0}), "needs azz > 0, got azz -1"),
+        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0, "azz": 0.0}), "got axx 1, ayy 2, azz 0"),
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
         (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a signed distance, polygons and a mask of nodes are of a rectangle"),
         (lambda: m.Problem(BOX, "diffusion", {"a": np.ones((8, 8, 7))}), "8, 8, 7"),

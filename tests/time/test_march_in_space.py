@@ -175,7 +175,7 @@ def test_a_file_of_steps_is_read_again_and_gone_on_with(comm, common_path):
         ({}, np.ones((4, 5, 6)), ValueError, r"initial has the shape \(4, 5, 6\)"),
         ({}, "x + w", ValueError, "w is not allowed"),
         ({"a": lambda x, y: x}, 0.0, TypeError, "a must be a function of"),
-        ({"axx": 1.0, "ayy": 2.0}, 0.0, m.Unsupported, "the field axx is solved in the plane only"),
+        ({"axx": 1.0, "ayy": 2.0}, 0.0, ValueError, "axx and ayy and azz instead, got axx and ayy"),
     ],
 )
 def test_bad_input_is_refused_with_both_numbers(fields, initial, error, message):

@@ -101,7 +101,8 @@ class Equation(NamedEquation):
         ``draw(rng)``: parameters, as random as the data that a network for the whole family should
         be trained on; None if that is for the defaults alone.
     in_space
-        Parameters that there are on boxes, with their defaults; `on` adds them.
+        Parameters that there are on boxes, with their defaults; `on` adds them. One without, None, is to be given
+        beside those of `instead`.
     reaction
         The parameter that multiplies ``u``, if there is one: through it ``du/dt + A u = f`` is solved
         in implicit steps, each a problem with one over the step more. In time it is 0 by default.
@@ -130,7 +131,7 @@ class Equation(NamedEquation):
     storage: str | None = None
     steady: "Equation | None" = None
     bilinear: bool = False
-    in_space: Mapping[str, float] = field(default_factory=dict)
+    in_space: Mapping[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._require_members()
@@ -155,9 +156,12 @@ class Equation(NamedEquation):
         """Return the equation of domains of so many axes."""
         if axes == 2 or not self.in_space:
             return self
+        known = {name: value for name, value in self.in_space.items() if value is not None}
+        needed = dict.fromkeys(name for name in self.in_space if name not in known)
         return replace(
             self,
-            parameters={**self.parameters, **self.in_space},
+            parameters={**self.parameters, **known},
+            instead={name: {**others, **needed} for name, others in self.instead.items()},
             varying=(*self.varying, *self.in_space),
             in_space={},
         )

@@ -57,13 +57,20 @@ def _draw_tensor(rng: np.random.Generator) -> dict[str, float]:
     return tensor(_LARGEST_RATIO ** rng.uniform(), rng.uniform(0.0, math.pi))
 
 
+def _directed(axx: float, ayy: float, axy: float, azz: float = 1.0) -> EllipticOperator:
+    if not azz > 0:
+        raise ValueError(f"anisotropic-diffusion needs azz > 0, got azz {azz:g}")
+    return EllipticOperator(axx=axx, ayy=ayy, axy=axy)
+
+
 ANISOTROPIC_DIFFUSION = Equation(
     name="anisotropic-diffusion",
-    text="-div(T grad u) = f, T = [[axx, axy], [axy, ayy]]",
-    operator=EllipticOperator,
+    text="-div(T grad u) = f, T = [[axx, axy], [axy, ayy]], in space with axx, ayy, azz on its diagonal",
+    operator=_directed,
     parameters={"axx": 1.0, "ayy": 1.0, "axy": 0.0},
     varying=("axx", "ayy", "axy"),
     draw=_draw_tensor,
+    in_space={"azz": 1.0},
 )
 """Diffusion that is stronger in one direction than in the other."""
 
@@ -98,23 +105,25 @@ def _diffusing(
     axx: float | None = None,
     ayy: float | None = None,
     axy: float = 0.0,
+    azz: float | None = None,
 ) -> EllipticOperator:
     along = {"axx": a if axx is None else axx, "ayy": a if ayy is None else ayy}
-    if not (min(along.values()) > 0 and c >= 0):
-        raise ValueError(
-            f"diffusion needs a > 0 and c >= 0, got axx {along['axx']:g}, ayy {along['ayy']:g}, c {c:g}"
-        )
+    every = along if azz is None else along | {"azz": azz}
+    if not (min(every.values()) > 0 and c >= 0):
+        told = ", ".join(f"{name} {value:g}" for name, value in every.items())
+        raise ValueError(f"diffusion needs a > 0 and c >= 0, got {told}, c {c:g}")
     return EllipticOperator(**along, axy=axy, c=c)
 
 
 DIFFUSION = Equation(
     name="diffusion",
-    text="-div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]]",
+    text="-div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space axx, ayy, azz",
     operator=_diffusing,
     parameters={"a": 1.0, "c": 0.0},
     varying=("a", "axx", "ayy", "axy", "c"),
     instead={"a": {"axx": None, "ayy": None, "axy": 0.0}},
     reaction="c",
+    in_space={"azz": None},
 )
 
 BILINEAR_DIFFUSION = replace(
@@ -135,7 +144,7 @@ def _storing(s: float, **others: float) -> EllipticOperator:
 HEAT = replace(
     DIFFUSION,
     name="heat",
-    text="s du/dt - div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]]",
+    text="s du/dt - div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space axx, ayy, azz",
     operator=_storing,
     parameters={**DIFFUSION.parameters, "s": 1.0},
     varying=(*DIFFUSION.varying, "s"),

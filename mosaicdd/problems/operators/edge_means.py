@@ -9,7 +9,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, overlap
 from mosaicdd.problems.shapes.apertures import Cover
 
-DIFFUSION = "a", "axx", "ayy"
+DIFFUSION = "a", "axx", "ayy", "azz"
 
 
 def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
