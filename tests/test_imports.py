@@ -46,7 +46,7 @@ HOMES = {
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},
-    "PIL": {"storage.domain_file", "report"},
+    "PIL": {"storage.domain_file", "storage.raster", "report"},
     "xarray": {"report", "storage.raster"},
     "IPython": {"report"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},

@@ -96,7 +96,7 @@ _GROUPS = {
     help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
     "polygons with holes, FILE.json; a mask, FILE.npy or FILE.png, true or light inside: of cells, or of "
     "nodes (then first order at the outline, else second). Of a box, a mask of voxels, FILE.npy or FILE.tif. "
-    "A raster, FILE.asc, .csv or .nc: where it has data. [default: all]",
+    "A raster, FILE.asc, .csv, .nc or a GeoTIFF: where it has data. [default: all]",
 )
 @click.option(
     "--leave-out-floating",
@@ -117,7 +117,7 @@ _GROUPS = {
     callback=once_each,
     multiple=True,
     help="A parameter of the equation, or its source f: a number, 'expr:...' in x and y (and z), node values in "
-    "FILE.npy or FILE.h5:/dataset, a raster, FILE.asc, .csv or .nc, or a random medium, 'lognormal:seed=0,length=L,contrast=C' (L in "
+    "FILE.npy or FILE.h5:/dataset, a raster, FILE.asc, .csv, .nc or .tif, or a random medium, 'lognormal:seed=0,length=L,contrast=C' (L in "
     "domain units, 0 for independent nodes). Repeat for others.",
 )
 @click.option(

@@ -16,7 +16,7 @@ from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.storage.field_file import FieldFile, npy_array
-from mosaicdd.storage.raster import RASTERS
+from mosaicdd.storage.raster import PLACED, RASTERS
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"
@@ -33,7 +33,7 @@ def read_domain(
     ----------
     spec
         ``expr:...``, a signed distance; ``FILE.npy``, ``FILE.png`` or ``FILE.tif``, a mask of nodes or of cells, in
-        space of voxels, true or light inside; a raster, ``FILE.asc``, ``FILE.csv`` or ``FILE.nc``: where it has data;
+        space of voxels, true or light inside; a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.nc`` or a GeoTIFF: where it has data;
         ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
@@ -51,8 +51,8 @@ def read_domain(
     if path.suffix.lower() == ".json":
         shape = _polygons(path)
         return Domain(cells, spacing, shape)
-    readers = {".npy": npy_array, ".png": _picture, ".tif": _stack, ".tiff": _stack}
-    readers |= dict.fromkeys(RASTERS, _with_data)
+    readers = {".npy": npy_array, ".png": _picture, **dict.fromkeys(RASTERS, _with_data)}
+    readers |= {".tif": _stack, ".tiff": _stack}
     if path.suffix.lower() not in readers:
         raise ValueError(
             f"a domain is 'expr:...', a signed distance, or a file .json, {', '.join(readers)}, got {spec!r}"
@@ -95,6 +95,17 @@ def _with_data(path: Path) -> np.ndarray:
     return np.isfinite(FieldFile(path)[()])
 
 
+def _is_raster(path: Path) -> bool:
+    """Say whether a TIFF file has places, or numbers that are no greys; a picture that cannot be read has not."""
+    try:
+        from PIL import Image
+
+        with Image.open(path) as image:
+            return image.mode == "F" or bool(PLACED & {*getattr(image, "tag_v2", ())})
+    except (ModuleNotFoundError, OSError):
+        return False
+
+
 def _picture(path: Path) -> np.ndarray:
     """Return where a picture is light, from the bottom up."""
     (grey,) = _pictures(path)[:1]
@@ -102,7 +113,12 @@ def _picture(path: Path) -> np.ndarray:
 
 
 def _stack(path: Path) -> np.ndarray:
-    """Return where the pictures of a TIFF file are light, each from the bottom up, one after another along z."""
+    """Return where the pictures of a TIFF file are light, each from the bottom up, one after another along z.
+
+    Of one whose tags say where it lies, where it has data.
+    """
+    if _is_raster(path):
+        return _with_data(path)
     stack = np.stack(_pictures(path, deep=True))
     half = 0 if stack.max(initial=0) <= 1 else np.iinfo(stack.dtype).max // 2  # or it holds 0 and 1
     light = stack[:, ::-1] > half

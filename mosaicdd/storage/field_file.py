@@ -20,7 +20,7 @@ class FieldFile:
     Parameters
     ----------
     spec
-        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv`` or ``FILE.nc``, of
+        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.tif`` or ``FILE.nc``, of
         several variables ``FILE.nc:/NAME``, which every rank reads whole.
 
     Attributes

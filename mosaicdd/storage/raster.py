@@ -1,13 +1,14 @@
 """Rasters as geographers have them: values on an even grid, and where they lie.
 
-ESRI's ASCII grids (``.asc``), tables of numbers or of ``x,y,value`` (``.csv``), and netCDF (``.nc``, by xarray). Rows are
-put in the order of arrays, from the bottom to the top; places without data are NaN.
+ESRI's ASCII grids (``.asc``), tables of numbers or of ``x,y,value`` (``.csv``), netCDF (``.nc``, by xarray), and TIFF, whose
+tags may say where it lies (GeoTIFF; ``.tif``, by Pillow). Rows are put in the order of arrays, from the bottom to the top; places without data are NaN.
 """
 
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -151,7 +152,64 @@ def _netcdf(path: Path, variable: str | None) -> Raster:
     return Raster(real_array(array, str(path)).copy(), coords)
 
 
-_READERS = {".asc": _ascii_grid, ".csv": _table, ".nc": _netcdf}
+# Tags of GeoTIFF and of GDAL
+_SCALE, _TIEPOINT, _MATRIX, _KEYS, _NODATA = 33550, 33922, 34264, 34735, 42113
+PLACED = frozenset((_SCALE, _MATRIX))
+"""Tags of which a TIFF file that says where it lies has one."""
+_RASTER_TYPE, _IS_POINT = (
+    1025,
+    2,
+)  # the key that says whether places are those of pixels' corners or middles
+_GREYS = ("F", "I", "L", "I;16", "I;16B", "I;16S", "I;16BS")
+
+
+def _tiff(path: Path, variable: str | None) -> Raster:
+    """Read the numbers of a TIFF file, of several pictures one after another along z, each from the bottom up."""
+    try:
+        from PIL import Image, ImageSequence
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"{path}: TIFF needs Pillow: pip install pillow, or give the values as FILE.npy"
+        ) from None
+    try:
+        with Image.open(path) as image:
+            tags = dict(getattr(image, "tag_v2", {}))
+            modes = {each.mode for each in ImageSequence.Iterator(image)}
+            if not modes <= {*_GREYS}:
+                raise ValueError(
+                    f"{path}: a field is one number a pixel, these are colours, or bits ({', '.join(sorted(modes))}): save "
+                    "one band, in 8 to 32 bits"
+                )
+            pages = [np.array(each, float) for each in ImageSequence.Iterator(image)]
+    except OSError as error:
+        raise ValueError(
+            f"{path}: not a TIFF file that Pillow reads, of at most 32 bits a pixel ({error})"
+        ) from None
+    if len({page.shape for page in pages}) > 1:
+        raise ValueError(f"{path}: its pictures are not of one size")
+    values = np.stack(pages)[:, ::-1].copy()
+    if _NODATA in tags:
+        lacking = float(str(tags[_NODATA]).strip(" \0"))
+        values[values == (float(np.float32(lacking)) if "F" in modes else lacking)] = np.nan
+    return Raster(values if len(values) > 1 else values[0], _places(path, tags, values.shape[1:]))
+
+
+def _places(path: Path, tags: Mapping[int, Any], counts: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Return the coordinates of the middles of pixels, from the bottom up; none where no tags say them."""
+    if _MATRIX in tags:
+        raise ValueError(
+            f"{path}: its places are told by a matrix, they may be turned: resample it to rows along x (gdalwarp)"
+        )
+    if _SCALE not in tags or _TIEPOINT not in tags:
+        return {}
+    (dx, dy), (column, row, _, x, y) = tags[_SCALE][:2], tags[_TIEPOINT][:5]
+    keys = np.reshape(tags.get(_KEYS, ()), (-1, 4))[1:].tolist()
+    half = 0.0 if any(k[0] == _RASTER_TYPE and k[3] == _IS_POINT for k in keys) else 0.5
+    rows, columns = (np.arange(count) + half for count in counts)
+    return {"y": (y - dy * (rows - row))[::-1], "x": x + dx * (columns - column)}
+
+
+_READERS = {".asc": _ascii_grid, ".csv": _table, ".nc": _netcdf, ".tif": _tiff, ".tiff": _tiff}
 
 RASTERS = tuple(_READERS)
 """How the names of their files end."""

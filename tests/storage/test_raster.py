@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import xarray
+from PIL import Image
 
 import mosaicdd as m
+from mosaicdd.storage.domain_file import read_domain
 from mosaicdd.storage.field_file import FieldFile
 
 RNG = np.random.default_rng(0)
@@ -28,6 +30,24 @@ def written(path, values, *, x=X, y=Y, step=STEP):
         RNG.shuffle(places)
         rows = [f"{along['x'][j]!s},{along['y'][i]!s},{values[i, j]!s}" for i, j in places]
         path.write_text("\n".join(["x,y,a", *rows]) + "\n")
+    elif path.suffix == ".tif":
+        # Places are those of the upper left pixel's corner, or of its middle.
+        places = (
+            0.0,
+            0.0,
+            0.0,
+            along["x"][0] - 0.5 * step * per_cell,
+            along["y"][-1] + 0.5 * step * per_cell,
+            0.0,
+        )
+        tags = {
+            33550: (step, step, 0.0),
+            33922: places,
+            34735: (1, 1, 0, 1, 1025, 0, 1, 1 if per_cell else 2),
+            42113: "-99",
+        }
+        rows = np.where(np.isnan(values), -99.0, values)[::-1].astype(np.float32)
+        Image.fromarray(rows).save(path, tiffinfo=tags, compression="tiff_lzw")
     else:
         down = {"y": along["y"][::-1], "x": along["x"]}
         array = xarray.DataArray(values[::-1], dims=("y", "x"), coords=down, name="a")
@@ -35,13 +55,16 @@ def written(path, values, *, x=X, y=Y, step=STEP):
     return path
 
 
-@pytest.mark.parametrize("ending", [".asc", ".csv", ".nc"])
+@pytest.mark.parametrize("ending", [".asc", ".csv", ".nc", ".tif"])
 @pytest.mark.parametrize("values", [CELLS, NODES], ids=["cells", "nodes"])
 def test_rows_go_from_the_bottom_up_and_places_are_known(ending, values, tmp_path):
     field = FieldFile(written(tmp_path / f"a{ending}", values))
+    if ending == ".tif":
+        values = values.astype(np.float32).astype(float)  # which it holds
     np.testing.assert_array_equal(field[()], values)
     np.testing.assert_array_equal(field[..., 3:5, 2:4], values[3:5, 2:4])
-    first = X + 0.5 * STEP * (values is CELLS), Y + 0.5 * STEP * (values is CELLS)
+    half = 0.5 * STEP * (values.shape == CELLS.shape)
+    first = X + half, Y + half
     assert (field.coords["x"][0], field.coords["y"][0]) == first
     assert field.coords["x"][-1] - first[0] == STEP * (values.shape[1] - 1)
 
@@ -75,11 +98,14 @@ def test_the_solution_is_that_of_arrays(comm, common_path, by_one):
     np.testing.assert_array_equal(files, solved(cells, nodes, abs(nodes)))
 
 
-def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(mosaicdd, tmp_path):
-    values = CELLS.copy()
+@pytest.mark.parametrize("ending", [".asc", ".tif"])
+def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
+    ending, mosaicdd, tmp_path
+):
+    values = CELLS.astype(np.float32).astype(float)
     values[:8, 20:] = np.nan  # no part of the domain
     values[:, :3] = np.nan
-    raster, rain = written(tmp_path / "a.asc", values), written(tmp_path / "f.csv", NODES)
+    raster, rain = written(tmp_path / f"a{ending}", values), written(tmp_path / "f.csv", NODES)
     solve = (
         "solve",
         "--cells",
@@ -143,13 +169,32 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(mosai
         ("a.csv", "x,y,a\n0,0,1\n1,0,2\n0,0,3\n", "3 rows are of fewer places"),
         ("a.csv", "x,y,a\n0,0,1\n1,0,2\n5,0,3\n", "coordinates along x that are not evenly spaced, with steps from 1 to 4"),
         ("a.nc", "nothing", "not netCDF"),
-        ("a.tiff", "nothing", "or a raster, .asc, .csv, .nc"),
+        ("a.grd", "nothing", "or a raster, .asc, .csv, .nc, .tif, .tiff"),
+        ("a.tif", "nothing", "not a TIFF file that Pillow reads"),
     ],
 )  # fmt: skip
 def test_what_is_no_raster_is_refused(name, text, message, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         FieldFile(tmp_path / name)
+
+
+def test_a_stack_of_pictures_is_a_field_in_space_and_colours_are_none(tmp_path):
+    stack = (100 * RNG.random((3, 5, 4))).astype(np.uint16)
+    pages = [Image.fromarray(page[::-1]) for page in stack]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    field = FieldFile(tmp_path / "a.tif")
+    np.testing.assert_array_equal(field[()], stack)
+    assert dict(field.coords) == {}
+    Image.new("RGB", (4, 5)).save(tmp_path / "b.tif")
+    with pytest.raises(ValueError, match=r"these are colours, or bits \(RGB\): save one band"):
+        FieldFile(tmp_path / "b.tif")
+    Image.fromarray(NODES.astype(np.float32)).save(
+        tmp_path / "c.tif", tiffinfo={34264: (1.0, 0.1) * 8}
+    )
+    for read in (FieldFile, lambda path: read_domain(str(path), (24, 32), STEP)):
+        with pytest.raises(ValueError, match="told by a matrix, they may be turned: resample it"):
+            read(tmp_path / "c.tif")
 
 
 def test_of_several_variables_one_is_named(tmp_path):
