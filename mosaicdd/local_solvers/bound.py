@@ -76,10 +76,6 @@ class BoundSolver:
         """Return the bytes for each node that problems take at least, beside fields; values have ``itemsize`` bytes."""
         raise NotImplementedError
 
-    def method_for(self, problems: int) -> str:
-        """Return the name of what runs it for so many problems at once; see `schwarz.engines`."""
-        return self.method
-
     def in_precision(self, name: str) -> Self:
         """Return the same with a network, not linear, evaluated in another precision; else `Unsupported`."""
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""The exact local solver: of constant coefficients a dense operator on all subdomains, of fields condensed elements."""
+"""The exact local solver: of constant coefficients a dense operator on all subdomains, of fields multigrid."""
 
 from functools import lru_cache
 from typing import Any
@@ -22,29 +22,18 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
-BYTES = 260
-"""For each node at least: elements, inverses of the stars, coarse space."""
-PER_PROBLEM = 40
-"""Bytes for each node of each of several problems: source, field, and what passes between."""
 MULTIGRID = 110
-"""Bytes for each node, with multigrid: couplings, levels, and the vectors of one iteration."""
+"""Bytes for each node at least: couplings, levels, and the vectors of one iteration."""
+PER_PROBLEM = 16
+"""Bytes for each node of each of several problems: its field, and what is kept until that is handed out."""
 _DIRECTED = {2: 70, 3: 110}
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
 _IN_SPACE = {True: 800, False: 1600}
 """Bytes for each node of Newton's steps in boxes, by whether the derivative is symmetric; most are those of flows."""
-_SEVERAL = 8
-"""Problems at once from which condensed elements pay for themselves.
-
-Of the processor time that elements take for so many, set-up included, multigrid takes one by one at 512 x 512 cells, of 4, 8
-and 16: 0.75, 0.76 and 0.94 in the medium smooth, 0.58, 0.97 and 1.31 in noise, 0.87, 1.08 and 1.70 in channels; for as many
-again 0.9 to 1.8, 1.1 to 1.8, 1.4 to 3.0. Side by side in the cache products would take 0.9 of that, so they are solved one by one.
-"""
-DIRECTIONS = 60
-"""Vectors of each problem, with a velocity, that the iteration keeps: directions and images."""
 
 
 class SolverOfMedia(BoundSolver):
-    """Subdomains each of which has an operator of its own, four elements.
+    """The equation on the whole grid, whose coefficients are those of a medium; subdomains share it out to the ranks.
 
     Attributes
     ----------
@@ -77,41 +66,15 @@ class SolverOfMedia(BoundSolver):
         return Lattice.around(grid, self.subdomain, around)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what the condensed elements take, and what each of several problems does."""
-        kept = 0 if self.operator.self_adjoint else DIRECTIONS
-        each = PER_PROBLEM + 8 * kept * 2 / (self.subdomain.cells // 2)
-        return BYTES + (problems * each if problems > 1 else 0)
+        """Return what multigrid takes, and each of several problems: its source or start, and its field."""
+        directed = 0 if self.operator.self_adjoint else _DIRECTED[len(self.source.grid.shape)]
+        return MULTIGRID + directed + PER_PROBLEM * problems
 
 
 class MediumSolver(SolverOfMedia):
-    """That of a linear equation, by multigrid or by condensed elements.
-
-    Attributes
-    ----------
-    contracts
-        Whether multigrid's iterations do, as far as is known.
-    """
+    """That of a linear equation, by multigrid."""
 
     method = "multigrid"
-    contracts = True
-
-    def method_for(self, problems: int) -> str:
-        """Return what runs it for so many problems at once: multigrid, but where only elements are fast.
-
-        These pay for several problems, and where its iterations have contracted badly, as in flows that are much too fast
-        for the grid.
-        """
-        if len(self.source.grid.shape) != 2:  # there are no condensed elements in space
-            return self.method
-        few = problems < _SEVERAL and self.contracts
-        return self.method if few else "condensed"
-
-    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what multigrid or condensed elements take, and what each of several problems does."""
-        if self.method_for(problems) == "multigrid":
-            directed = 0 if self.operator.self_adjoint else _DIRECTED[len(self.source.grid.shape)]
-            return MULTIGRID + directed + 16 * problems
-        return super().bytes_per_node(itemsize, problems, certified=certified)
 
 
 class NewtonSolver(SolverOfMedia):
@@ -159,14 +122,14 @@ class Exact:
         if isinstance(operator, Nonlinear):
             return self.newton(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
-            return self.condensed(problem, grid)
+            return self.medium(problem, grid)
         if not self._shared or not _lies_on_lattice(problem, grid, subdomain):
-            return self.condensed(problem, grid)
+            return self.medium(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
 
-    def condensed(self, problem: Problem, grid: Grid) -> MediumSolver:
-        """Return the solver by condensed elements, which solve any linear problem."""
+    def medium(self, problem: Problem, grid: Grid) -> MediumSolver:
+        """Return the solver by multigrid, which solves any linear problem."""
         subdomain, operator = self._subdomain(problem, grid), problem.operator
         if _lies_on_lattice(problem, grid, subdomain) and not _is_mixed(operator):
             source = Source(problem, grid, subdomain)
@@ -183,7 +146,7 @@ class Exact:
         return MediumSolver(medium, subdomain, source, flows)
 
     def lattice_of_media(self, problem: Problem, grid: Grid) -> Lattice:
-        """Return the lattice of `condensed`, without evaluating anything."""
+        """Return the lattice of `medium`, without evaluating anything."""
         subdomain = self._subdomain(problem, grid)
         if _lies_on_lattice(problem, grid, subdomain):
             return Lattice(grid, subdomain)

@@ -11,7 +11,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
-from mosaicdd.local_solvers.exact import BYTES, MediumSolver
+from mosaicdd.local_solvers.exact import MediumSolver
 from mosaicdd.local_solvers.networks.conductances import LearnedRule
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.local_solvers.upscaling import (
@@ -99,8 +99,8 @@ class UpscaledSolver(BoundSolver):
         return (rule.asked, rule.outside) if isinstance(rule, LearnedRule) else (0, 0)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what the coarser grid takes, where multigrid gives way to condensed elements."""
-        return problems * BYTES / RATIO**2
+        """Return what the coarser grid takes."""
+        return self.coarse.bytes_per_node(itemsize, problems, certified=False) / RATIO**2
 
     def require_range(self, asked: float, outside: float) -> None:
         """Raise `ValueError` if too many of the medium's patches on all ranks lie outside of a network's range."""

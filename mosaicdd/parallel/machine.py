@@ -139,11 +139,6 @@ def fits_beside(ranks: Ranks, needed: int) -> bool:
     return not ranks.any(len(beside(ranks)) * needed > _free_memory())
 
 
-def memory_share(ranks: Ranks, needed: int, device: torch.device) -> float:
-    """Return the largest share of a machine's memory, or a GPU's, that its ranks need together."""
-    return float(ranks.largest(needed / device_memory(device, len(beside(ranks)))))
-
-
 def _usable() -> int:
     """Return the bytes that the processes here may hold together: the machine's, or less by a limit."""
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,27 +1,15 @@
-"""The one collective of an iteration: coarse residuals to every rank, and sums over the ranks; and what follows from it.
+"""The one collective of an iteration: coarse residuals to every rank, and sums over the ranks.
 
 Every rank solves the whole coarse problem, so each needs all of its right-hand side. The few numbers
-that are added up over the ranks in every iteration travel with it. What takes much memory, as a factorisation of the whole
-coarse problem, is held once per machine: the others wait no longer than if they all computed the same.
+that are added up over the ranks in every iteration travel with it.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.ranks import Ranks
-
-
-def gather_of_parts(
-    ranks: Ranks, shape: tuple[int, ...], parts: Sequence[Slices], *, problems: int = 1
-) -> "NodeGather":
-    """Return what puts an array together from the parts of it that ranks have, flat and for each problem."""
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    places = [numbers[part].ravel() for part in parts]
-    return NodeGather(ranks, places, numbers.size, problems=problems)
 
 
 class NodeGather:
@@ -105,26 +93,3 @@ class NodeGather:
             arrived = self._everything.index_select(0, self._sources)
             nodes.zero_().index_add_(0, self._targets, arrived)
         return self._nodes, self._everything.numpy()[self._sums[:, :count]].sum(axis=0)
-
-
-class OncePerMachine:
-    """What the rank that ``leads`` a machine computes for all there; made and called by all ranks together."""
-
-    def __init__(self, ranks: Ranks):
-        self._machine = ranks.machine()
-        self.leads = self._machine.is_root
-
-    def __call__(
-        self, compute: Callable[[torch.Tensor], torch.Tensor] | None, argument: torch.Tensor
-    ) -> torch.Tensor:
-        """Return ``compute(argument)``, float64 of the shape of ``argument``, on all ranks of the machine.
-
-        The argument is the same on all; ``compute`` is None but on the rank that leads.
-        """
-        if self._machine.size == 1 and compute is not None:
-            return compute(argument)
-        result = np.empty(argument.shape)
-        if compute is not None:
-            result[:] = compute(argument).cpu()
-        self._machine.comm.Bcast(result)
-        return torch.from_numpy(result)

@@ -287,7 +287,7 @@ def _solve_medium(cells: tuple[int, ...]) -> tuple[float, float, float]:
     """Return the seconds of the steps of a solve on so many cells."""
     problem = Problem(Domain(cells), "diffusion", _MEDIUM)
     grid = problem.domain.grid()
-    bound = Exact().condensed(problem, grid)
+    bound = Exact().medium(problem, grid)
     lattice = bound.lattice(grid, problem.conditions.periodic)
     alone = Ranks.alone().fitted(lattice.subdomains)
     start = time.perf_counter()

@@ -298,9 +298,9 @@ class BaseEngine(abc.ABC, Generic[S]):
         sink(strips)
         return None
 
-    def _kept(self, strips: Iterator[Strip], fields: torch.Tensor | None = None) -> torch.Tensor:
-        """Return this rank's part of the field that is wanted, in room for it that there may be."""
-        fields = self._new_fields() if fields is None else fields
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field that is wanted."""
+        fields = self._new_fields()
         first = self.place[0].start
         for strip in strips:
             rows = strip.place[0]

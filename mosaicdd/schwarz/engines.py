@@ -21,10 +21,6 @@ def engine_of(method: str) -> type[BaseEngine]:
         from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
 
         return MultigridEngine
-    if method == "condensed":
-        from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
-
-        return CondensedEngine
     if method == "newton":
         from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 

@@ -7,14 +7,13 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, at, ends, even
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.common_conductances import CommonConductances
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.measure import lattice_ends
+from mosaicdd.schwarz.measure import NodeSource, lattice_ends
 
 _VALUES = 2**16  # of a field that are handled at once, for the cache
 _LOW, _HIGH, _INNER, _ALL = slice(-1), slice(1, None), slice(1, -1), slice(None)

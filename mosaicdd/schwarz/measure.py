@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.axes import Slices, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
 from mosaicdd.problems.discretisation.row_weights import RowWeights
@@ -84,6 +84,25 @@ def driven(
     least = max(_LEAST, _ROUNDING / rtol) if rtol > 0 else 1.0
     left = np.maximum(squares - products * constants, min(least, 1.0) ** 2 * squares)
     return np.sqrt(left), np.where(left < _LITTLE**2 * squares, constants, 0.0)
+
+
+@dataclass(frozen=True)
+class NodeSource:
+    """A source at the nodes of a region, ``scale`` times ``values``: what was given need not be copied.
+
+    Parameters
+    ----------
+    values
+        ``(n, rows, columns)``; in space with an axis more.
+    scale
+        The squared spacing, where they are values of ``f``.
+    nodes
+        Those, flat and ascending, where alone it may not be zero; None if it may be anywhere.
+    """
+
+    values: torch.Tensor
+    scale: float = 1.0
+    nodes: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

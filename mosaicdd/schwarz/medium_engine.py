@@ -15,7 +15,6 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.elements.condensed import NodeSource
 from mosaicdd.local_solvers.exact import MediumSolver
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.discretisation.node_equations import Equations
@@ -27,12 +26,12 @@ from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.embedded import Embedded
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
-from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.measure import Measure
+from mosaicdd.schwarz.fill import Strip
+from mosaicdd.schwarz.measure import Measure, NodeSource
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.verdict import PLAUSIBLE, VISIBLE, Evidence, suspected
+from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence, suspected
 from mosaicdd.unsupported import Unsupported
 
 # The residual of a field is that of its values on the lines but for rounding, up to 1e-8 of it where both are near 1e-8.
@@ -105,9 +104,6 @@ class MediumEngine(BaseEngine[MediumSolver]):
     equations: Equations | None
     conductances: Conductances | Resampled
     measure: Measure
-    _exact_residual = (
-        False  # whether the estimate is made from a residual that rounding hides nothing of
-    )
 
     @abc.abstractmethod
     def _iterate(
@@ -115,15 +111,8 @@ class MediumEngine(BaseEngine[MediumSolver]):
         data: RightHandSide,
         rule: StoppingRule,
         options: SolveOptions,
-        room: torch.Tensor | None,
     ) -> Iterated:
-        """Solve.
-
-        Parameters
-        ----------
-        room
-            Memory of the field, in which there is nothing before it is filled.
-        """
+        """Solve."""
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         rule = self._rule(options)
@@ -152,20 +141,13 @@ class MediumEngine(BaseEngine[MediumSolver]):
             measures,
             None if self.equations is None else self.equations.active,
         )
-        fields = self._new_fields() if self._wanted and options.sink is None else None
-        room = None if fields is None else fields.view(-1)
         data = RightHandSide(boundaries, v, source, measures, constants)
-        solved = self._iterate(data, rule, options, room)
+        solved = self._iterate(data, rule, options)
         begun = time.perf_counter()
         reached = residuals = [history.residual[-1] for history in solved.histories]
-        if self._wanted:
-            strips = self._strips(solved, residual, embedded)
-            if options.sink is None:
-                fields = self._kept(strips, fields)
-            else:
-                options.sink(strips)
-            if self._window is None:
-                residuals = residual.relative().tolist()
+        fields = self._delivered(self._strips(solved, residual, embedded), options.sink)
+        if self._wanted and self._window is None:
+            residuals = residual.relative().tolist()
         evidence = self._evidence(rule.rtol, solved, reached, residuals, residual)
         solved.seconds["assemble"] = time.perf_counter() - begun
         certify, histories = self.settings.certify, solved.histories
@@ -224,7 +206,7 @@ class MediumEngine(BaseEngine[MediumSolver]):
                 promised[i],
                 float(rounding[i]),
                 float(plausible[i]),
-                visible=math.inf if self._exact_residual else VISIBLE,
+                visible=math.inf,  # the estimate is made from a residual in differences
             )
             for i in range(self.problems)
         ]
@@ -284,8 +266,7 @@ class MediumEngine(BaseEngine[MediumSolver]):
             if self._window is None:
                 with checking:
                     residual.add(strip)
-            whole = strip if embedded is None else embedded.completed(strip, solved.v)
-            yield from [whole] if self._window is None else in_window(iter([whole]), self._window)
+            yield strip if embedded is None else embedded.completed(strip, solved.v)
 
 
 def require_method(settings: SolveSettings) -> None:
@@ -309,6 +290,6 @@ def require_method(settings: SolveSettings) -> None:
         if is_given:
             raise Unsupported(
                 f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
-                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid "
-                "or on two levels by condensed elements: leave it out"
+                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid: "
+                "leave it out"
             )

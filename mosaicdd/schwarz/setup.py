@@ -229,7 +229,7 @@ class Setup:
         """Return what solves so many problems at once; the one for a whole batch stays besides it."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
-            engine = engine_of(self.bound.method_for(batch))(
+            engine = engine_of(self.bound.method)(
                 self.ranks,
                 self.lattice,
                 self.bound,

@@ -19,7 +19,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch, batch_shape
 from mosaicdd.local_solvers.bound import BoundSolver, require_plain
-from mosaicdd.local_solvers.exact import BYTES, PER_PROBLEM
+from mosaicdd.local_solvers.exact import MULTIGRID, PER_PROBLEM
 from mosaicdd.local_solvers.nonlinear.square_newton import BATCH, Fields, SquareNewton, applied
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
@@ -94,9 +94,9 @@ class NonlinearSolver(BoundSolver):
     own_operators = True
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what the fields and responses take, or the condensed elements of a certificate."""
+        """Return what the fields and responses take, or the multigrid of a certificate."""
         each = PER_PROBLEM if problems > 1 else 0
-        return (BYTES if certified else _BYTES) + problems * each
+        return (MULTIGRID if certified else _BYTES) + problems * each
 
     def plan(self, block: Block, device: torch.device, ring: bool = False) -> NonlinearPlan:
         """Plan it for a block; along the domain's edge, the ``ring``, perhaps by Newton's method anyway."""

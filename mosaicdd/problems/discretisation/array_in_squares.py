@@ -70,22 +70,6 @@ class ArrayInSquares:
             return ArrayInSquares(self.kinds, self.plain, self.values, part)
         return self._rows(np.arange(self.shape[0])[first])[..., second]
 
-    def uniform(self, spacing: int) -> np.ndarray:
-        """Return what all nodes of squares of ``spacing + 1`` nodes, that share lines, have in common.
-
-        ``(rows, columns)``; a negative kind, or 0 where they have nothing.
-        """
-        common = self.kinds
-        for axis, (part, count) in enumerate(zip(self._part, self.shape, strict=True)):
-            first = part.start + spacing * np.arange((count - 1) // spacing)
-            low, high = first // SIDE, (first + spacing) // SIDE
-            total = np.take(common, low, axis)
-            for step in range(1, int((high - low).max(initial=0)) + 1):
-                other = np.take(common, np.minimum(low + step, high), axis)
-                total = np.where(total == other, total, 0)
-            common = total
-        return np.minimum(common, 0)
-
     def differs(self, *others: "ArrayInSquares") -> np.ndarray:
         """Say where its values, or those of others in the same squares, are not the last of ``plain``.
 

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse
-from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.lattice.axes import at, ends, last
 
@@ -19,8 +18,7 @@ _CORNERS = (((0, 0), (1, 1)), ((1, 0), (0, 1)))
 class Conductances:
     """The discrete operator between the nodes of a part of the grid, of any number of axes.
 
-    Or of several parts of the same size, one after another on a first axis (`windows`). The arrays of a
-    region may be `ArrayInSquares`, of which what is computed with becomes an array.
+    The arrays of a region may be `ArrayInSquares`, of which what is computed with becomes an array.
 
     Parameters
     ----------
@@ -71,63 +69,17 @@ class Conductances:
         against = () if self.symmetric else cut(self.against)
         return Conductances(cut(self.along), self.reaction[place], against, across)
 
-    def windows(self, spacing: int) -> "Conductances":
-        """Return views of those of all squares, or cubes, of so many cells a side, by their place.
-
-        In the plane ``along[0]`` becomes ``(rows, columns, spacing, spacing + 1)``, the others in the same
-        way; neighbours share the nodes between them.
-        """
-        axes = self.axes
-        final, steps = tuple(range(-axes, 0)), (slice(None, None, spacing),) * axes
-
-        def cut(values: np.ndarray, *cells: int) -> np.ndarray:
-            shape = tuple(spacing + (axis not in cells) for axis in range(axes))
-            whole = (slice(None),) * axes
-            return sliding_window_view(values, shape, axis=final)[last((*steps, *whole))]
-
-        along, against = (
-            tuple(cut(k, axis) for axis, k in enumerate(edges))
-            for edges in (self.along, () if self.symmetric else self.against)
-        )
-        across = None if self.across is None else cut(self.across, 0, 1)
-        return Conductances(along, cut(self.reaction), against, across)
-
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Conductances":
         """Return what a function makes of each array."""
         across = None if self.across is None else np.stack([of(k) for k in self.across])
         against = () if self.symmetric else tuple(of(k) for k in self.against)
         return Conductances(tuple(of(k) for k in self.along), of(self.reaction), against, across)
 
-    def elements(self, spacing: int) -> tuple[int, ...]:
-        """Return how many squares of so many cells a side there are, per axis; one by one, in a row."""
-        count, nodes = self.reaction.shape[: -self.axes], self.reaction.shape[-self.axes :]
-        return (1, *count) if count else tuple((n - 1) // spacing for n in nodes)
-
     def arrays(self) -> list[np.ndarray]:
         """Return all that are not the same array: along, reaction, against, across."""
         against = () if self.symmetric else self.against
         across = () if self.across is None else self.across
         return [*self.along, self.reaction, *against, *across]
-
-    def side_by_side(self) -> "Conductances":
-        """Return those of several squares as of one row of them, right but for the lines between.
-
-        On the lines between two squares they are those of the right one.
-        """
-
-        def row(values: np.ndarray) -> np.ndarray:
-            spacing = self.along[1].shape[-1]
-            joined = values[..., :spacing].swapaxes(0, 1).reshape(values.shape[1], -1)
-            return np.concatenate([joined, values[-1, :, spacing:]], axis=1)
-
-        return self.each(row)
-
-    def transposed(self) -> "Conductances":
-        """Return them with the axes in reverse order: x and y exchanged."""
-        across = None if self.across is None else self.across.swapaxes(1, 2)
-        along = tuple(k.T for k in reversed(self.along))
-        against = () if self.symmetric else tuple(k.T for k in reversed(self.against))
-        return Conductances(along, self.reaction.T, against, across)
 
     def diagonal_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return `diagonal` in some rows, places along the first axis, ascending."""

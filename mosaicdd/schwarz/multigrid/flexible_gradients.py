@@ -59,15 +59,7 @@ class Ended:
 
 
 class FlexibleGradients:
-    """Solves equations of one medium; what depends on that alone is planned once.
-
-    Attributes
-    ----------
-    alone
-        Whether there is no other way to go where iterations contract badly, aggregates included.
-    """
-
-    alone = True
+    """Solves equations of one medium; what depends on that alone is planned once."""
 
     def __init__(self, system: NodeSystem):
         self.system = system
@@ -99,7 +91,7 @@ class FlexibleGradients:
             status = judge.enter(x, 0.0, residual, (0.0, 0.0))
         while status is None:
             status, largest = self._iterate(state, product, size, judge)
-            if status == SLOW and not self.system.directed:
+            if status == SLOW:
                 self.add_aggregates()
                 state.begin_again()
                 status, largest = None, math.inf

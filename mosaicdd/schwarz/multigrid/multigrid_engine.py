@@ -11,20 +11,15 @@ from mosaicdd.lattice.axes import even, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import MediumSolver
-from mosaicdd.parallel.machine import give_back_memory, require_memory
-from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
-from mosaicdd.schwarz.multigrid.flexible_gradients import SLOW, Ended
+from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
-from mosaicdd.schwarz.multigrid.trial import SlowError
-from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import ROUNDINGS
@@ -33,9 +28,7 @@ _STRIP = 2**18  # values of the field that are handed out at once
 
 
 class MultigridEngine(MediumEngine):
-    """Solves in one medium on all nodes.
-
-    On a GPU, and in the plane with a velocity where the iteration contracts badly, it gives way to condensed elements.
+    """Solves in one medium on all nodes, one problem after another.
 
     Raises
     ------
@@ -46,30 +39,21 @@ class MultigridEngine(MediumEngine):
     """
 
     acceleration = "multigrid"
-    _exact_residual = True  # in differences
 
     def _prepare(self, lattice: Lattice, local_solver: MediumSolver) -> None:
         require_method(self.settings)
-        self._elements: CondensedEngine | None = None
         self._fields: torch.Tensor | None = None
         self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
-        if self._tensors["device"].type != "cpu":
-            self._give_way()  # stretches are for a processor's cache, and no GPU has run them yet
-            return
         key = MultigridSystem, self.block
-        try:
-            if key not in local_solver.planned:
-                local_solver.planned[key] = MultigridSystem(
-                    self._ranks,
-                    self.block,
-                    local_solver.operator,
-                    local_solver.discretisation,
-                    self.clock,
-                    device=self._tensors["device"],
-                )
-        except SlowError:
-            self._give_way()
-            return
+        if key not in local_solver.planned:
+            local_solver.planned[key] = MultigridSystem(
+                self._ranks,
+                self.block,
+                local_solver.operator,
+                local_solver.discretisation,
+                self.clock,
+                device=self._tensors["device"],
+            )
         system: MultigridSystem = local_solver.planned[key]
         self._system, self.measure, self._unknowns = system, system.measure, system.nodes.unknowns
         self.equations, self.conductances = system.equations, system.conductances
@@ -79,46 +63,10 @@ class MultigridEngine(MediumEngine):
         """Nodes of the whole domain that have an unknown."""
         return self._unknowns
 
-    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
-        if self._elements is None:
-            try:
-                return super()._solve_many(boundaries, options)
-            except SlowError:
-                self._give_way()
-        if self._elements is None:
-            raise RuntimeError("there is another way now")
-        return self._elements._solve_many(boundaries, options)
-
-    def _give_way(self) -> None:
-        """Let condensed elements solve in this medium from now on: they converge whatever it is like."""
-        self._solver.contracts, self._fields = False, None
-        if self._solver.planned.pop((MultigridSystem, self.block), None) is not None:
-            del self._system
-            give_back_memory()
-        need = self._solver.bytes_per_node(8, self.problems, certified=False)
-        nodes = math.prod(self.block.lattice.grid.nodes)
-        require_memory(self._ranks, int(need * nodes) // self._ranks.size, "fewer cells")
-        self._elements = elements = CondensedEngine(
-            self._ranks,
-            self.block.lattice,
-            self._solver,
-            self.settings,
-            problems=self.problems,
-            fill=self._wanted,
-            window=self._window,
-            beyond=self._beyond,
-            clock=self.clock,
-        )
-        self.acceleration, self._unknowns = elements.acceleration, elements.unknowns
-        self.equations, self.conductances = elements.equations, elements.conductances
-        self.measure = elements.measure
-
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float
     ) -> tuple[np.ndarray, str] | None:
         """Return what a force makes of zero, whatever the values, by what is planned; see `BaseEngine.change`."""
-        if self._elements is not None:
-            return None
         system, owned = self._system, self.block.owned_nodes()[1]
         here = within(system.own, owned)  # without copies along periodic axes
         b, x = system.start(force[here]), system.nodes.vector()
@@ -147,7 +95,6 @@ class MultigridEngine(MediumEngine):
         data: RightHandSide,
         rule: StoppingRule,
         options: SolveOptions,
-        room: torch.Tensor | None,
     ) -> Iterated:
         system, fields = self._system, []
         ended: list[tuple[str, float, History, ErrorEstimate]] = []
@@ -159,8 +106,6 @@ class MultigridEngine(MediumEngine):
             b, size = system.right_hand_side(data, i), float(data.measures[i]) or 1.0
             with self.clock.part("multigrid"):
                 end = system.gradients(b, x, size, judge)
-            if end.status == SLOW:
-                raise SlowError
             iterated = time.perf_counter()
             status = end.status
             if not data.measures[i] and self._ranks.any(bool(b.any())):

@@ -10,12 +10,7 @@ import math
 
 import torch
 
-from mosaicdd.schwarz.multigrid.flexible_gradients import (
-    SLOW,
-    Ended,
-    FlexibleGradients,
-    slow,
-)
+from mosaicdd.schwarz.multigrid.flexible_gradients import Ended, FlexibleGradients
 from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
@@ -37,7 +32,6 @@ class StabilisedGradients(FlexibleGradients):
 
     def __init__(self, system: NodeSystem):
         super().__init__(system)
-        self.alone = system.nodes.axes > 2  # else there are condensed elements
         z = self._cycle.values
         self._r, self._first, self._p, self._v, self._t = (torch.zeros_like(z) for _ in range(5))
         self._products = [Product(self._level, z, image) for image in (self._v, self._t)]
@@ -96,7 +90,7 @@ class StabilisedGradients(FlexibleGradients):
             self._along *= self._unit / state.unit
         self._unit = state.unit
         largest = self.norm(r) * state.unit / size
-        residuals, squares = [largest], math.inf
+        squares = math.inf
         while True:
             self._next_direction(state)
             for half, image in enumerate((self._v, self._t)):
@@ -131,12 +125,9 @@ class StabilisedGradients(FlexibleGradients):
                 update *= math.sqrt(square / self.system.unknowns)
                 end = judge.enter(state.x, update, residual, calls)
                 largest = max(largest, residual)
-                residuals.append(residual)
                 if end is not None:
                     state.energy = 0.0
                     return end, largest
-                if not self.alone and slow(residuals):
-                    return SLOW, largest
             if self._is_small(residual, largest):
                 return None, largest
 

@@ -18,27 +18,15 @@ _CONTRACTION, _TRIALS = 0.5, 8
 _LEARNT = 24
 
 
-class SlowError(Exception):
-    """In this medium coarse levels do not know the slow errors, and there is another way to solve: on all ranks."""
-
-
 def try_out(gradients: FlexibleGradients) -> None:
     """In a medium of high contrast see whether multigrid contracts, and take aggregates if not; all ranks together.
 
     What iterations see of the spectrum is remembered, for estimates.
-
-    Raises
-    ------
-    SlowError
-        On all ranks, if there is a velocity and it does not.
     """
     system = gradients.system
-    if system.scale <= _CONTRAST * system.least:
+    if system.directed or system.scale <= _CONTRAST * system.least:
         return
-    if system.directed:
-        if not gradients.alone and not _contracts(gradients):
-            raise SlowError
-    elif system.dtype == torch.float64:
+    if system.dtype == torch.float64:
         gradients.add_aggregates()
         _tried(gradients, _LEARNT)
     elif not _contracts(gradients):

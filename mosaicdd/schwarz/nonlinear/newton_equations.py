@@ -44,13 +44,10 @@ class NewtonEquations(abc.ABC):
         Whether their derivative is.
     source
         Times the squared spacing and the volumes, at the wide nodes; or zero.
-    contracts
-        Whether multigrid has contracted, as far as is known, in the derivatives so far.
     """
 
     self_adjoint: bool
     source: np.ndarray | float
-    contracts = True
 
     def __init__(self, place: FieldShare, solver: NewtonSolver):
         self._place, self._grid, self._subdomain = place, place.grid, solver.subdomain

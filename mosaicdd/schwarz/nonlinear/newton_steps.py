@@ -66,12 +66,7 @@ class Step(Protocol):
 
 
 class MediumStep:
-    """Solves in the medium that the derivative is, by multigrid.
-
-    One that is not symmetric is solved by condensed elements from where that contracts badly on.
-
-    `ValueError` as `Step`.
-    """
+    """Solves in the medium that the derivative is, by multigrid; `ValueError` as `Step`."""
 
     def __init__(self, steps: Steps, equations: NewtonEquations, u: np.ndarray):
         self._steps, self._equations = steps, equations
@@ -82,13 +77,11 @@ class MediumStep:
         """Solve on the whole grid; see `Step`."""
         steps, grid = self._steps, self._steps.lattice.grid
         linear = self._equations.driven(self._linear, force)
-        linear.contracts = self._equations.contracts
         settings = steps.settings.with_changes(rtol=rtol, certify=None, max_iterations=_MOST)
-        engine = engine_of(linear.method_for(1))(
+        engine = engine_of(linear.method)(
             steps.ranks, steps.lattice, linear, settings, clock=steps.clock
         )
         outcome = engine.solve(Boundary.zeros(grid))
-        self._equations.contracts = linear.contracts
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")
         values = outcome.field.double().cpu().numpy()

@@ -56,11 +56,11 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         self._sampled: tuple[Problem, torch.Tensor] | None = None
         self._newton: NewtonEngine | None = None
         if settings.certify is not None:
-            condensed = NewtonSolver(local_solver.operator, square, source)
+            newton = NewtonSolver(local_solver.operator, square, source)
             self._newton = NewtonEngine(
                 ranks,
                 lattice,
-                condensed,
+                newton,
                 settings,
                 problems=self.problems,
                 fill=self._wanted,

@@ -72,7 +72,7 @@ class HarmonicStart:
             smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
         )
         settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
-        engine = engine_of(linear.method_for(1))(
+        engine = engine_of(linear.method)(
             steps.ranks, steps.lattice, linear, settings, clock=steps.clock
         )
         field = engine.solve(boundary).field

@@ -60,7 +60,7 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
         self._iterate, self._inside = method.iterate, method.plan_fill()
 
     @property
-    def _condensed_settings(self) -> SolveSettings:
+    def _settings_of_averages(self) -> SolveSettings:
         """How the equation of averages is solved: the settings of the iteration by operators are not its own."""
         return self.settings.with_changes(levels=2, sweep="additive", accelerate=None)
 

@@ -67,7 +67,7 @@ class UpscaledEngine(BaseEngine[U]):
     acceleration = "multigrid"
 
     def _prepare(self, lattice: Lattice, local_solver: U) -> None:
-        settings, ranks = self._condensed_settings, self._ranks
+        settings, ranks = self._settings_of_averages, self._ranks
         if not self._wanted:
             raise Unsupported(f"{local_solver.name} gives fields only: leave out keep='interface'")
         self._grid = lattice.grid
@@ -75,7 +75,7 @@ class UpscaledEngine(BaseEngine[U]):
         self._lattice = Lattice(seen, solver.subdomain)
         loose = settings.with_changes(rtol=_CORRECTION)
         self._coarse, self._correcting = (
-            engine_of(solver.method_for(self.problems))(
+            engine_of(solver.method)(
                 ranks, self._lattice, solver, how, problems=self.problems, clock=self.clock
             )
             for how in (settings, loose)
@@ -90,13 +90,13 @@ class UpscaledEngine(BaseEngine[U]):
         self._own = self._near.own
 
     @property
-    def _condensed_settings(self) -> SolveSettings:
+    def _settings_of_averages(self) -> SolveSettings:
         """How the equation of averages is solved."""
         return self.settings
 
     @property
     def unknowns(self) -> int:
-        """Values of the coarse grid, or on the lines of its lattice, that are solved for."""
+        """Values of the coarse grid that are solved for."""
         return self._coarse.unknowns
 
     def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:

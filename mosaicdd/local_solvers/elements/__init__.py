@@ -1,1 +1,0 @@
-"""Condensed elements: the discrete equation on lattice lines alone, exactly."""

@@ -1,1 +1,0 @@
-"""Media, sides and shapes: Krylov iterations on the interface of condensed elements."""
