@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from bench_field_networks import MEDIA, problem_of
 from media import spe10
+from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 from tables import publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.condensed.condensed_engine import CondensedEngine
 
 _SEED = 12345
 _STARTS = ("averaged", "diffusion", "diffusion-operator")

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.local_solvers.elements.element_windows import ElementWindows
-from mosaicdd.local_solvers.elements.kinds import Kinds
 from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
-from mosaicdd.problems.operators.conductances import Conductances
 
 SQUARES = 4, 5
 
@@ -46,27 +43,3 @@ def test_all_that_is_asked_for_is_that_of_the_array(key):
     part, same = one[3:60, 17:79], whole[3:60, 17:79]
     np.testing.assert_array_equal(part[::8], same[::8])
     np.testing.assert_array_equal(part[:, ::8], same[:, ::8])
-
-
-@pytest.mark.parametrize(("start", "spacing"), [(0, 16), (3, 16), (5, 8), (2, 20)])
-def test_elements_that_are_known_to_be_alike_are_so_and_keys_are_those_of_the_array(start, spacing):
-    one, whole = stored(np.random.default_rng(1), count=3)
-    rows, columns = ((count - start - 1) // spacing * spacing + 1 for count in one.shape)
-    part = slice(start, start + rows), slice(start, start + columns)
-    common = one[part].uniform(spacing)
-    for y, x in np.argwhere(common < 0):
-        nodes = whole[part][y * spacing :, x * spacing :][: spacing + 1, : spacing + 1]
-        assert (nodes == {-1: 7.0, -2: 3.0}[common[y, x]]).all()
-
-    def windows(values):
-        along = values[part][:-1], values[part][:, :-1]
-        return ElementWindows(Conductances(along, values[part]), spacing)
-
-    found, expected = windows(one), windows(whole)
-    pairs = [Kinds(some.keys()).operator for some in (found, expected)]
-    np.testing.assert_array_equal(*pairs)
-    numbers = np.arange(len(pairs[0]))
-    for some, others in zip(
-        found.those(numbers).arrays(), expected.those(numbers).arrays(), strict=True
-    ):
-        np.testing.assert_array_equal(some, others)

@@ -84,20 +84,6 @@ def test_a_constant_operator_is_a_kronecker_sum(axes):
     np.testing.assert_array_equal(found.toarray(), expected.toarray())
 
 
-@pytest.mark.parametrize("velocity", [False, True])
-@pytest.mark.parametrize("shape", [(9,), (5, 9), (5, 9, 13)])
-def test_windows_are_the_parts_of_elements(shape, velocity):
-    conductances, s = made(shape, velocity=velocity), 4
-    windows = conductances.windows(s)
-    assert windows.elements(s) == (1, *(n // s for n in shape))
-    for place in itertools.product(*(range(n) for n in conductances.elements(s))):
-        part = conductances.part(*(slice(s * k, s * k + s + 1) for k in place))
-        chosen = windows.each(lambda values, place=place: values[place])
-        assert chosen.symmetric == part.symmetric == (not velocity)
-        for values, expected in zip(chosen.arrays(), part.arrays(), strict=True):
-            np.testing.assert_array_equal(values, expected)
-
-
 def test_without_a_velocity_both_ways_of_an_edge_share_memory():
     conductances = made((5, 6), velocity=False)
     assert conductances.symmetric

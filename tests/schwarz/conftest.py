@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.bound import SharedSolver
-from mosaicdd.local_solvers.exact import ExactSolver, MediumSolver
+from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.storage.model_file import read_model, write_model
@@ -87,9 +87,3 @@ def changed_model(request, tmp_path):
     change, path = _CHANGES[request.param], tmp_path / "changed.h5"
     write_model(path, card, {name: change(w, rng).astype("f4") for name, w in weights.items()})
     return path
-
-
-@pytest.fixture
-def by_elements(monkeypatch):
-    """Let condensed elements solve what multigrid would."""
-    monkeypatch.setattr(MediumSolver, "method_for", lambda solver, problems: "condensed")

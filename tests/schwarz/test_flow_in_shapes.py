@@ -101,7 +101,7 @@ def two_holes(x, y):
 
 
 def constant(n=144):
-    """Return a problem whose full elements are alike."""
+    """Return a problem whose coefficients are numbers."""
     domain = Domain.from_distance(two_holes, (n, n), 3 / n)
     fields = {"bx": 3.0, "by": -20.0, "f": "x"}
     return Problem(domain, "advection-diffusion", fields, {"left": Dirichlet("y")})
@@ -151,7 +151,7 @@ def test_fields_are_those_of_a_direct_solver(make):
 @pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
 def test_all_numbers_of_ranks_give_the_same(alone_and_together, make):
     alone, together = alone_and_together(solve, make(), settings=TIGHT)
-    # In the fast flow rounding decides how biconjugate gradients go on, and whether elements take over.
+    # In the fast flow rounding decides how biconjugate gradients go on.
     if make is not rough:
         assert abs(together.iterations - alone.iterations) <= 1
     scale = np.nanmax(abs(alone.field))

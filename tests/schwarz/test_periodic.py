@@ -67,7 +67,6 @@ def manufactured(n, axes, *, varying):
     return Problem(Domain((n, 2 * n), 1 / n), "diffusion", fields, sides), u
 
 
-@pytest.mark.usefixtures("by_elements")
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("axes", AXES)
 def test_odd_numbers_of_lattice_cells_are_solved_as_soon_in_any_medium(axes, kind):
@@ -250,7 +249,6 @@ def test_iterations_are_those_of_the_square():
     assert max(counts.values()) <= 1.5 * counts[""], counts
 
 
-@pytest.mark.usefixtures("by_elements")
 @pytest.mark.parametrize("varying", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("axes", AXES)
 def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes, varying):
@@ -290,7 +288,7 @@ def test_a_window_may_hold_the_copies(comm):
     np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
 
 
-def test_new_values_need_no_new_elements():
+def test_new_values_need_no_new_plan():
     problem = Problem(Domain((64, 70), 0.1), "poisson", {"f": "x"}, periodic("x"))
     others = [
         problem.with_fields(f="x*y"),

@@ -8,7 +8,6 @@ from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.condensed.interface_krylov import InterfaceKrylov
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
@@ -95,21 +94,3 @@ def test_each_of_several_problems_has_its_own_on_any_ranks(kind, comm):
     ratios = np.array(estimates) / energies
     assert (ratios >= 1.1).all()
     assert (ratios <= 10).all()
-
-
-@pytest.mark.usefixtures("by_elements")
-@pytest.mark.parametrize(("kind", "anew"), [("smooth", False), ("checkerboard", True)])
-def test_a_residual_is_computed_anew_only_where_rounding_may_matter(kind, anew, monkeypatch):
-    count, computed = [0], InterfaceKrylov._residual
-
-    def counted(self, *arguments, **options):
-        count[0] += 1
-        return computed(self, *arguments, **options)
-
-    monkeypatch.setattr(InterfaceKrylov, "_residual", counted)
-    fields = {"a": ALL[kind](NODES, np.random.default_rng(0)), "f": 1.0}
-    solution = solve(Problem(Domain(CELLS), "diffusion", fields), settings=SolveSettings(rtol=1e-9))
-    assert (count[0] > 1) == anew  # one is of the start
-    told, true = solution.history.residual[-1], solution.report["discrete_residual"]
-    assert true <= 1e-9
-    assert anew or true == pytest.approx(told, rel=1e-3)

@@ -109,7 +109,7 @@ def test_iterations_do_not_grow_with_the_grid(ranks, make_lattice):
     assert counts[1] <= counts[0] + 1 <= 20
 
 
-def test_what_takes_too_many_iterations_is_left_to_condensed_elements(ranks, make_lattice):
+def test_what_takes_too_many_iterations_is_left_to_multigrid(ranks, make_lattice):
     lattice = make_lattice((8, 8))
     fields = {"p": 2.0, "a": lambda x, y: 10.0 ** (3 * np.sin(9 * x) * np.sin(8 * y))}
     case = Case(ranks, lattice, "p-laplace", fields)

@@ -5,7 +5,6 @@ import pytest
 import torch
 from media import MEDIA
 
-from mosaicdd.local_solvers.exact import MediumSolver
 from mosaicdd.local_solvers.networks.conductances import (
     ConductanceNetwork,
     ConductanceSettings,
@@ -18,7 +17,6 @@ from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
-from mosaicdd.schwarz.upscaled import upscaled_engine
 from mosaicdd.unsupported import Unsupported
 
 SIDES = Dirichlet("sin(3*x) + y*y")
@@ -56,21 +54,6 @@ def test_uniform_media_are_solved_to_the_order_of_the_coarse_grid():
     # sin(3 x) over two units: h^2 / 12 times the fourth derivative, 4 h = 1/16, is 3e-2 at most; most
     # of it is taken out by the correction.
     assert rms(solution.field - solve_directly(problem)) < 1e-3
-
-
-@pytest.mark.parametrize("local_solver", [Averaged(), Learned()], ids=["averaged", "learned"])
-def test_multigrid_and_elements_solve_the_coarse_equation_to_the_same(local_solver, monkeypatch):
-    problem = problem_in("smooth", f="cos(2*x) + y")
-    solution = solve(problem, local_solver)
-    assert solution.report["accelerate"] == "multigrid"
-    monkeypatch.setattr(upscaled_engine, "_CORRECTION", 1e-8)
-    tight = SolveSettings(rtol=1e-9)
-    ours = solve(problem, local_solver, settings=tight)
-    monkeypatch.setattr(MediumSolver, "contracts", False)
-    theirs = solve(problem, local_solver, settings=tight)
-    assert theirs.report["accelerate"] == "cg"
-    np.testing.assert_allclose(ours.field, theirs.field, rtol=0, atol=1e-7)
-    assert ours.error_estimate == pytest.approx(theirs.error_estimate, rel=1e-5)
 
 
 def test_the_tolerance_of_a_call_ends_the_coarse_iteration():

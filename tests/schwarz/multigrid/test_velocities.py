@@ -41,7 +41,6 @@ def solved(system, b, size, rtol=1e-8):
     judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
     gradients, x = gradients_of(system), system.vector()
     assert isinstance(gradients, StabilisedGradients)
-    gradients.alone = True
     ended = gradients(system.vector(b), x, size, judge)
     assert ended.status == "converged_rtol"
     values = system.values(x)
