@@ -101,7 +101,7 @@ def test_a_part_is_that_of_the_whole(network, limit):
     a = random_medium((257, 97))
     part = slice(3, 60), slice(2, 22)
     whole = coarse(a, LearnedRule(network, limit)).part(*part)
-    # One more node all around, as the condensed elements ask for.
+    # One more node all around.
     wide = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     made = coarse(a, LearnedRule(network, limit), wide)
     made = made.part(*(slice(1, p.stop - p.start + 1) for p in part))

@@ -137,7 +137,7 @@ def test_what_conducts_better_along_an_axis_everywhere_is_solved_as_a_medium(rat
     problem = Problem(Domain(CELLS), "diffusion", {"axx": 1.0, "ayy": ratio, "f": f}, SIDES)
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     assert solution.iterations <= 50
-    assert distance(solution.field, solve_directly(problem)) < 1e-8
+    assert distance(solution.field, solve_directly(problem)) < 1e-7
 
 
 def test_a_tensor_is_that_of_a_direct_solver():
