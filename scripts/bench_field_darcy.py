@@ -4,8 +4,8 @@ Usage: bench_field_darcy.py [SAMPLES [CELLS]] (by default 100 and 416). One thre
 samples of the paper (Li et al., 2021, "Fourier Neural Operator for Parametric Partial Differential Equations",
 section 5.2), whose file is not at hand, but others by its recipe: the coefficient is 12 where a Gaussian field
 with covariance ``(-Laplacian + 9)^-2``, natural sides and no mean is positive, else 3; the source is 1, the sides
-are zero, the domain is the unit square. Its grid has 421 nodes a side; ours has 417, since elements want
-multiples of 16 cells. Errors are relative 2-norms of a sample, as there, against the exact operators' answer to
+are zero, the domain is the unit square. Its grid has 421 nodes a side; ours has 417, as networks want
+multiples of 32 cells. Errors are relative 2-norms of a sample, as there, against the exact operators' answer to
 1e-9 on the same grid, as the paper measures against differences on its own. *Of the grid itself* is what that
 answer is off from the one on a grid four times finer with the same coefficient, for the first samples.
 

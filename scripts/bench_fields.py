@@ -1,4 +1,4 @@
-"""Media of high contrast: multigrid, or elements where the rule takes them, beside CHOLMOD, hypre's five multigrids and pyAMG.
+"""Media of high contrast: multigrid beside CHOLMOD, hypre's five multigrids and pyAMG.
 
 Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME;..] [--runs N], with SIZE as 1024,
 1500x1300 (cells along x and y, no powers of two) or 128x128x128: a box, whose media are per voxel, beside PFMG with

@@ -3,9 +3,7 @@
 Usage: bench_holes.py [CELLS], by default 2048, one thread; and mpiexec -n 2 bench_holes.py large
 [CELLS [HOLES]], by default 8192 and 1000. The plain rectangle has values on all sides and the shipped
 model ``laplace``; with holes, which have values, the lower and the upper side are insulated, and all is
-solved by ``exact``: elements that no outline cuts share one operator, so the shipped model would
-save nothing. All to the default tolerance; medians of five rounds that take them in turn, after one to warm up. Holes are *in rows* (all alike, so are
-the elements that they cut) or *anywhere* (of random places and sizes). The iterative peers go to a
+solved by ``exact``, by multigrid. All to the default tolerance; medians of five rounds that take them in turn, after one to warm up. Holes are *in rows* (all alike) or *anywhere* (of random places and sizes). The iterative peers go to a
 relative residual of 1e-8, and the true one stands beside; their seconds are without those for the matrix, a
 peer that does not come within ten times of it fails. Written to ``benchmarks/holes.md`` and
 ``benchmarks/holes_large.md``.

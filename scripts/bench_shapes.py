@@ -64,7 +64,7 @@ def _holes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _maze(cells: int) -> np.ndarray:
-    """Return corridors of 24 cells, one and a half elements wide, joined at alternate ends."""
+    """Return corridors of 24 cells, one and a half squares of 16 wide, joined at alternate ends."""
     mask = np.ones((cells + 1, cells + 1), bool)
     for number, row in enumerate(range(24, cells - 20, 28)):
         mask[row : row + 4, slice(0, cells - 24) if number % 2 else slice(24, None)] = False

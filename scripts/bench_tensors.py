@@ -1,4 +1,4 @@
-"""Tensors by multigrid, by condensed elements and, where they are constant, by subdomains that share one operator.
+"""Tensors by multigrid and, where they are constant, by subdomains that share one operator.
 
 Usage: bench_tensors.py [CELLS ...]; by default 512 1024. One thread, float64, values on all sides and a smooth source, to a
 relative residual of 1e-8, through the library. *First* is a solver made and called once, *again* a second call; the lesser
@@ -17,7 +17,7 @@ from tables import publish, table
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.local_solvers.bound import BoundSolver
-from mosaicdd.local_solvers.exact import Exact, MediumSolver
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.equations.linear import tensor
 
 _SETTINGS = m.SolveSettings(rtol=1e-8)
@@ -29,22 +29,7 @@ class Multigrid(Exact):
 
     def bind(self, problem: m.Problem, grid: Grid) -> BoundSolver:
         """Return the solver in a medium."""
-        return self.condensed(problem, grid)
-
-
-class Elements(Exact):
-    """Condensed elements."""
-
-    def bind(self, problem: m.Problem, grid: Grid) -> BoundSolver:
-        """Return the solver in a medium."""
-        by = self.condensed(problem, grid)
-        return _ByElements(by.operator, by.subdomain, by.source, by.discretisation)
-
-
-class _ByElements(MediumSolver):
-    def method_for(self, problems: int) -> str:
-        """Return the method of condensed elements, for however many problems."""
-        return "condensed"
+        return self.medium(problem, grid)
 
 
 def cases(cells: int) -> dict[str, Mapping[str, object]]:
@@ -74,7 +59,11 @@ def main(sizes: list[int]) -> None:
                 print(rows[-1], flush=True)
     header = ["cells", "tensor", "by", "iterations", "first", "again", "residual", "off"]
     note = "By `python scripts/bench_tensors.py`; its head says what is measured."
-    publish("tensors", "Tensors by multigrid and by elements", f"{note}\n\n{table(header, rows)}")
+    publish(
+        "tensors",
+        "Tensors by multigrid and by shared operators",
+        f"{note}\n\n{table(header, rows)}",
+    )
 
 
 def _rows(cells: int, fields: Mapping[str, object]) -> list[list[str]]:
@@ -82,7 +71,7 @@ def _rows(cells: int, fields: Mapping[str, object]) -> list[list[str]]:
     f = {"f": "sin(3*x)*cos(2*y)"}
     sides = m.Dirichlet("sin(3*x) + y")
     problem = m.Problem((cells, cells), "anisotropic-diffusion", {**fields, **f}, sides)
-    ways: dict[str, Exact] = {"multigrid": Multigrid(), "elements": Elements()}
+    ways: dict[str, Exact] = {"multigrid": Multigrid()}
     if len(fields) == 1:
         ways["shared operator"] = Exact()
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}

@@ -118,15 +118,6 @@ def in_rows(part: Slices, most: int) -> Iterator[Slices]:
         yield slice(start, min(start + step, rows.stop)), *across
 
 
-def strips(shape: tuple[int, ...], most: int) -> list[tuple[slice, list[slice]]]:
-    """Cut rows and columns into pieces of at most so many: whole rows, or parts of one row.
-
-    Returns strips of rows from the bottom, and for each the columns of its pieces.
-    """
-    rows, columns = shape
-    return [(down, even(columns, most)) for down in even(rows, max(1, most // columns))]
-
-
 def even(count: int, most: int) -> list[slice]:
     """Cut a range into nearly even parts of at most so many."""
     ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()

@@ -64,8 +64,7 @@ class BoundSolver:
     exact = False  # whether it gives the solution of the discrete equation to rounding
     # Whether its answers can be made certain; else the exact local solver takes its place
     certifiable = True
-    # Whether each subdomain has an operator of its own, which is read from memory for every problem
-    own_operators = False
+    one_by_one = False  # whether it solves several problems one after another
     between_nodes = False  # whether it has values between the nodes of the grid
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:

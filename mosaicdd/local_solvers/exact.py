@@ -49,7 +49,7 @@ class SolverOfMedia(BoundSolver):
 
     name = "exact"
     exact = True
-    own_operators = True
+    one_by_one = True
     source: Source
 
     def __init__(

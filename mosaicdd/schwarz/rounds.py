@@ -15,8 +15,9 @@ from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 
 # Of all problems of a batch: beyond, one gains nothing (`scripts/bench_batch.py`).
 _SUBDOMAINS = 8192
-# Problems of a batch where each subdomain's operator is read from memory: as many as *16 more* of benchmarks/fields.md.
-_WITH_OPERATORS = 16
+# Problems of a batch that are solved one after another, whose fields are kept until all are: as many as *16 more* of
+# benchmarks/fields.md.
+_IN_TURN = 16
 
 
 class Rounds:
@@ -36,8 +37,8 @@ class Rounds:
     ----------
     problems
         Their number.
-    own_operators
-        Whether each subdomain has an operator of its own.
+    one_by_one
+        Whether a batch is solved one problem after another.
 
     Attributes
     ----------
@@ -54,7 +55,7 @@ class Rounds:
         settings: SolveSettings,
         problems: int,
         *,
-        own_operators: bool = False,
+        one_by_one: bool = False,
     ):
         if groups.count > problems:
             raise ValueError(
@@ -63,8 +64,8 @@ class Rounds:
             )
         shares = [groups.share(problems, index) for index in range(groups.count)]
         largest = max(map(len, shares))
-        default = _WITH_OPERATORS
-        if not own_operators:  # methods without inner products take many problems at once
+        default = _IN_TURN
+        if not one_by_one:  # methods without inner products take many problems at once
             many = max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
             default = many if settings.takes_many else 1
         most = min(settings.batch or default, largest)

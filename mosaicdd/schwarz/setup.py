@@ -131,7 +131,7 @@ class Setup:
 
     def _require_in_space(self) -> None:
         """Check that nothing is asked for that a box lacks: media are multigrid's there, without an interface."""
-        media = self.bound.own_operators
+        media = self.bound.one_by_one
         lacking = {
             "device='cuda'": self.settings.device.startswith("cuda"),
             f"certify={self.settings.certify}": self.settings.certify is not None and media,
@@ -193,8 +193,8 @@ class Setup:
         """
         if problems in self._rounds:
             return self._rounds[problems]
-        own, world = self.bound.own_operators, self._world
-        rounds = Rounds(self.groups, self.lattice, self.settings, problems, own_operators=own)
+        in_turn, world = self.bound.one_by_one, self._world
+        rounds = Rounds(self.groups, self.lattice, self.settings, problems, one_by_one=in_turn)
         itemsize = np.dtype(self.settings.dtype).itemsize
         certified, nodes = self.settings.certify is not None, math.prod(self.grid.nodes)
 

@@ -91,7 +91,7 @@ class NonlinearSolver(BoundSolver):
 
     linear = False
     method = "nonlinear"
-    own_operators = True
+    one_by_one = True
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what the fields and responses take, or the multigrid of a certificate."""

@@ -98,7 +98,7 @@ class NodesInside:
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
 
 
-_MOST = 30  # iterations, from which on elements are faster; see `scripts/bench_nonlinear.py`
+_MOST = 30  # iterations, from which on multigrid goes on; see `scripts/bench_nonlinear.py`
 _TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**15  # nodes that are handled at once: they stay in the cache
 
