@@ -134,7 +134,6 @@ class Setup:
         media = self.bound.one_by_one
         lacking = {
             "device='cuda'": self.settings.device.startswith("cuda"),
-            f"certify={self.settings.certify}": self.settings.certify is not None and media,
             "keep='interface'": not self.fill and media,
         }
         for what, asked in lacking.items():

@@ -219,7 +219,6 @@ WRONG = {
     ),
     "a network": (("--boundary", "0", "--local-solver", "laplace"), "--local-solver: laplace is of squares"),
     "lines": (("--boundary", "0", "--keep", "interface"), "--keep interface is not there yet in space"),
-    "a certificate": (("--boundary", "0", "--certify", "1e-9"), "--certify 1e-09 is not there yet in space"),
     "a name": (("--boundary", "expr:w"), "known: x, y, z, pi"),
     "a field of rows": (
         ("--boundary", "0", "--pde", "diffusion", "--field", "a=backwards.npy"),
