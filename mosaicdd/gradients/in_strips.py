@@ -75,8 +75,10 @@ class InStrips:
             The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w`` there.
         """
         fields, nodes = self._parameters.fields, self._parameters.grid.nodes
+        common = [name for name in by if name in self._parameters.numbers]
+        by = [name for name in by if name not in common]
         gradient: dict[str, torch.Tensor] = {}
-        shares = {name: torch.zeros((), dtype=torch.float64) for name in by}
+        shares = {name: torch.zeros((), dtype=torch.float64) for name in (*by, *common)}
         left = np.zeros(2)
         for strip, wide, lagrangian in self._strips:
             cells = tuple(slice(p.start, p.stop - 1) for p in wide)
@@ -107,6 +109,15 @@ class InStrips:
             counts = self._counting(strip, lagrangian.active[inside])
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
                 left[number] += float(torch.where(counts, values, 0.0).square().sum())
+            if common:  # which the equations of each node count once
+                alone = torch.zeros_like(v[wide])
+                alone[inside] = v[strip]
+                leaves = [before[name].clone().requires_grad_() for name in common]
+                here = before | dict(zip(common, leaves, strict=True))
+                total = lagrangian(here, before, at.detach(), alone, w[wide], {})
+                of_common = torch.autograd.grad(total, leaves, materialize_grads=True)
+                for name, slope in zip(common, of_common, strict=True):
+                    shares[name] = shares[name] + slope
             for name, slope in zip(by, slopes, strict=True):
                 if name in fields:
                     slope = slope[inside]  # of cells as of their lower left nodes

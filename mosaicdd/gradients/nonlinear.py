@@ -27,7 +27,8 @@ class NonlinearLagrangian(Lagrangian):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         fields = {name: Patch.of(named[name]) for name in operator.fields}
         f = named["f"].expand(u.shape)[_INNER]
-        flows = operator.at(Patch.of(u), fields, self._h) - f
+        numbers = {name: named[name] for name in self._parameters.numbers}
+        flows = operator.at(Patch.of(u), fields, self._h, numbers) - f
         return -(self._h**2 * flows * v[_INNER]).sum()
 
 

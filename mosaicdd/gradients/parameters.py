@@ -36,6 +36,8 @@ class Parameters:
 
     Attributes
     ----------
+    numbers
+        By name, what is one number for the whole domain, of an equation that is not linear.
     parts
         By name, all but periodic sides, insulated staircases, and sides that the outline of a shape replaces.
     """
@@ -55,7 +57,9 @@ class Parameters:
         ]
         self.parts = {str(part): part for part in every if str(part) not in self._fixed}
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
-        self.names = (*self.fields, *self.parts, *alphas)
+        operator = problem.operator
+        self.numbers = operator.numbers if isinstance(operator, Nonlinear) else {}
+        self.names = (*self.fields, *self.numbers, *self.parts, *alphas)
         self._acting: dict[str, Sequence[tuple[np.ndarray, ...]]] = {}
 
     @property
@@ -88,7 +92,7 @@ class Parameters:
 
         Beside a shape they may be none.
         """
-        every: dict[str, Any] = {}
+        every: dict[str, Any] = dict(self.numbers)
         checked = self.problem.domain.shape is None
         for name, field in self.fields.items():
             every[name] = field.number
@@ -108,6 +112,7 @@ class Parameters:
         """Return the problem with other values of some of them, conditions of the same kinds."""
         mine = {n: v for n, v in values.items() if n in self.fields}
         fields = {n: self.fields[n].among_foils(_plain(v)) for n, v in mine.items()}
+        fields |= {n: _plain(v) for n, v in values.items() if n in self.numbers}
         return self.problem.with_fields(**fields).with_sides(self._sides(values))
 
     def _sides(self, values: Mapping[str, np.ndarray]) -> Sides:

@@ -132,7 +132,9 @@ class Differentiable:
         return self._solver, problem
 
     def _is_coefficient(self, name: str) -> bool:
-        return name.endswith(".alpha") or (name in self._parameters.fields and name != "f")
+        parameters = self._parameters
+        coefficient = name in parameters.fields and name != "f"
+        return coefficient or name in parameters.numbers or name.endswith(".alpha")
 
     def slopes(
         self,

@@ -86,7 +86,7 @@ class Nonlinear:
         self.self_adjoint = self_adjoint
         self._signs = signs
         self._residual = residual
-        self._given = {**functions, **numbers}
+        self._given, self._numbers = {**functions, **numbers}, dict(numbers)
         self._others = {
             **{name: _function(name, value) for name, value in functions.items()},
             **numbers,
@@ -232,9 +232,29 @@ class Nonlinear:
     def _uniform(self, values: torch.Tensor) -> Patch:
         return Patch.uniform(values, self.axes)
 
-    def at(self, u: Patch, fields: Mapping[str, Patch], h: float) -> torch.Tensor:
-        """Return the residual at the centres of patches."""
-        return self._residual(u, h, **fields, **self._others)
+    @property
+    def numbers(self) -> dict[str, float]:
+        """By name, what is one number for the whole domain and the residual is differentiable by, in torch."""
+        known = {}
+        for name, value in self._numbers.items():
+            number = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+            u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
+            residual = self.at(
+                Patch(*u.reshape(-1, 1)), self._ordinary(u[:1]), 1.0, {name: number}
+            ).sum()
+            if residual.requires_grad:
+                known[name] = value
+        return known
+
+    def at(
+        self,
+        u: Patch,
+        fields: Mapping[str, Patch],
+        h: float,
+        numbers: Mapping[str, torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Return the residual at the centres of patches; ``numbers``: in the place of the problem's."""
+        return self._residual(u, h, **fields, **(self._others | dict(numbers or {})))
 
 
 def _function(name: str, value: Any) -> Function:
