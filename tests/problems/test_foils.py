@@ -229,6 +229,18 @@ def test_gradients_go_through_foils(comm):
     assert total == pytest.approx(central, rel=1e-5)
 
 
+def test_a_file_of_a_box_with_tensors_and_a_foil_knows_its_problem(tmp_path):
+    foils = [m.Foil([(0, 0, 0.5), (1, 1, 0.5)], resistance=0.4)]
+    fields = {n: m.Foils(foils, v) for n, v in (("axx", 1.0), ("ayy", 1.0), ("azz", 2.0))}
+    sides = dict.fromkeys(("left", "right", "bottom", "top"), m.Neumann(0.0))
+    sides |= {"back": m.Dirichlet(0.0), "front": m.Dirichlet(1.0)}
+    problem = m.Problem(m.Domain((16, 16, 16), 1 / 16), "diffusion", fields, sides)
+    m.solve(problem, "exact", settings=TIGHT).save(tmp_path / "out.h5")
+    stored = m.read(tmp_path / "out.h5")
+    assert stored.flow("back") == pytest.approx(1 / 0.9, rel=1e-9)
+    assert stored.balance().relative < 1e-9
+
+
 @pytest.mark.parametrize(
     ("foil", "message"),
     [
