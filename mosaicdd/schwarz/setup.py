@@ -133,7 +133,6 @@ class Setup:
         """Check that nothing is asked for that a box lacks: media are multigrid's there, without an interface."""
         media = self.bound.one_by_one
         lacking = {
-            "device='cuda'": self.settings.device.startswith("cuda"),
             "keep='interface'": not self.fill and media,
         }
         for what, asked in lacking.items():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from pretended_gpu import pretended_gpu
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.bound import SharedSolver
@@ -87,3 +88,13 @@ def changed_model(request, tmp_path):
     change, path = _CHANGES[request.param], tmp_path / "changed.h5"
     write_model(path, card, {name: change(w, rng).astype("f4") for name, w in weights.items()})
     return path
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Let a GPU be there: torch's, or else one that only says what a GPU would."""
+    if torch.cuda.is_available():
+        yield None
+    else:
+        with pretended_gpu(monkeypatch) as gpu:
+            yield gpu

@@ -40,7 +40,7 @@ class Cycle:
     """
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
-        self._copies = blocks.exchange(level.inverse)
+        self._copies, shared = blocks.exchange(level.inverse), blocks.shared
         stages: list[tuple[Smoothing, Passage]] = []
         bottom: Bottom | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
@@ -66,9 +66,17 @@ class Cycle:
             (smoothing, passage.way_down(smoothing.coarse, b), passage.way_up(x, smoothing.coarse))
             for (smoothing, passage), (b, x) in zip(stages, vectors[1:], strict=True)
         ]
+        self._run = self._go
+        if (
+            self.values.is_cuda and not shared and bottom is None
+        ):  # messages and factors are the host's
+            self._run = _graph(self._go, self.values.device)
 
     def __call__(self) -> None:
         """Compute the values of a right-hand side."""
+        self._run()
+
+    def _go(self) -> None:
         if self._copies is not None:
             self._copies.refresh(self.right_hand_side)
         for smoothing, down, _ in self._stages:
@@ -95,6 +103,20 @@ def _factorised(level: LevelOperator, blocks: Blocks) -> Bottom | None:
     if not pivots.min() > len(pivots) * np.finfo(float).eps * pivots.max():
         return None
     return lambda b: torch.from_numpy(factors.solve(b.cpu().numpy())).to(b.device), places
+
+
+def _graph(run: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """Return what does the same on a GPU by one call, where it is the calls that take the time."""
+    with torch.cuda.device(device):
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            run()  # libraries initialise themselves
+        torch.cuda.current_stream().wait_stream(beside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+    return graph.replay
 
 
 def _inverse(level: LevelOperator, blocks: Blocks) -> Bottom:
