@@ -135,7 +135,9 @@ def _inverse(level: LevelOperator, blocks: Blocks) -> Bottom:
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if level.directed:
         inverse, failed = torch.linalg.inv_ex(scaled)
-        if failed or not float(inverse.norm() * scaled.norm()) * rounding < 1:
+        if not scaled.isfinite().all():
+            inverse = scaled  # so that the iteration ends with its own status
+        elif failed or not float(inverse.norm() * scaled.norm()) * rounding < 1:
             inverse = torch.linalg.pinv(scaled, rtol=rounding)
         inverse = unit[:, None] * inverse * unit
     elif not failed and factor.diagonal().square().min() > rounding:  # cheaper than eigenvalues
