@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--precision", default="float64")
+    parser.add_argument("--filters", type=int, default=32)
     parser.add_argument("--differences", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -43,7 +44,8 @@ def main() -> None:
     execution = ExecutionSettings(**mesh)
     _count()
     with rank_group(world(), "cpu", execution) as ranks:
-        course = Course.of("conductances", {}, asked.data, settings, execution, ranks)
+        own = {"filters": asked.filters, "width": 2 * asked.filters}
+        course = Course.of("conductances", own, asked.data, settings, execution, ranks)
         torch.manual_seed(0)
         lesson = course.taught(settings, ranks)
         _begin(lesson.network)
