@@ -22,6 +22,7 @@ from mosaicdd.problems.fields.random_media import draw
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts
@@ -39,6 +40,8 @@ _PART = 64  # media of the least size: what an ended run makes again, at most, o
 _AROUND = 2 * MARGIN  # cells of the medium around the square
 _SMOOTH, _SOURCES, _WAVES = 2, 2, 4  # random boundary data, sources, and what they are made of
 _RTOL = 1e-8  # of whole media, whose values are kept in float32
+# Iterations of a whole medium, and how often one is drawn in place of another that takes more, as few do.
+_PATIENCE, _DRAWS = 150, 10
 
 
 class MediaGenerator:
@@ -76,44 +79,53 @@ class MediaGenerator:
 
 
 def _sample(rng: np.random.Generator, cells: int) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw a medium; return its kind, its logarithms, solutions and sources at coarse nodes."""
+    """Draw a medium; return its kind, its logarithms, solutions and sources at coarse nodes.
+
+    Whole media that multigrid cannot solve are drawn again.
+    """
     nodes = cells + 1
-    kind, logarithm = draw(rng, nodes + 2 * _AROUND)
-    inner = slice(_AROUND, -_AROUND)
-    a = np.exp(logarithm.astype("f4").astype(float))
-    edges, sources = _boundary_data(rng, nodes), _sources(rng, nodes)
-    whole = cells > MEDIUM_CELLS
-    if whole:
-        edges, sources = edges[-1:], sources[:1]
-    none = np.zeros((nodes, nodes))
-    fields = np.stack([*edges, *(none for _ in sources)])
-    loads = np.stack([*(none for _ in edges), *sources])
-    (_by_multigrid if whole else _by_factors)(a[inner, inner], fields, loads)
-    shared = restricted(np.pad(loads, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))))
-    return kind, logarithm, fields[:, ::RATIO, ::RATIO], shared
+    inner, status = slice(_AROUND, -_AROUND), ""
+    for _ in range(_DRAWS):
+        kind, logarithm = draw(rng, nodes + 2 * _AROUND)
+        a = np.exp(logarithm.astype("f4").astype(float))
+        edges, sources = _boundary_data(rng, nodes), _sources(rng, nodes)
+        whole = cells > MEDIUM_CELLS
+        if whole:
+            edges, sources = edges[-1:], sources[:1]
+        none = np.zeros((nodes, nodes))
+        fields = np.stack([*edges, *(none for _ in sources)])
+        loads = np.stack([*(none for _ in edges), *sources])
+        status = (_by_multigrid if whole else _by_factors)(a[inner, inner], fields, loads)
+        if not status:
+            shared = restricted(np.pad(loads, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))))
+            return kind, logarithm, fields[:, ::RATIO, ::RATIO], shared
+    raise RuntimeError(f"none of {_DRAWS} media of {cells} cells could be solved ({status})")
 
 
-def _by_factors(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> None:
-    """Fill the inside of fields ``(q, rows, columns)``."""
+def _by_factors(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> str:
+    """Fill the inside of fields ``(q, rows, columns)``; return the status of what could not be solved, else nothing."""
     inside = fields[:, 1:-1, 1:-1]
     system = MediumSystem(Medium({"a": Field("a", a)}), Grid((len(a) - 1,) * 2, 1.0))
     rhs = [system.right_hand_side(u, f) for u, f in zip(fields, loads, strict=True)]
     inside[...] = system.solve(np.stack(rhs, axis=1)).T.reshape(inside.shape)
+    return ""
 
 
-def _by_multigrid(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> None:
+def _by_multigrid(a: np.ndarray, fields: np.ndarray, loads: np.ndarray) -> str:
     """As `_by_factors`, of media of any size."""
     domain = Domain((len(a) - 1,) * 2, 1.0)
     problems = [
         Problem(domain, "diffusion", {"a": a, "f": f}, Boundary.of_field(u))
         for u, f in zip(fields, loads, strict=True)
     ]
-    with Solver(problems[0], "exact", rtol=_RTOL) as solver:
+    settings = SolveSettings(rtol=_RTOL, max_iterations=_PATIENCE)
+    with Solver(problems[0], "exact", settings=settings) as solver:
         for u, problem in zip(fields, problems, strict=True):
             solution = solver(problem)
             if not solution.converged:
-                raise RuntimeError(f"a medium could not be solved ({solution.status})")
+                return str(solution.status)
             u[...] = solution.field
+    return ""
 
 
 def _boundary_data(rng: np.random.Generator, nodes: int) -> list[np.ndarray]:
