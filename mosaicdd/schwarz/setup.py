@@ -131,13 +131,8 @@ class Setup:
 
     def _require_in_space(self) -> None:
         """Check that nothing is asked for that a box lacks: media are multigrid's there, without an interface."""
-        media = self.bound.one_by_one
-        lacking = {
-            "keep='interface'": not self.fill and media,
-        }
-        for what, asked in lacking.items():
-            if asked:
-                require_in_plane(self.grid, what)
+        if not self.fill and self.bound.one_by_one:
+            require_in_plane(self.grid, "keep='interface'")
 
     def _bind(self, problem: Problem) -> BoundSolver:
         """Bind the local solver; what nothing certifies is tested."""

@@ -1,5 +1,8 @@
 """Sums over the nodes of each label, and constants added to them: loops over labels in compiled code."""
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 
 from mosaicdd.schwarz.multigrid.vector_code import NAMES, function
@@ -21,7 +24,7 @@ def add_up(
     """
     run, second = None, left if right is None else right
     if _is_plain(labels, left, second, sums):
-        run = function("labels", _summed(left.dtype, differ=right is not None), "ppppi")
+        run = _adding_up(left.dtype, differ=right is not None)
     if run is None:
         sums.index_add_(0, labels, (left if right is None else left - right).double())
     else:
@@ -32,7 +35,7 @@ def add_constants(labels: torch.Tensor, constants: torch.Tensor, values: torch.T
     """Add to each value the constant of its label, of the same kind of numbers."""
     run = None
     if _is_plain(labels, constants, values):
-        run = function("labels", _constants(values.dtype), "pppi")
+        run = _adding_constants(values.dtype)
     if run is None:
         values += constants.index_select(0, labels)
     else:
@@ -43,7 +46,8 @@ def _is_plain(*parts: torch.Tensor) -> bool:
     return all(part.device.type == "cpu" and part.is_contiguous() for part in parts)
 
 
-def _summed(dtype: torch.dtype, *, differ: bool) -> str:
+@cache
+def _adding_up(dtype: torch.dtype, *, differ: bool) -> Callable[..., None] | None:
     scalar = NAMES[dtype]
     difference = [
         f"%right.at = getelementptr {scalar}, ptr %right, i64 %i",
@@ -55,6 +59,7 @@ def _summed(dtype: torch.dtype, *, differ: bool) -> str:
         difference.append(f"%long = fpext {scalar} {value} to double")
         value = "%long"
     return _loop(
+        "ppppi",
         "ptr %labels, ptr %left, ptr %right, ptr %sums",
         f"%left.at = getelementptr {scalar}, ptr %left, i64 %i",
         f"%a = load {scalar}, ptr %left.at",
@@ -66,9 +71,11 @@ def _summed(dtype: torch.dtype, *, differ: bool) -> str:
     )
 
 
-def _constants(dtype: torch.dtype) -> str:
+@cache
+def _adding_constants(dtype: torch.dtype) -> Callable[..., None] | None:
     scalar = NAMES[dtype]
     return _loop(
+        "pppi",
         "ptr %labels, ptr %constants, ptr %values",
         f"%constant.at = getelementptr {scalar}, ptr %constants, i32 %label",
         f"%constant = load {scalar}, ptr %constant.at",
@@ -79,8 +86,8 @@ def _constants(dtype: torch.dtype) -> str:
     )
 
 
-def _loop(arguments: str, *lines: str) -> str:
-    """Return a function of labels and other arrays, whose lines are for the label of each node."""
+def _loop(kinds: str, arguments: str, *lines: str) -> Callable[..., None] | None:
+    """Return a function of labels and other arrays, whose lines are for the label of each node; see `function`."""
     every = [
         f"define void @labels({arguments}, i64 %count) {{",
         "entry:",
@@ -99,4 +106,4 @@ def _loop(arguments: str, *lines: str) -> str:
         "ret void",
         "}",
     ]
-    return "\n".join(every)
+    return function("labels", "\n".join(every), kinds)
