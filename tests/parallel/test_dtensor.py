@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import Replicate as Copies
 
+import mosaicdd as m
 from mosaicdd.parallel.layouts.dtensor import to_dtensor
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Merge, On, PartialSum, Replicate, Shard
@@ -91,3 +95,31 @@ def test_without_a_process_group_of_these_ranks_it_is_refused(ranks, monkeypatch
     monkeypatch.setattr(dist, "is_initialized", lambda: False)
     with pytest.raises(RuntimeError, match="open one first"):
         to_dtensor(mine, layout, ranks)
+
+
+def test_values_of_a_problem_may_be_dtensors(ranks, process_group):
+    from mpi4py import MPI
+
+    nodes = 97, 65
+    a = np.exp(np.random.default_rng(0).standard_normal(nodes))
+    layout = Layout(nodes, (ranks.size,), (Shard(0),))
+    tensor = to_dtensor(layout.cut(a, ranks.rank), layout, ranks)
+    part, expected = (
+        m.solve(m.Problem((96, 64), "diffusion", {"a": v, "f": 1.0}), ranks=MPI.COMM_WORLD).local
+        for v in (tensor, a)
+    )
+    assert torch.is_tensor(part)
+    np.testing.assert_array_equal(part.numpy(), expected)
+
+
+def test_a_dtensor_of_another_shape_or_other_processes_is_refused(ranks, process_group):
+    layout = Layout((9, 9), (ranks.size,), (Shard(1),))
+    tensor = to_dtensor(layout.cut(np.ones((9, 9)), ranks.rank), layout, ranks)
+    with pytest.raises(ValueError, match=r"shape \(9, 9\), the grid has \(33, 65\) nodes"):
+        m.Problem((32, 64), "diffusion", {"a": tensor})
+    if ranks.size > 1:
+        mesh = DeviceMesh("cpu", [0])
+    if ranks.rank > 0:
+        beside = DTensor.from_local(torch.ones(9, 9), mesh, [Copies()], run_check=False)
+        with pytest.raises(ValueError, match=r"over the processes \[0\], and this is none"):
+            m.Problem((8, 8), "diffusion", {"a": beside})

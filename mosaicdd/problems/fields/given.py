@@ -53,8 +53,10 @@ def is_number(values: Any) -> bool:
 def usable(values: Any, what: str) -> Any:
     """Return what is given as it can be sliced by rows and columns, or refuse it.
 
+    A DTensor is gathered: all ranks of its mesh together.
+
     `TypeError` if it is a tensor that requires gradients, sparse, a table, a dataset, or rows of different lengths; or its axes are not named y and x.
-    `ValueError` if its coordinates are not evenly spaced.
+    `ValueError` if its coordinates are not evenly spaced, or this process is not in the mesh of a DTensor.
     """
     if type(values) in (np.ndarray, float, int, str):
         return values
@@ -62,6 +64,8 @@ def usable(values: Any, what: str) -> Any:
         raise TypeError(
             f"{what} requires gradients, and a solve does not propagate them: give values.detach(), or see differentiable"
         )
+    if hasattr(values, "full_tensor"):
+        return _whole(values, what)
     if getattr(values, "is_sparse", False) or "sparse" in str(getattr(values, "layout", "")):
         raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")
     if hasattr(values, "tocsr"):
@@ -85,6 +89,16 @@ def usable(values: Any, what: str) -> Any:
     if hasattr(values, "dims") and hasattr(values, "isel"):
         return _ordered(values, what)
     return values
+
+
+def _whole(values: Any, what: str) -> Any:
+    """Return what all ranks of a DTensor's mesh hold together."""
+    if values.device_mesh.get_coordinate() is None:
+        raise ValueError(
+            f"{what} is a DTensor over the processes {values.device_mesh.mesh.tolist()}, and this is none of "
+            "them: lay it over all that solve"
+        )
+    return values.full_tensor()
 
 
 def _ordered(values: Any, what: str) -> Any:
