@@ -1,6 +1,7 @@
 """The error against the domain's size, for both shipped models, smooth and rough boundary data.
 
-Two-level iteration to convergence; MAE over the whole field against the fast sine transform.
+Two-level iteration to convergence; over the whole field against the fast sine transform, the mean absolute
+error and the largest one: a mean falls by itself where errors stay near the boundary.
 """
 
 import torch
@@ -30,13 +31,15 @@ def main() -> None:
     for name in _RTOL:
         for label, data in _DATA.items():
             results = [_error(name, cells, data) for cells in _SIZES]
-            iterations = ", ".join(str(count) for _, count in results)
-            rows.append([name, label, *(f"{mae:.1e}" for mae, _ in results), iterations])
+            iterations = ", ".join(str(count) for *_, count in results)
+            errors = (f"{mean:.1e}, {largest:.1e}" for mean, largest, _ in results)
+            rows.append([name, label, *errors, iterations])
     header = ["model", "boundary data", *(f"{n} x {n}" for n in _SIZES), "iterations"]
-    publish("error_growth", "MAE against the domain's size", table(header, rows))
+    title = "MAE and largest error against the domain's size"
+    publish("error_growth", title, table(header, rows))
 
 
-def _error(name: str, cells: int, data: dict) -> tuple[float, int]:
+def _error(name: str, cells: int, data: dict) -> tuple[float, float, int]:
     solver = local_solver(name)
     boundary = Boundary.of_gaussian_process(
         Grid((cells, cells), solver.subdomain.spacing), seed=0, **data
@@ -44,7 +47,8 @@ def _error(name: str, cells: int, data: dict) -> tuple[float, int]:
     settings = SolveSettings(rtol=_RTOL[name])
     solution = schwarz_solver(solver, (cells, cells), settings).solve(boundary)
     truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
-    return abs(solution.field.numpy() - truth).mean(), solution.iterations
+    errors = abs(solution.field.numpy() - truth)
+    return errors.mean(), errors.max(), solution.iterations
 
 
 if __name__ == "__main__":

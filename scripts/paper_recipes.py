@@ -111,10 +111,10 @@ def main() -> None:
     paper_data, own_data = Dataset.read(arguments.paper_data), Dataset.read(arguments.own_data)
     curves, seconds = [], arguments.seconds
     for number, recipe in enumerate(recipes()[: arguments.only]):
-        data = _judged_alike(own_data, paper_data) if recipe.noisy else paper_data
+        data = judged_alike(own_data, paper_data) if recipe.noisy else paper_data
         with tempfile.TemporaryDirectory() as temporary:
             model = Path(arguments.models or temporary) / f"recipe-{number}.h5"
-            reports = _curve(recipe, data, seconds, model)
+            reports = curve(recipe, data, seconds, model)
         for report in reports:
             errors = (report.validation_mse, report.window_mse)
             row = [number, recipe.title, recipe.losses, f"{seconds:g}", f"{report.seconds:.1f}"]
@@ -123,7 +123,7 @@ def main() -> None:
         write_csv(arguments.output, _COLUMNS, curves)
 
 
-def _judged_alike(own: Dataset, paper: Dataset) -> Dataset:
+def judged_alike(own: Dataset, paper: Dataset) -> Dataset:
     """Return a dataset of the first one's samples with the other's held-out problems and windows."""
     learned, held_out = slice(0, len(own.boundary) - own.held_out), slice(-paper.held_out, None)
     joined = {
@@ -137,7 +137,7 @@ def _judged_alike(own: Dataset, paper: Dataset) -> Dataset:
     return replace(own, **joined, **windows)
 
 
-def _curve(recipe: Recipe, data: Dataset, seconds: float, model: Path) -> list:
+def curve(recipe: Recipe, data: Dataset, seconds: float, model: Path) -> list:
     """Train for some seconds of processor time, by which the schedule goes, too."""
     reports: list = []
     validations = min(40, max(5, round(seconds / 2)))  # which take a good part of a short training

@@ -8,11 +8,11 @@
 # it was, and lets this script end with 1. The seconds of all steps go to benchmarks/paper/seconds.csv.
 case ${1:-quick} in
 quick)
-  seconds=10 long= epochs=2 seeds=3 trials=5 batching=0.2 scaling=512x512 weak=256x256 lattice=64
+  seconds=10 long= epochs=2 seeds=3 trials=5 batching=0.2 scaling=512x512 weak=256x256 lattice=64 job=512
   table4=(1 2) # others stay as they were
   ;;
 full)
-  seconds=120 long=900 epochs=40 seeds=10 trials=30 batching=1 scaling=2048x2048 weak=1024x512 lattice=128
+  seconds=120 long=900 epochs=40 seeds=10 trials=30 batching=1 scaling=2048x2048 weak=1024x512 lattice=128 job=2048
   table4=(1 2 4 8 16 32)
   ;;
 *)
@@ -51,6 +51,7 @@ step "the paper's data" generate paper --length-scale 0.1 1 --amplitude 0.5 2 --
 step recipes python scripts/paper_recipes.py "$paper" "$laplace" --seconds "$seconds" --models "$data"
 [[ $long ]] && step "the paper's recipe alone" python scripts/paper_recipes.py "$paper" "$laplace" \
   --seconds "$long" --only 1 --output recipe_long
+step samples python scripts/paper_samples.py "$paper" "$laplace" --seconds "$((3 * seconds))"
 step trainings python scripts/paper_training.py "$laplace" \
   --epochs "$epochs" --seeds "$seeds" --seconds "$seconds"
 step memory python scripts/paper_memory.py
@@ -58,6 +59,7 @@ step "split layer" python scripts/bench_split.py "$trials"
 step batching python scripts/bench_batching.py "$batching"
 step solving python scripts/paper_solving.py "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
 step "lattice interval" python scripts/paper_lattice.py "$lattice"
+step job python scripts/paper_job.py --cells "$job"
 step iterations python scripts/bench_iterations.py --anew --ranks "${table4[@]}"
 step scaling python scripts/bench_scaling.py --ranks 1,2 --name paper/fig9 --local-solver laplace-sdnet \
   --levels 1 --iterations 5 --repetitions 1 --strong "$scaling" --weak "$weak"
