@@ -214,6 +214,18 @@ def test_where_places_meet_a_node_has_the_mean_and_both_have_their_share(comm):
     assert alone.flow("both") == pytest.approx(solution.flow("river") + solution.flow("ditch"))
 
 
+@pytest.mark.ranks(1, 2, 3, 4)
+def test_around_a_period_that_is_not_the_lattice_s_one_free_node_among_held_ones_is_solved(comm):
+    held = np.zeros((21, 21), bool)  # 20 cells, which lattices go round in 24 or 28
+    held[[*range(5), *range(-5, 0)], 5:15] = True
+    held[19, 10] = False  # beside the seam, and all around it values are given
+    sides = dict.fromkeys(("bottom", "top"), m.Periodic()) | {"block": m.Held(held, 1.0)}
+    solution = m.solve(m.Problem((20, 20), "laplace", sides=sides), ranks=comm, rtol=1e-9)
+    assert solution.status == "converged_rtol"
+    assert solution.report["discrete_residual"] <= 1e-9
+    assert solution.gather()[19, 10] == pytest.approx(1.0, abs=1e-9)
+
+
 @pytest.mark.ranks(1, 4)
 @pytest.mark.parametrize("case", ["rectangle", "around", "disk", "space"])
 def test_gradients_by_what_is_held(case, comm):

@@ -190,24 +190,26 @@ class MultigridSystem:
         return tuple(wide)
 
     def _go_on(self, values: np.ndarray) -> None:
-        """Let values in the box just beyond the ends of periodic axes be those at the lattice's nodes there."""
+        """Let values in the box just beyond the ends of periodic axes be those at the lattice's nodes there.
+
+        Where one of both ends of an edge has a given value, nothing between them is an unknown, and values stay zero.
+        """
         lattice, first = self._block.lattice, [part.start for part in self._box]
         every = zip(lattice.rounds, self._rounds, lattice.periods, strict=True)
         for axis, (cells, count, period) in enumerate(every):
             if cells is None or count is None or period is None or cells == count == period:
                 continue
             along = np.moveaxis(values, axis, 0)
+            unknown = np.moveaxis(self.nodes.ones, axis, 0)
             # On the way from the last node to the first, and linear there.
             for last, beyond, way in (
                 (cells - 1 - count, -1, period - cells),
                 (cells - 1, cells, 1),
             ):
                 if last >= first[axis] and last - first[axis] + count - cells + 1 < len(along):
-                    low, high = (
-                        along[last - first[axis]],
-                        along[last + 1 + count - cells - first[axis]],
-                    )
-                    along[beyond - first[axis]] = low + (high - low) * (way / (period - cells + 1))
+                    low, high = last - first[axis], last + 1 + count - cells - first[axis]
+                    between = along[low] + (along[high] - along[low]) * (way / (period - cells + 1))
+                    along[beyond - first[axis]] = between * (unknown[low] & unknown[high])
 
     def _sampled(
         self,
