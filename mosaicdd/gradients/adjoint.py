@@ -27,7 +27,7 @@ def adjoint(
     Parameters
     ----------
     solution
-        Of a linear self-adjoint problem on a rectangle.
+        Of a problem that `differentiable` takes.
     dJ_du
         The derivative by the value at each node, of the shape of `Solution.local`.
     solver
@@ -38,7 +38,7 @@ def adjoint(
     Returns
     -------
     dict
-        By name: coefficients ``a``, ``axx``, ``axy``, ``ayy``, ``c`` per node or cell, as they were given, and the source
+        By name: coefficients ``a``, ``axx``, ``axy``, ``ayy``, ``c``, ``bx`` per node or cell, as they were given, and the source
         ``f`` per node: on several ranks at this rank's nodes, and in the cells above and to the right of them; for a
         number the sum. Values, fluxes or what Robin's conditions have by the side or part, at all nodes of the side, and
         ``left.alpha``: on each rank all.
@@ -85,10 +85,10 @@ def _solved(
     """Return the adjoint of the whole grid, for derivatives by each value; all ranks together."""
     problem, kept = parameters.problem, solution.kept
     if solver is not None:
-        return solver.change(u, w, problem=problem, rtol=rtol)
+        return solver.change(u, w, problem=problem, rtol=rtol, transposed=True)
     settings = {"ranks": kept.given_ranks, "settings": kept.settings}
     with Solver(problem, "exact", rtol=rtol, keep="unknowns", **settings) as planned:
-        return planned.change(u, w, rtol=rtol)
+        return planned.change(u, w, rtol=rtol, transposed=True)
 
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:

@@ -33,9 +33,9 @@ def differentiable(
     Parameters
     ----------
     problem
-        Linear and self-adjoint.
+        Linear; or on a rectangle with values on all sides.
     wrt
-        What it is a function of: coefficients (``a``, ``axx``, ``axy``, ``ayy``, ``c``), the source ``f``, values or fluxes of
+        What it is a function of: coefficients (``a``, ``axx``, ``axy``, ``ayy``, ``c``, ``bx``), the source ``f``, values or fluxes of
         sides and outlines by their names or those of parts, and ``left.alpha`` of Robin's condition; in time
         ``initial`` and ``s``, too.
     initial, dt, steps, method, every

@@ -106,7 +106,7 @@ class InStrips:
             leaves = [at, *((here if name in here else rises)[name] for name in by)]
             product, *slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
             inside = within(strip, wide)
-            counts = self._counting(strip, lagrangian.active[inside])
+            counts = self.counting(strip, lagrangian.active[inside])
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
                 left[number] += float(torch.where(counts, values, 0.0).square().sum())
             if common:  # which the equations of each node count once
@@ -128,7 +128,7 @@ class InStrips:
                 shares[name] = shares[name] + slope
         return shares | gradient, left
 
-    def _counting(self, strip: Part, active: torch.Tensor) -> torch.Tensor:
+    def counting(self, strip: Part, active: torch.Tensor) -> torch.Tensor:
         """Return at which nodes of a strip what is left is seen: at the ends of a periodic axis each has half of it."""
         counts, grid = active.clone(), self._parameters.grid
         periods = self._parameters.problem.conditions.periods(grid)

@@ -18,13 +18,15 @@ from mosaicdd.gradients.values_near import ValuesNear
 from mosaicdd.lattice.axes import diagonals, ends, letters, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.edge_means import in_series
+from mosaicdd.problems.operators.edge_means import fitted, in_series
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import between_nodes, mean_of_corners
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.sides.parts import is_outline
 
 Tensors = Mapping[str, torch.Tensor]
+Edges = tuple[torch.Tensor, ...]
+"""Conductances of edges in the equations of their low and of their high ends; the same tensor twice without a velocity."""
 
 
 class Lagrangian:
@@ -90,7 +92,10 @@ class Lagrangian:
         self._faces = [
             self._cover.of_edges(axis) / side**2 for axis, side in enumerate(self._sides)
         ]
-        self._constant = problem.parameters
+        self._constant = dict(problem.parameters)
+        if parameters.linear:
+            numbers = {name: field.number for name, field in self._medium.fields.items()}
+            self._constant |= {n: number for n, number in numbers.items() if number is not None}
 
     @property
     def _medium(self) -> Medium:
@@ -163,10 +168,26 @@ class Lagrangian:
             self._medium.with_foils(self._parameters.grid, self._wide, between, faces)
         return between
 
+    def _with_velocity(self, between: list[torch.Tensor], named: Tensors) -> list[Edges]:
+        """Return conductances in the equations of the low and of the high ends of edges; see `fitted`."""
+        every: list[Edges] = []
+        for axis, (letter, k) in enumerate(zip(letters(self._axes), between, strict=True)):
+            name = f"b{letter}"
+            if name not in named and not self._constant.get(name):
+                every.append((k, k))
+                continue
+            low, high = ends(axis, self._axes)
+            b = self._around(named, name, 0.0).expand(self._volumes.shape)
+            faces = self._h * self._cover.of_edges(axis) / self._sides[axis]
+            conducts = k > 0
+            both = fitted(torch.where(conducts, k, 1.0), faces * (b[low] + b[high]) / 2, torch)
+            every.append(tuple(torch.where(conducts, way, 0.0) for way in both))
+        return every
+
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
 
-    def _nine_points(self, named: Tensors) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def _nine_points(self, named: Tensors) -> tuple[torch.Tensor, ...]:
         """Return the conductances of the edges along each axis, and across cells, of tensors."""
         tensor = [*self._diffusion(named), self._around(named, "axy", 0.0)]
         rows, columns = (n - 1 for n in self._volumes.shape)
@@ -190,7 +211,7 @@ class Lagrangian:
             )
         ]
         along, across = between_nodes(cells, bilinear=self._medium.bilinear)
-        return list(along), list(across)
+        return *along, *across
 
     def __call__(
         self,
@@ -233,14 +254,16 @@ class Lagrangian:
     ) -> torch.Tensor:
         """Return the sum of the adjoint times the equations, negative."""
         total = torch.zeros((), dtype=torch.float64)
-        across: list[torch.Tensor] = []
         if self._medium.couples_corners:
-            along, across = self._nine_points(named)
+            edges: list[Edges] = [(k, k) for k in self._nine_points(named)]
         else:
-            along = self._conductances(named)
+            edges = self._with_velocity(self._conductances(named), named)
         pairs = [ends(axis, self._axes) for axis in range(self._axes)]
-        for k, (low, high) in zip((*along, *across), (*pairs, *diagonals()), strict=False):
-            flow = k * ((u[high] - u[low]) * (v[high] - v[low]))
+        for (forth, back), (low, high) in zip(edges, (*pairs, *diagonals()), strict=False):
+            if back is forth:
+                flow = forth * ((u[high] - u[low]) * (v[high] - v[low]))
+            else:
+                flow = (u[high] - u[low]) * (back * v[high] - forth * v[low])
             if self._outlines is not None:
                 flow = torch.where(self._counts[low] & self._counts[high], flow, 0.0)
             total = total - flow.sum()
@@ -255,7 +278,7 @@ class Lagrangian:
             if name + ".alpha" in named:
                 total = total - (named[name + ".alpha"] * flat * u.reshape(-1)[places]).sum()
         if self._outlines is not None:
-            total = total + self._outlines(named, before, along, u, v, w, rises)
+            total = total + self._outlines(named, before, edges, u, v, w, rises)
         return total
 
 

@@ -48,8 +48,8 @@ class ActingOutlines:
             name + ".alpha" in parameters.names for name in self._names
         )
         self._ties = [
-            (axis, edges, self._acting(tied))
-            for axis, edges, tied in self._tied(on.ties, faces, mine.shape)
+            (axis, edges, torch.from_numpy(ups), self._acting(tied))
+            for axis, edges, ups, tied in self._tied(on.ties, faces, mine.shape)
         ]
         natural = on.natural
         self._flows = self._acting(natural.crossings(np.ones(len(natural.nodes))))
@@ -68,8 +68,8 @@ class ActingOutlines:
 
     def _tied(
         self, ties: Crossings, faces: Sequence[np.ndarray], shape: tuple[int, ...]
-    ) -> list[tuple[int, torch.Tensor, Crossings]]:
-        """Return along each axis the flat edges of ties, and these, by how much their edges' conductances grow."""
+    ) -> list[tuple[int, torch.Tensor, np.ndarray, Crossings]]:
+        """Return along each axis the flat edges of ties, whether they lead up, and these, by how much their edges' conductances grow."""
         every = []
         places = np.stack(np.unravel_index(ties.nodes, shape), axis=1)
         away = ties.points - places - [p.start for p in self._wide]
@@ -82,7 +82,7 @@ class ActingOutlines:
             tied = ties.chosen(which, ties.nodes[which])
             growth = tied.weights / of_edges.reshape(-1)[edges]
             tied = Crossings(tied.nodes, tied.points, growth, tied.outlines)
-            every.append((axis, torch.from_numpy(edges), tied))
+            every.append((axis, torch.from_numpy(edges), away[which, axis] > 0, tied))
         return every
 
     def _acting(self, crossings: Crossings) -> tuple[torch.Tensor, ...]:
@@ -114,23 +114,22 @@ class ActingOutlines:
         self,
         named: Mapping[str, torch.Tensor],
         before: Mapping[str, torch.Tensor],
-        along: Sequence[torch.Tensor],
+        between: Sequence[tuple[torch.Tensor, ...]],
         u: torch.Tensor,
         v: torch.Tensor,
         w: torch.Tensor,
         rises: Mapping[str, torch.Tensor],
     ) -> torch.Tensor:
-        """Return what outlines add; ``along``: the conductances of the edges, else as `Lagrangian`."""
+        """Return what outlines add; ``between``: the conductances of the edges both ways, else as `Lagrangian`."""
         which = named, before, rises
         u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
         nodes = self._held[0]
         total = (w[nodes] * self._given(self._held, *which)).sum()
-        for axis, edges, acting in self._ties:
+        for axis, edges, ups, acting in self._ties:
             nodes, growth = acting[:2]
-            flow = (
-                growth * along[axis].reshape(-1)[edges] * (u[nodes] - self._given(acting, *which))
-            )
-            total = total - (flow * v[nodes]).sum()
+            forth, back = (k.reshape(-1)[edges] for k in between[axis])
+            k = growth * torch.where(ups, forth, back)
+            total = total - (k * (u[nodes] - self._given(acting, *which)) * v[nodes]).sum()
         nodes, lengths, outlines, _, mine = self._flows
         flux = self._given(self._flows, *which)
         if self._exchanges:
@@ -140,7 +139,8 @@ class ActingOutlines:
                 if alpha in named:
                     own = torch.where(mine, named[alpha], before[alpha])
                     alphas = torch.where(outlines == number, own, alphas)
-            diffusion = self._diffusion(along).reshape(-1)[nodes]
+            means = [(forth + back) / 2 for forth, back in between]
+            diffusion = self._diffusion(means).reshape(-1)[nodes]
             damping = (1 + self._h * alphas * self._distances / diffusion).clamp(min=LEAST_DAMPING)
             flux = (flux - alphas * u[nodes]) / damping
         return total + (self._h * lengths * flux * v[nodes]).sum()

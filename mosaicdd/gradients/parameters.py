@@ -27,7 +27,7 @@ _ALPHA = ".alpha"
 
 
 class Parameters:
-    """The coefficients, source, values and fluxes of a self-adjoint problem.
+    """The coefficients, source, values and fluxes of a problem.
 
     Names are those of fields, of sides, outlines and parts of them as they were given, and ``left.alpha`` of a Robin
     condition.
@@ -242,7 +242,6 @@ def _fields(problem: Problem) -> dict[str, Field]:
     instead = [*several] if {*several} & {*problem.fields} else []
     for name in instead:
         fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name], axes)
-    fields = {name: field for name, field in fields.items() if not name.startswith("b")}
     if "axy" in fields and not medium_of(problem.operator).couples_corners:
         del fields["axy"]  # with five points there is none
     fields["f"] = problem.source or Field("f", 0.0, axes)
@@ -267,10 +266,6 @@ def require_differentiable(problem: Problem) -> None:
             why = f"{problem.equation.name} is not linear, and values are not given on all sides of a rectangle alone"
         elif operator.by_flows:
             why = f"{problem.equation.name} is not linear, and in space or with a field {operator.factor or 'a'} that multiplies its flows"
-        elif not operator.self_adjoint:
-            why = f"{problem.equation.name} is not linear, and not that of an energy: its derivative is not self-adjoint"
-    elif not medium_of(operator).self_adjoint:
-        why = f"{problem.equation.name} has a velocity"
     elif not problem.plain and _floats(problem):
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
@@ -279,6 +274,6 @@ def require_differentiable(problem: Problem) -> None:
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:
         raise Unsupported(
-            f"{why}: gradients are of single self-adjoint problems whose level is held, if they are not linear with values "
+            f"{why}: gradients are of single problems whose level is held, if they are not linear with values "
             "on all sides of rectangles"
         )

@@ -145,14 +145,51 @@ class Differentiable:
         by: Sequence[str],
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the adjoint for derivatives by each value of a solution, and those by what is named; of no graph."""
-        solver, _ = self._planned_for(names, tensors)
+        v = self._changed(names, tensors, u, w, transposed=True)
         u, w = u.detach(), w.detach().contiguous()
-        v = torch.from_numpy(solver.change(u.numpy(), w.numpy(), rtol=self._adjoint_rtol))
         named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
         with torch.enable_grad():
             slopes, left = self._strips(named, by, u, v, w)
         require_solved(left)
         return v, slopes
+
+    def change(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[torch.Tensor],
+        u: torch.Tensor,
+        w: torch.Tensor,
+        *,
+        transposed: bool,
+    ) -> torch.Tensor:
+        """Return what the equations linearised at a solution, or these transposed, make of a force; of no graph."""
+        if transposed:
+            return self.slopes(names, tensors, u, w, ())[0]
+        change, u, w = self._changed(names, tensors, u, w), u.detach(), w.detach()
+        named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
+        with torch.enable_grad():
+            at, v = (torch.zeros_like(u).requires_grad_() for _ in range(2))
+            total = self._lagrangian(named, named, u + at, v, torch.zeros_like(u))
+            (slope,) = torch.autograd.grad(total, at, create_graph=True)
+            (product,) = torch.autograd.grad((slope * change).sum(), v)
+        counts = self._strips.counting(self._parameters.whole, self._lagrangian.active)
+        left = [torch.where(counts, r, 0.0).square().sum() for r in (product + w, w)]
+        require_solved(torch.stack(left).numpy())
+        return change
+
+    def _changed(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[torch.Tensor],
+        u: torch.Tensor,
+        w: torch.Tensor,
+        *,
+        transposed: bool = False,
+    ) -> torch.Tensor:
+        solver, _ = self._planned_for(names, tensors)
+        values, force = u.detach().numpy(), w.detach().contiguous().numpy()
+        how: dict[str, Any] = {"rtol": self._adjoint_rtol, "transposed": transposed}
+        return torch.from_numpy(solver.change(values, force, **how))
 
     def gradient(
         self,
@@ -165,7 +202,7 @@ class Differentiable:
         if not torch.is_grad_enabled():
             _, slopes = self.slopes(names, tensors, u, w, names)
             return tuple(slopes[name] for name in names)
-        v = _Adjoint.apply(self, names, u, w, *tensors)
+        v = _Changed.apply(self, names, True, u, w, *tensors)
         here = _renamed(tensors)
         named = self._complete(dict(zip(names, here, strict=True)))
         before = self._complete(dict(zip(names, tensors, strict=True)))
@@ -218,26 +255,28 @@ class _Solved(torch.autograd.Function):
         return None, None, *ctx.solve.gradient(ctx.names, tensors, u, w)
 
 
-class _Adjoint(torch.autograd.Function):
-    """What the equations, linearised at a solution, make of a force; its derivative is made of another one."""
+class _Changed(torch.autograd.Function):
+    """What the equations linearised at a solution, or these transposed, make of a force; its derivative the other way."""
 
     @staticmethod
     def forward(
         ctx: Any,
         solve: Differentiable,
         names: tuple[str, ...],
+        transposed: bool,
         u: torch.Tensor,
         w: torch.Tensor,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        v, _ = solve.slopes(names, tensors, u, w, ())
-        ctx.solve, ctx.names = solve, names
-        ctx.save_for_backward(u, v, *tensors)
-        return v
+        change = solve.change(names, tensors, u, w, transposed=transposed)
+        ctx.solve, ctx.names, ctx.transposed = solve, names, transposed
+        ctx.save_for_backward(u, change, *tensors)
+        return change
 
     @staticmethod
     def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
-        u, v, *tensors = ctx.saved_tensors
-        change = _Adjoint.apply(ctx.solve, ctx.names, u, w, *tensors)
-        by_solution, *slopes = ctx.solve.bend(ctx.names, tensors, u, v, change)
-        return None, None, by_solution, change, *slopes
+        u, change, *tensors = ctx.saved_tensors
+        back = _Changed.apply(ctx.solve, ctx.names, not ctx.transposed, u, w, *tensors)
+        v, along = (change, back) if ctx.transposed else (back, change)
+        by_solution, *slopes = ctx.solve.bend(ctx.names, tensors, u, v, along)
+        return None, None, None, by_solution, back, *slopes

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice, fits, period_of, spacing_between
 from mosaicdd.lattice.subdomain import Subdomain
@@ -57,7 +56,7 @@ class SolverOfMedia(BoundSolver):
     ):
         self.operator, self.subdomain, self.source = operator, subdomain, source
         self.discretisation = discretisation
-        self.planned: dict[tuple[type, Block], Any] = {}
+        self.planned: dict[tuple[Any, ...], Any] = {}
 
     def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
         """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""

@@ -173,13 +173,13 @@ class BaseEngine(abc.ABC, Generic[S]):
         """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
 
     def change(
-        self, values: np.ndarray, force: np.ndarray, rtol: float
+        self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
     ) -> tuple[np.ndarray, str] | None:
         """Return the change whose product with the derivative at values is a force, and how its solve ended.
 
         All at the nodes that this rank owns; None, on all ranks, of a method that has no equations of all nodes.
         ``force``: times the squared spacing; of a periodic axis its first node's counts.
-        ``rtol``: bound of the residual, relative to the force.
+        ``rtol``: bound of the residual, relative to the force. ``transposed``: the product with the transposed one.
         """
         return None
 

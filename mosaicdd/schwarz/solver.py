@@ -256,6 +256,7 @@ class Solver:
         *,
         problem: Problem | None = None,
         rtol: float | None = None,
+        transposed: bool = False,
     ) -> np.ndarray:
         """Return the change of a problem's values that its derivative there turns into a force.
 
@@ -270,6 +271,8 @@ class Solver:
             Whose values they are, if that is to be checked.
         rtol
             Of the residual, relative to the force; by default that of the settings.
+        transposed
+            Whether it is the derivative transposed that does, as of adjoints; without a velocity it is the same.
 
         Raises
         ------
@@ -287,9 +290,11 @@ class Solver:
         own, force = engine.block.owned_nodes()[1], np.array(force)
         for ends in self._around(force):
             ends[0] += ends[-1]
-        changed = engine.change(values[own], force[own], rtol)
+        changed = engine.change(values[own], force[own], rtol, transposed=transposed)
         if changed is None:
-            return self._by_source(force)
+            # With constant coefficients the transposed equations are those seen from the opposite corner.
+            turned = (slice(None, None, -1 if transposed else 1),) * force.ndim
+            return self._by_source(force[turned])[turned].copy()
         change, status = changed
         _require_adjoint(status)
         whole = np.zeros(values.shape)

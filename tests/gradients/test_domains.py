@@ -22,6 +22,13 @@ def fields(cells=(NY, NX), **more):
     return {"a": drawn(nodes), "c": drawn(nodes, 1), "f": drawn(nodes, 2)} | more
 
 
+def flowing(cells=(NY, NX), **more):
+    """Return fields with velocities of both signs, at cell Peclet numbers up to 10."""
+    nodes = tuple(count + 1 for count in cells)
+    along, up = (200.0 * (drawn(nodes, seed) - 1.0) for seed in (3, 4))
+    return fields(cells) | {"bx": along, "by": up} | more
+
+
 def l_of_nodes():
     mask = np.ones((NY + 1, NX + 1), bool)
     mask[10:, 14:] = False
@@ -50,6 +57,7 @@ RECTANGLE = m.Domain((NY, NX), H)
 RING = m.Domain.from_distance("abs(hypot(x - 0.9, y - 0.6) - 0.38) - 0.2", (NY, NX), H)
 HOLE = m.Domain.from_distance("0.3 - hypot(x - 0.8, minimum(y, 1.25 - y))", (NY, NX), H)
 AROUND = {"bottom": m.Periodic(), "top": m.Periodic()}
+ACROSS = {"left": m.Periodic(), "right": m.Periodic()}
 EVERY = {"left": m.Robin(2.0, 1.0), "bottom": m.Dirichlet("x"), "right": m.Neumann(0.3)}
 TENSORS = {"axx": drawn((NY + 1, NX + 1)), "ayy": drawn((NY, NX)), "axy": 0.1, "c": 0.2, "f": 1.0}
 CELLS = fields(a=drawn((NY, NX)))
@@ -97,7 +105,27 @@ CASES = {
         fields(CUBE, a=drawn(CUBE)),
         {"left": m.Robin(2.0, 1.0), "right": m.Dirichlet("y + z"), "outline": m.Robin(0.4, 1.0)},
     ),
+    "flow": (RECTANGLE, flowing(), EVERY | {"top": m.Dirichlet("x")}),
+    "flow on an L": (l_of_cells(), flowing(a=drawn((NY, NX))), EVERY | {"outline": m.Robin(1.5)}),
+    "flow on a plate": (
+        plate(),
+        flowing(a=2.0),
+        {"outer": m.Robin(2.0, 0.3), "hole1": m.Dirichlet(1.0), "hole2": m.Dirichlet(0.2)},
+    ),
+    "flow around": (m.Domain((NY, NX - 1), H), flowing((NY, NX - 1)), EVERY | ACROSS),
+    "flow in a box": (m.Domain(CUBE, H), flowing(CUBE, bz=-20.0), EVERY | {"front": m.Robin(0.3)}),
+    "a number flows": (
+        m.Domain((32, 32), H),
+        {"bx": 20.0, "by": -7.0, "c": 0.3},
+        {"top": m.Dirichlet("1 + x")},
+    ),
 }
+
+
+def problem_of(case):
+    domain, coefficients, sides = CASES[case]
+    pde = "advection-diffusion" if "bx" in coefficients else "diffusion"
+    return m.Problem(domain, pde, coefficients, sides)
 
 
 def weighted(u, w):
@@ -108,7 +136,7 @@ def weighted(u, w):
 
 @pytest.mark.parametrize("case", CASES)
 def test_they_are_central_differences(case):
-    problem = m.Problem(*CASES[case][:1], "diffusion", *CASES[case][1:])
+    problem = problem_of(case)
     w = np.random.default_rng(5).standard_normal([n + 1 for n in problem.domain.cells])
     w[~np.isfinite(m.solve(problem).field)] = 0.0  # beyond outlines
     solution = m.solve(problem, settings=TIGHT, keep="unknowns")
@@ -151,28 +179,39 @@ def test_values_on_all_edges_are_those_of_their_sides():
         np.testing.assert_allclose(by[name], values, atol=1e-9 * abs(values).max())
 
 
-@pytest.mark.parametrize("case", ["L of cells", "periodic"])
+@pytest.mark.parametrize("case", ["L of cells", "periodic", "flow on an L", "flow around"])
 def test_what_is_given_and_the_solution_have_the_same_product(case):
-    domain, coefficients, sides = CASES[case]
-    problem = m.Problem(domain, "diffusion", coefficients, sides)
+    problem = problem_of(case)
     solution = m.solve(problem, settings=TIGHT, keep="unknowns")
     w = drawn(solution.field.shape, low=-1.0)
     by, values = m.adjoint(solution, w), Parameters(problem).values()
-    linear = [name for name in values if name not in ("a", "c") and not name.endswith(".alpha")]
+    linear = [
+        name
+        for name in values
+        if name not in ("a", "bx", "by", "c") and not name.endswith(".alpha")
+    ]
     parts = [float((by[name] * values[name]).sum()) for name in linear]
     product = np.nansum(w * solution.field)
     assert abs(sum(parts) - product) < 1e-10 * sum(map(abs, parts))
 
 
 @pytest.mark.parametrize(
-    "case", ["ring", "plate", "L of cells", "periodic with a hole", "mask of voxels"]
+    ("case", "name"),
+    [
+        ("ring", "a"),
+        ("plate", "axx"),
+        ("L of cells", "a"),
+        ("periodic with a hole", "a"),
+        ("mask of voxels", "a"),
+        ("flow on an L", "bx"),
+        ("flow around", "a"),
+    ],
 )
-def test_remainders_fall_as_they_should(case):
-    domain, coefficients, sides = CASES[case]
-    name = "axx" if "axx" in coefficients else "a"
-    problem = m.Problem(domain, "diffusion", coefficients, sides)
+def test_remainders_fall_as_they_should(case, name):
+    problem, coefficients = problem_of(case), CASES[case][1]
     solve = m.differentiable(problem, name, settings=TIGHT)
     at, direction = (torch.from_numpy(drawn(coefficients[name].shape, seed)) for seed in (3, 4))
+    direction = direction * (100.0 if name == "bx" else 1.0)
     inside = torch.from_numpy(np.isfinite(m.solve(problem).field))
     rates = m.taylor_test(
         lambda a: torch.where(inside, solve(**{name: a}), 0.0).square().sum(),
@@ -189,29 +228,33 @@ def test_torch_finds_derivatives_on_an_l_right():
     mask[4:, 4:] = False
     domain = m.Domain.from_mask(mask, 0.25, per_cell=True)
     sides = {"left": m.Dirichlet(1.0), "outline": m.Robin(1.0, 2.0)}
-    names = ("a", "f", "outline", "outline.alpha", "left")
-    solve = m.differentiable(m.Problem(domain, "diffusion", None, sides), names, settings=TIGHT)
-    shapes = ((9, 9), (9, 9), (), (), (9,))
+    names = ("a", "f", "bx", "by", "outline", "outline.alpha", "left")
+    problem = m.Problem(domain, "advection-diffusion", None, sides)
+    solve = m.differentiable(problem, names, settings=TIGHT)
+    shapes = (*[(9, 9)] * 4, (), (), (9,))
     tensors = tuple(torch.from_numpy(np.array(drawn(s))).requires_grad_() for s in shapes)
 
     def few(*values):
         return solve(**dict(zip(names, values, strict=True)))[1:5:2, ::2]
 
     assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
+    assert torch.autograd.gradgradcheck(few, tensors, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("case", ["shape", "periodic"])
+@pytest.mark.parametrize("case", ["shape", "periodic", "flow", "flow in a shape"])
 def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, case):
     cells, shape = (96, 128), (97, 129)
     outline = "maximum(abs(hypot(x - 1, y - 0.75) - 0.45) - 0.22, -x)"
     domain = m.Domain.from_distance(outline, cells, 1 / 64)
     sides = {"outer": m.Robin(1.5, 0.7), "hole1": m.Robin(0.4, 1.0)}
-    if case == "periodic":
+    if case in ("periodic", "flow"):
         domain, sides = m.Domain(cells, (0.1, 0.2)), {"left": m.Robin(2.0, "y")} | AROUND
-    problem = m.Problem(
-        domain, "diffusion", {"a": drawn(cells), "c": 0.5, "f": drawn(shape)}, sides
-    )
+    given, pde = {"a": drawn(cells), "c": 0.5, "f": drawn(shape)}, "diffusion"
+    if case.startswith("flow"):
+        given = {"a": drawn(shape), "f": 1.0, "bx": "40*sin(y)", "by": "30*cos(x)"}
+        pde = "advection-diffusion"
+    problem = m.Problem(domain, pde, given, sides)
     w = drawn(shape)
 
     def serial():

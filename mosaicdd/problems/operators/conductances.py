@@ -55,6 +55,18 @@ class Conductances:
         """Whether both equations of an edge have the same conductance: no velocity."""
         return self.against is self.along
 
+    def transposed(self) -> "Conductances":
+        """Return those of the transposed matrix, whose diagonal is the same; of nodes with all others around them."""
+        if self.symmetric:
+            return self
+        reaction = np.array(self.reaction, float)
+        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
+            low, high = ends(axis, self.axes)
+            more = along - against
+            reaction[low] += more
+            reaction[high] -= more
+        return Conductances(self.against, reaction, self.along, self.across)
+
     def part(self, *place: slice) -> "Conductances":
         """Return views of those between some of the nodes, by a slice per axis."""
         between = tuple(slice(p.start, p.stop - 1) for p in place)

@@ -65,20 +65,21 @@ def cells_around(a: Field, grid: Grid, part: Part, cover: Cover) -> np.ndarray:
     return require_sign(values, a, grid, wide, positive=True)
 
 
-def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return those in the equations of an edge's upstream and downstream node.
+def fitted(conductances: Any, velocity: Any, of: Any = np) -> tuple[Any, Any]:
+    """Return those in the equations of an edge's upstream and downstream node, in arrays of numpy's or torch's.
 
     ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
     ``t``, the cell Peclet number, is small, and where it is large, upwind.
-    ``velocity``: times the spacing, from the first node to the second.
+    ``velocity``: times the spacing, from the first node to the second; ``of``: whose arrays these are.
     """
-    t = np.abs(velocity) / conductances
-    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
-    power = np.expm1(np.clip(t, 1e-4, 500.0))
-    against = np.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
-    against, along = conductances * against, conductances * (against + t)
     forwards = velocity > 0
-    return np.where(forwards, against, along), np.where(forwards, along, against)
+    # Of which the derivative is right at zero, too.
+    t = of.where(forwards, velocity, -velocity) / conductances
+    # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
+    power = of.expm1(of.clip(t, 1e-4, 500.0))
+    against = of.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
+    against, along = conductances * against, conductances * (against + t)
+    return of.where(forwards, against, along), of.where(forwards, along, against)
 
 
 def require_sign(

@@ -113,14 +113,14 @@ class NonlinearPart:
 class Linearised:
     """The derivative of a nonlinear operator at values that a rank holds, as a `Medium` of its own.
 
-    ``u``: values at the nodes of the operator's part.
+    ``u``: values at the nodes of the operator's part; ``transposed``: whether it is that of the transposed matrix.
     """
 
     reflective = False
 
-    def __init__(self, operator: NonlinearPart, u: np.ndarray):
+    def __init__(self, operator: NonlinearPart, u: np.ndarray, *, transposed: bool = False):
         self.self_adjoint = operator.self_adjoint
-        self._operator, self._u = operator, u
+        self._operator, self._u, self._transposed = operator, u, transposed
 
     @property
     def couples_corners(self) -> bool:
@@ -134,4 +134,5 @@ class Linearised:
             for p, nodes in zip(part, grid.nodes, strict=True)
         )
         around = self._operator.derivative(self._u, wide)
+        around = around.transposed() if self._transposed else around
         return around.part(*within(part, wide))

@@ -44,19 +44,25 @@ class MultigridEngine(MediumEngine):
         require_method(self.settings)
         self._fields: torch.Tensor | None = None
         self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
-        key = MultigridSystem, self.block
-        if key not in local_solver.planned:
-            local_solver.planned[key] = MultigridSystem(
+        self._system = system = self._planned(transposed=False)
+        self.measure, self._unknowns = system.measure, system.nodes.unknowns
+        self.equations, self.conductances = system.equations, system.conductances
+
+    def _planned(self, *, transposed: bool) -> MultigridSystem:
+        """Return what is planned for the medium; see `MultigridSystem`."""
+        solver, key = self._solver, (MultigridSystem, self.block, transposed)
+        if key not in solver.planned:
+            solver.planned[key] = MultigridSystem(
                 self._ranks,
                 self.block,
-                local_solver.operator,
-                local_solver.discretisation,
+                solver.operator,
+                solver.discretisation,
                 self.clock,
                 device=self._tensors["device"],
+                transposed=transposed,
             )
-        system: MultigridSystem = local_solver.planned[key]
-        self._system, self.measure, self._unknowns = system, system.measure, system.nodes.unknowns
-        self.equations, self.conductances = system.equations, system.conductances
+        system: MultigridSystem = solver.planned[key]
+        return system
 
     @property
     def unknowns(self) -> int:
@@ -64,10 +70,11 @@ class MultigridEngine(MediumEngine):
         return self._unknowns
 
     def change(
-        self, values: np.ndarray, force: np.ndarray, rtol: float
-    ) -> tuple[np.ndarray, str] | None:
+        self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
+    ) -> tuple[np.ndarray, str]:
         """Return what a force makes of zero, whatever the values, by what is planned; see `BaseEngine.change`."""
-        system, owned = self._system, self.block.owned_nodes()[1]
+        system = self._planned(transposed=transposed and self._system.nodes.directed)
+        owned = self.block.owned_nodes()[1]
         here = within(system.own, owned)  # without copies along periodic axes
         b, x = system.start(force[here]), system.nodes.vector()
         rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)

@@ -34,6 +34,8 @@ _AROUND = 9  # nodes: the copies of four colours, and one more
 class MultigridSystem:
     """The equations of all nodes that a rank owns, and what solves them with those of the others.
 
+    ``transposed``: whether what is solved is the transposed matrix, as where a velocity makes it another.
+
     Attributes
     ----------
     equations
@@ -65,6 +67,7 @@ class MultigridSystem:
         clock: Stopwatch,
         *,
         device: torch.device,
+        transposed: bool = False,
     ):
         self._block = block
         self.own = own = block.owned_unknowns()[1]
@@ -78,6 +81,7 @@ class MultigridSystem:
             between, active, region = ranks.agree(
                 lambda: self._sampled(medium, discretisation, wide)
             )
+            between = between.transposed() if transposed else between
         self.measure = Measure(
             block, region, None if self.equations is None else self.equations.active
         )

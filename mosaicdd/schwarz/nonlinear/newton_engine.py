@@ -66,13 +66,16 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         with self.clock.part("sample"):
             return self._ranks.agree(lambda: self._make(number, boundary))
 
-    def _ways(self, equations: NewtonEquations) -> list[Callable[[np.ndarray], Step]]:
-        """Return how steps may be found, the fastest way first."""
+    def _ways(
+        self, equations: NewtonEquations, *, transposed: bool = False
+    ) -> list[Callable[[np.ndarray], Step]]:
+        """Return how steps, or what the transposed derivative asks for, may be found, the fastest way first."""
         ways: list[Callable[[np.ndarray], Step]] = []
         inner = self._inner
         if inner is not None and equations.self_adjoint:
             ways.append(lambda u: SineStep(self._steps, inner, equations, u))
-        ways.append(lambda u: MediumStep(self._steps, equations, u))
+        turned = transposed and not equations.self_adjoint
+        ways.append(lambda u: MediumStep(self._steps, equations, u, transposed=turned))
         return ways
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
@@ -120,13 +123,13 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         return form
 
     def change(
-        self, values: np.ndarray, force: np.ndarray, rtol: float
+        self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
     ) -> tuple[np.ndarray, str] | None:
         """Return what Newton's method would step by; see `BaseEngine.change`."""
         equations = self._equations(0, Boundary.zeros(self.block.lattice.grid))
         u = self._place.widened(values)
         wide = equations.cleared(np.array(self._place.widened(force)))
-        for way in self._ways(equations):
+        for way in self._ways(equations, transposed=transposed):
             change = way(u)(wide, rtol)
             if change is not None and change.status in CONVERGED:
                 break

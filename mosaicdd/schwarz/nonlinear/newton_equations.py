@@ -6,6 +6,7 @@ everywhere else steps are linear problems with the same faces, volumes and activ
 
 import abc
 import copy
+import dataclasses
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -77,8 +78,8 @@ class NewtonEquations(abc.ABC):
         return self.cleared(self.derivative(u, self._place.wide).diagonal())
 
     @abc.abstractmethod
-    def linearised(self, u: np.ndarray) -> MediumSolver:
-        """Return the solver of the linear problem for changes of values, without a right-hand side."""
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+        """Return the solver of the linear problem for changes of values, or its transposed, without a right-hand side."""
 
     def driven(self, linear: MediumSolver, force: np.ndarray) -> MediumSolver:
         """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
@@ -156,8 +157,9 @@ class _OnRectangle(NewtonEquations):
             values[there] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray) -> MediumSolver:
-        return MediumSolver(Linearised(self._operator, u), self._subdomain, self._linear_source({}))
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+        linear = Linearised(self._operator, u, transposed=transposed)
+        return MediumSolver(linear, self._subdomain, self._linear_source({}))
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         return self._boundary.impose(u, self._place.wide)
@@ -202,9 +204,13 @@ class _OnOutlines(NewtonEquations):
         values[~self._equations.active] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray) -> MediumSolver:
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+        derivative = self._equations.derivative(u, self._data)
+        if transposed:
+            other = derivative.conductances.transposed()
+            derivative = dataclasses.replace(derivative, conductances=other)
         step = LinearStep(
-            self._equations.derivative(u, self._data),
+            derivative,
             self._equations.part,
             self_adjoint=self.self_adjoint,
             rounds=self._equations.rounds,

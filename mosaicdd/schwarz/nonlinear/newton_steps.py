@@ -66,12 +66,14 @@ class Step(Protocol):
 
 
 class MediumStep:
-    """Solves in the medium that the derivative is, by multigrid; `ValueError` as `Step`."""
+    """Solves in the medium that the derivative, or its transposed, is, by multigrid; `ValueError` as `Step`."""
 
-    def __init__(self, steps: Steps, equations: NewtonEquations, u: np.ndarray):
+    def __init__(
+        self, steps: Steps, equations: NewtonEquations, u: np.ndarray, *, transposed: bool = False
+    ):
         self._steps, self._equations = steps, equations
         with steps.clock.part("derivative"):
-            self._linear = steps.ranks.agree(lambda: equations.linearised(u))
+            self._linear = steps.ranks.agree(lambda: equations.linearised(u, transposed=transposed))
 
     def __call__(self, force: np.ndarray, rtol: float) -> Change:
         """Solve on the whole grid; see `Step`."""
