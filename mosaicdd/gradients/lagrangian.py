@@ -15,12 +15,18 @@ import torch
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
-from mosaicdd.lattice.axes import diagonals, ends, letters, within
+from mosaicdd.lattice.axes import ends_of, letters, steps_across, steps_along, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.edge_means import fitted, in_series
 from mosaicdd.problems.operators.medium import Medium, medium_of
-from mosaicdd.problems.operators.tensors import between_nodes, mean_of_corners
+from mosaicdd.problems.operators.tensors import (
+    between_nodes,
+    corners_of,
+    mean_of_corners,
+    names_of,
+    products,
+)
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.sides.parts import is_outline
 
@@ -187,30 +193,25 @@ class Lagrangian:
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
 
-    def _nine_points(self, named: Tensors) -> tuple[torch.Tensor, ...]:
-        """Return the conductances of the edges along each axis, and across cells, of tensors."""
-        tensor = [*self._diffusion(named), self._around(named, "axy", 0.0)]
-        rows, columns = (n - 1 for n in self._volumes.shape)
+    def _across_cells(self, named: Tensors) -> tuple[torch.Tensor, ...]:
+        """Return the conductances of the edges along each axis, and across the faces of cells, of tensors."""
+        mixed = names_of(self._axes)[self._axes :]
+        tensor = [*self._diffusion(named), *(self._around(named, name, 0.0) for name in mixed)]
+        cells = tuple(n - 1 for n in self._volumes.shape)
         corners = [
-            [
-                values[y : y + rows, x : x + columns]
-                if values.shape == self._volumes.shape
-                else values
-                for values in tensor
-            ]
-            for y, x in ((0, 0), (0, 1), (1, 0), (1, 1))
+            [values[there] if values.shape == self._volumes.shape else values for values in tensor]
+            for there in corners_of(cells)
         ]
         several = any(values.shape == self._volumes.shape for values in tensor)
-        y, x = self._sides
-        cells = [
-            _padded((values / scale).expand(rows, columns), 0.0)
+        of_cells = [
+            _padded((values / scale).expand(cells), 0.0)
             for values, scale in zip(
                 mean_of_corners(corners if several else corners[:1]),
-                (y * y, x * x, x * y),
+                products(self._sides),
                 strict=True,
             )
         ]
-        along, across = between_nodes(cells, bilinear=self._medium.bilinear)
+        along, across = between_nodes(of_cells, bilinear=self._medium.bilinear)
         return *along, *across
 
     def __call__(
@@ -255,11 +256,11 @@ class Lagrangian:
         """Return the sum of the adjoint times the equations, negative."""
         total = torch.zeros((), dtype=torch.float64)
         if self._medium.couples_corners:
-            edges: list[Edges] = [(k, k) for k in self._nine_points(named)]
+            edges: list[Edges] = [(k, k) for k in self._across_cells(named)]
         else:
             edges = self._with_velocity(self._conductances(named), named)
-        pairs = [ends(axis, self._axes) for axis in range(self._axes)]
-        for (forth, back), (low, high) in zip(edges, (*pairs, *diagonals()), strict=False):
+        steps = [*steps_along(self._axes), *steps_across(self._axes)]
+        for (forth, back), (low, high) in zip(edges, map(ends_of, steps), strict=False):
             if back is forth:
                 flow = forth * ((u[high] - u[low]) * (v[high] - v[low]))
             else:

@@ -12,6 +12,7 @@ from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
@@ -242,8 +243,8 @@ def _fields(problem: Problem) -> dict[str, Field]:
     instead = [*several] if {*several} & {*problem.fields} else []
     for name in instead:
         fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name], axes)
-    if "axy" in fields and not medium_of(problem.operator).couples_corners:
-        del fields["axy"]  # with five points there is none
+    if {*MIXED} & {*fields} and not medium_of(problem.operator).couples_corners:
+        fields = {name: field for name, field in fields.items() if name not in MIXED}
     fields["f"] = problem.source or Field("f", 0.0, axes)
     return fields
 

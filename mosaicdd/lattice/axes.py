@@ -65,10 +65,25 @@ def ends(axis: int, axes: int, elsewhere: slice = slice(None)) -> tuple[Slices, 
     return at(axis, axes, slice(None, -1), elsewhere), at(axis, axes, slice(1, None), elsewhere)
 
 
-def diagonals() -> tuple[tuple[Slices, Slices], tuple[Slices, Slices]]:
-    """Return, of the cells of a plane, the nodes at the low and the high ends along y of diagonals that rise, and of those that fall."""
-    low, high = slice(None, -1), slice(1, None)
-    return ((low, low), (high, high)), ((low, high), (high, low))
+def steps_along(axes: int) -> list[tuple[int, ...]]:
+    """Return the steps from a node to the next one along each axis."""
+    return [at(axis, axes, 1, 0) for axis in range(axes)]
+
+
+def steps_across(axes: int) -> list[tuple[int, ...]]:
+    """Return the steps along the diagonals of the faces of cells: of each pair of axes what rises, then what falls."""
+    pairs = itertools.combinations(range(axes), 2)
+    return [
+        tuple({first: 1, second: way}.get(axis, 0) for axis in range(axes))
+        for first, second in pairs
+        for way in (1, -1)
+    ]
+
+
+def ends_of(step: Sequence[int], elsewhere: slice = slice(None)) -> tuple[Slices, Slices]:
+    """Return the nodes that a step leads from, and to, as `ends`."""
+    sides = elsewhere, slice(None, -1), slice(1, None)
+    return tuple(sides[s] for s in step), tuple(sides[-s] for s in step)
 
 
 def last(index: Sequence[Any]) -> tuple[Any, ...]:

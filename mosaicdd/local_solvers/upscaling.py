@@ -117,9 +117,8 @@ class CoarseMedium:
         *right, reaction = (
             np.concatenate([*(values[:-1] for values in parts), parts[-1][-1:]]) for parts in other
         )
-        across = [band.across for band in bands if band.across is not None]
-        joined = np.concatenate(across, axis=1) if across else None
-        return Conductances((np.concatenate(up), *right), reaction, across=joined)
+        across = tuple(map(np.concatenate, zip(*(band.across for band in bands), strict=True)))
+        return Conductances((np.concatenate(up), *right), reaction, across=across)
 
     def _band(self, rows: slice, whole: Part) -> Conductances:
         """Return those of some rows of nodes; rules see one more on each side, if there is."""

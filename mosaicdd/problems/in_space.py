@@ -8,7 +8,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 
-_FIELDS = "a", "axx", "ayy", "azz", "bx", "by", "bz", "c", "f", "s"
+_FIELDS = "a", "axx", "ayy", "azz", "axy", "axz", "ayz", "bx", "by", "bz", "c", "f", "s"
 
 
 def require_in_space(

@@ -16,6 +16,7 @@ from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import same_values, usable
 from mosaicdd.problems.in_space import require_in_space
+from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.foils import require_foils
 from mosaicdd.problems.operators.medium import Medium, medium_of
@@ -111,8 +112,8 @@ class Problem:
                 self.operator.require_flows(known.name, self.domain.grid().spacing)
             elif self.domain.shape is not None and self.operator.couples_corners:
                 raise Unsupported(
-                    f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nine points are "
-                    "solved on rectangles"
+                    f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nodes that are "
+                    "coupled across cells are solved for on rectangles and boxes"
                 )
             else:
                 medium_of(self.operator, self.hindrance)
@@ -146,8 +147,8 @@ class Problem:
         if self._coefficients:
             numbers = {name: f.number for name, f in self._coefficients.items()}
             tensor = [n for name, n in numbers.items() if name.startswith("a")]
-            if None in tensor and "axy" in numbers:  # which is checked in each cell
-                numbers["axy"] = 0.0
+            if None in tensor:  # which is checked in each cell
+                numbers |= dict.fromkeys(numbers.keys() & {*MIXED}, 0.0)
             self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
             stored = getattr(self.equation, "storage", None)
             fields = {name: field for name, field in self._coefficients.items() if name != stored}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, at, ends, even
+from mosaicdd.lattice.axes import Slices, ends_of, even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.common_conductances import CommonConductances
@@ -16,13 +16,7 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.measure import NodeSource, lattice_ends
 
 _VALUES = 2**16  # of a field that are handled at once, for the cache
-_LOW, _HIGH, _INNER, _ALL = slice(-1), slice(1, None), slice(1, -1), slice(None)
-# Of differences along the diagonals of a plane that rise and fall: from which nodes, and to which; then those
-# from the node before one inside, and those to the node after.
-_ACROSS = (
-    ((_LOW, _LOW), (_HIGH, _HIGH), (_LOW, _LOW), (_HIGH, _HIGH)),
-    ((_HIGH, _LOW), (_LOW, _HIGH), (_HIGH, _LOW), (_LOW, _HIGH)),
-)
+_INNER = slice(1, -1)
 
 
 class Stencil:
@@ -39,20 +33,12 @@ class Stencil:
 
     def __init__(self, conductances: Conductances):
         c = conductances
-        flows = [
-            (against[inner], along[inner])
-            for axis, (along, against) in enumerate(zip(c.along, c.against, strict=True))
-            for inner in [at(axis, c.axes, _ALL, _INNER)]
-        ]
-        if c.across is not None:
-            flows += [(k, k) for k in c.across]
-        along = [(*ends(axis, c.axes, _INNER), *ends(axis, c.axes)) for axis in range(c.axes)]
         self._terms = []
-        for (first, last, before, after), (back, forth) in zip(
-            (*along, *_ACROSS), flows, strict=False
-        ):
-            rise = torch.empty(forth.shape, dtype=torch.float64)
-            to, away = _tensor(back[before]), _tensor(forth[after])
+        for step, forth, back in c.edges():
+            inner = tuple(slice(None) if s else _INNER for s in step)
+            (first, last), (before, after) = ends_of(step, _INNER), ends_of(step)
+            rise = torch.empty(forth[inner].shape, dtype=torch.float64)
+            to, away = _tensor(back[inner][before]), _tensor(forth[inner][after])
             self._terms.append((first, last, rise, (rise[before], to), (rise[after], away)))
         self._inside = (_INNER,) * c.axes
         reaction = c.reaction[self._inside]

@@ -8,13 +8,13 @@ that are given, and times the reaction to the source, changes none.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, others
+from mosaicdd.lattice.axes import Slices, at, moved, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
@@ -145,7 +145,7 @@ class Measure:
     def _place_edges(self, block: Block, conductances: Conductances) -> None:
         """Find the inner nodes beside the edge of the lattice, and their conductances to it, also across cells."""
         shape = tuple(cells + 1 for cells in block.cells)
-        flat, beside = np.arange(math.prod(shape)).reshape(shape), []
+        flat, beside = np.arange(math.prod(shape)).reshape(shape), list[_Beside]()
         for axis in range(len(shape)):
             for end, there in zip((0, -1), block.at_edge(axis), strict=True):
                 if there:
@@ -153,15 +153,14 @@ class Measure:
                     place = [slice(0, nodes) for nodes in shape]
                     place[axis] = slice(0, 2) if end == 0 else slice(shape[axis] - 2, shape[axis])
                     part = conductances.part(*place)
-                    edges = (part.against, part.along)[end][axis]
                     along = tuple(self.inner[other] for other in others(axis, len(shape)))
                     nodes = np.moveaxis(flat, axis, 0)[row][along].ravel()
-                    k = np.moveaxis(np.asarray(edges), axis, 0)[0][along]
-                    # A copy, to keep no others.
-                    beside.append(_Beside(axis, end, along, nodes, k.flatten()))
-                    if part.across is not None:
-                        before = block.at_edge(0) if axis else (False, False)
-                        beside += _across(beside[-1], part.across.squeeze(axis + 1), before)
+                    before = [
+                        block.at_edge(other) if other < axis else (False, False)
+                        for other in range(len(shape))
+                    ]
+                    straight = _Beside(axis, end, along, nodes, np.empty(0))
+                    beside += _coupled(straight, part, before)
         # Corners are beside two edges.
         self.ring = np.unique(np.concatenate([np.empty(0, int), *(edge.nodes for edge in beside)]))
         self._edges = [
@@ -265,25 +264,37 @@ class Measure:
         return np.einsum(source, axes, self._image, axes[1:], [0])
 
 
-def _across(straight: _Beside, cells: np.ndarray, before: tuple[bool, ...]) -> Iterator[_Beside]:
-    """Yield the couplings across the cells along an edge, by those straight to it.
+def _coupled(
+    straight: _Beside, part: Conductances, before: Sequence[tuple[bool, ...]]
+) -> Iterator[_Beside]:
+    """Yield the couplings of the nodes beside an edge to those on it, straight and across cells.
 
     Parameters
     ----------
-    cells
-        What rises and what falls in each, ``(2, cells)``.
+    straight
+        The nodes, with no couplings yet.
+    part
+        Between both rows of nodes.
     before
-        Whether corners at the ends of the edge belong to other edges, which have their couplings.
+        Per axis, whether nodes of the edge at the ends of this axis belong to other edges, which have their couplings.
     """
-    (along,) = straight.along
-    low, high = cells if straight.end == 0 else cells[::-1]
-    for step, k in ((-1, low[along.start - 1 : along.stop - 1]), (1, high[along])):
-        part, k = slice(along.start + step, along.stop + step), np.array(k)
-        if step < 0 and before[0] and part.start == 0:
-            k[0] = 0.0
-        if step > 0 and before[1] and part.stop == cells.shape[1] + 1:
-            k[-1] = 0.0
-        yield dataclasses.replace(straight, along=(part,), k=k)
+    axis, end = straight.axis, straight.end
+    for step, *both in part.edges():
+        if not step[axis]:
+            continue
+        forwards = (step[axis] > 0) == (end != 0)
+        k = np.moveaxis(np.asarray(both[not forwards]), axis, 0)[0]
+        steps = [s if forwards else -s for other, s in enumerate(step) if other != axis]
+        k = k[moved(straight.along, [min(s, 0) for s in steps])].copy()  # to keep no others
+        there = moved(straight.along, steps)
+        sizes = [n for other, n in enumerate(part.reaction.shape) if other != axis]
+        ends = [where for other, where in enumerate(before) if other != axis]
+        for other, (s, where, on, nodes) in enumerate(zip(steps, ends, there, sizes, strict=True)):
+            if s < 0 and where[0] and on.start == 0:
+                k[at(other, k.ndim, 0)] = 0.0
+            if s > 0 and where[1] and on.stop == nodes:
+                k[at(other, k.ndim, -1)] = 0.0
+        yield dataclasses.replace(straight, along=there, k=k.ravel())
 
 
 def inner_nodes(block: Block) -> Slices:

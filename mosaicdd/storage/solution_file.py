@@ -211,8 +211,6 @@ class StoredSolution:
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
         fields: dict[str, Any] = {**self.fields, **functions}
-        if len(self.grid.shape) != 2:  # where it is zero, and known in the plane alone
-            fields.pop("axy", None)
         for name, table in self.foils.items():
             fields[name] = Foils.of_table(table, fields[name])
         return Problem(domain, pde, fields, self.sides)

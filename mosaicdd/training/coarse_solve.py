@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, diagonals, ends, within
+from mosaicdd.lattice.axes import Slices, ends, ends_of, steps_across, within
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
@@ -121,9 +121,8 @@ class _SharedSystem:
     def __init__(self, nodes: OwnNodes, k: list[np.ndarray]):
         right, up, *across = k
         shape = [part.stop - part.start for part in nodes.wide]
-        both = np.stack(across) if across else None
         self._nodes, self._ranks = nodes, nodes.ranks
-        self._conductances = Conductances((up, right), np.zeros(shape), across=both)
+        self._conductances = Conductances((up, right), np.zeros(shape), across=tuple(across))
         blocks = Blocks(nodes.ranks, Shares(nodes.ranges, 4 if across else 2))
         start = [part.start for part in nodes.wide]
         self._system = NodeSystem(blocks, self._conductances, start)
@@ -165,7 +164,11 @@ class _SharedSystem:
     ) -> list[torch.Tensor]:
         """Return the derivatives by the conductances of own edges, zero elsewhere."""
         own = within(self._nodes.low, self._nodes.wide)
-        pairs: list[tuple[Slices, Slices]] = [ends(1, 2), ends(0, 2), *diagonals()]
+        pairs: list[tuple[Slices, Slices]] = [
+            ends(1, 2),
+            ends(0, 2),
+            *map(ends_of, steps_across(2)),
+        ]
         slopes = [torch.zeros_like(part) for part in k]
         for slope, (first, second) in zip(slopes, pairs, strict=False):
             # Of values at both ends of every edge.

@@ -81,7 +81,7 @@ def test_any_network_makes_positive_conductances(network, kind):
     made = coarse(a, LearnedRule(network, 2.0))
     assert made.along[0].min() > 0
     assert made.along[1].min() > 0
-    assert made.across.min() >= 0
+    assert min(k.min() for k in made.across) >= 0
 
 
 def test_the_network_has_the_symmetries_of_the_square(network):
@@ -90,10 +90,10 @@ def test_the_network_has_the_symmetries_of_the_square(network):
     turned, flipped = coarse(a.T.copy(), rule), coarse(a[::-1].copy(), rule)
     close = {"rtol": 1e-5}  # float32, products in another order
     np.testing.assert_allclose(turned.along[1].T, made.along[0], **close)
-    np.testing.assert_allclose(turned.across.swapaxes(1, 2), made.across, **close)
+    np.testing.assert_allclose(np.array(turned.across).swapaxes(1, 2), made.across, **close)
     np.testing.assert_allclose(flipped.along[1][::-1], made.along[1], **close)
     np.testing.assert_allclose(flipped.along[0][::-1], made.along[0], **close)
-    np.testing.assert_allclose(flipped.across[::-1, ::-1], made.across, **close)
+    np.testing.assert_allclose(np.array(flipped.across)[::-1, ::-1], made.across, **close)
 
 
 @pytest.mark.parametrize("limit", [1e9, 0.8])
@@ -117,7 +117,7 @@ def test_outside_of_its_range_the_network_is_the_average(network):
     made, plain = coarse(a, rule), coarse(a, averaged)
     np.testing.assert_allclose(made.along[1], plain.along[1])
     np.testing.assert_allclose(made.along[0], plain.along[0])
-    assert not made.across.any()
+    assert not np.any(made.across)
     assert rule.outside == rule.asked > 0
 
 
@@ -139,8 +139,8 @@ def test_a_part_of_a_medium_that_is_rough_is_averaged(network):
     rule = LearnedRule(network, 0.1)
     made, plain = coarse(a, rule), coarse(a, averaged)
     assert 0 < rule.outside < rule.asked
-    assert made.across[:, :, :14].all()
-    assert not made.across[:, :, 18:].any()
+    assert np.array(made.across)[:, :, :14].all()
+    assert not np.array(made.across)[:, :, 18:].any()
     np.testing.assert_allclose(made.along[1][:, 18:], plain.along[1][:, 18:])
 
 

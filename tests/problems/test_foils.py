@@ -266,7 +266,7 @@ def test_what_is_no_foil_is_refused(foil, message):
         ("diffusion", "c", {}, "foils lie in the diffusion, a, got them as the field c"),
         ("poisson", "f", {}, "got them as the field f"),
         ("advection-diffusion", "a", {"bx": 1.0}, "in media without a velocity"),
-        ("bilinear-diffusion", "a", {}, "without axy, or bilinear elements"),
+        ("bilinear-diffusion", "a", {}, "without mixed derivatives, as axy, or bilinear elements"),
         ("quasilinear-diffusion", "a", {}, "foils lie in media of linear equations"),
     ],
 )

@@ -326,8 +326,7 @@ BOX = m.Domain((8, 8, 8), 0.1)
     [
         (lambda: m.Problem(BOX, "bilinear-diffusion"), "bilinear-diffusion, by bilinear elements, is solved in the plane"),
         (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0}), "takes the field a, or axx and ayy and azz instead, got axx and ayy"),
-        (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0, "azz": 1.0, "axy": 0.5}), "the field axy is solved in the plane"),
-        (lambda: m.Problem(BOX, "anisotropic-diffusion", {"azz": -1.0}), "needs azz > 0, got azz -1"),
+        (lambda: m.Problem(BOX, "anisotropic-diffusion", {"azz": -1.0}), "all of its eigenvalues > 0.; axx is 1, axy 0, axz 0, ayy 1, ayz 0, azz -1"),
         (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0, "azz": 0.0}), "got axx 1, ayy 2, azz 0"),
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
         (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a signed distance, polygons and a mask of nodes are of a rectangle"),

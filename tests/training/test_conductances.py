@@ -56,7 +56,7 @@ def test_the_training_sees_what_the_rule_makes(media):
     made = LearnedRule(network, 1e30)(fine)
     parts, _ = coarse_conductances(network, torch.from_numpy(logarithm))
     values = torch.cat([part.flatten(1) for part in parts], dim=1)
-    expected = np.concatenate([one.ravel() for one in (*made.along[::-1], made.across)])
+    expected = np.concatenate([one.ravel() for one in (*made.along[::-1], np.array(made.across))])
     # Two ways through logarithms in float32.
     np.testing.assert_allclose(values[0].detach().exp().numpy(), expected, rtol=1e-4)
 

@@ -195,7 +195,7 @@ class LearnedRule:
         beside = average_right[:-1] * average_right[1:]
         around = np.log(beside * average_up[:, :-1] * average_up[:, 1:]) / 4
         across = np.where(known, ACROSS * np.exp(across + around), 0.0)
-        return Conductances((along[1], along[0]), plain.reaction, across=across)
+        return Conductances((along[1], along[0]), plain.reaction, across=tuple(across))
 
 
 def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ class CommonConductances:
             not isinstance(conductances, Conductances)
             or not isinstance(conductances.reaction, ArrayInSquares)
             or not conductances.symmetric
-            or conductances.across is not None
+            or conductances.across
         ):
             return None
         return cls(conductances, active)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import diagonals, ends
+from mosaicdd.lattice.axes import ends_of
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import OnOutlines, Ties
 from mosaicdd.problems.discretisation.cut import nonzero
@@ -154,34 +154,30 @@ class Discretisation:
         active = (volumes > 0) & ~known
         if cut is not None:
             active &= ~cut.given
-        along, against, across = [], [], None
+        kept: list[np.ndarray] = []
+        against: list[np.ndarray] = []
         tied: list[_Tied] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
-        every = tuple(zip(whole.along, whole.against, strict=True))
-        for axis, (forth, back) in enumerate(every):
-            low, high = ends(axis, active.ndim)
-            both = active[low] & active[high]
-            along.append(np.where(both, forth, 0.0))
-            if not whole.symmetric:
+        for step, forth, back in whole.edges():
+            first, last = ends_of(step)
+            both = active[first] & active[last]
+            kept.append(np.where(both, forth, 0.0))
+            if back is not forth:
                 against.append(np.where(both, back, 0.0))
-            edges = [(low, high, forth), (high, low, back)]
+            edges = [(first, last, forth), (last, first, back)]
             tied += _tied(edges, active, known, flat, number)
-        if whole.across is not None:
-            across = np.zeros_like(whole.across)
-            for kept, k, (low, high) in zip(across, whole.across, diagonals(), strict=True):
-                np.copyto(kept, k, where=active[low] & active[high])
-                edges = [(low, high, k), (high, low, k)]
-                tied += _tied(edges, active, known, flat, number)
         ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self.exchange, part)
         outlines = None
         if cut is not None and self.outline is not None:
             exchange = self.grid.spacing * self.outline.alphas
+            every = tuple(zip(whole.along, whole.against, strict=True))
             outlines = cut.on_outlines(active, on_sides, every, exchange)
             outlines.add_to_diagonal(reaction, exchange)
-        left = Conductances(tuple(along), reaction, tuple(against), across)
+        axes = whole.axes
+        left = Conductances(tuple(kept[:axes]), reaction, tuple(against), tuple(kept[axes:]))
         if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0

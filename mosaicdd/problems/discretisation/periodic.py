@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import crossed
+from mosaicdd.lattice.axes import crossed, steps_across, steps_along
 from mosaicdd.problems.fields.fields import Part, Periods
-from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances, Step
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,27 @@ def glued(
         return natural(part)
     shape = [p.stop - p.start for p in part]
     reaction, all_volumes = np.zeros((2, *shape))
-    along, against = (
-        tuple(
-            np.zeros([n - (i == axis) for i, n in enumerate(shape)]) for axis in range(len(shape))
-        )
-        for _ in range(2)
-    )
-    symmetric, across = True, None
+    totals: dict[tuple[Step, bool], np.ndarray] = {}
     for rounds in _rounds(part, periods):
         between, volumes = natural(tuple(r.source for r in rounds))
-        symmetric &= between.symmetric
         nodes = tuple(r.nodes for r in rounds)
         reaction[nodes] += between.reaction
         all_volumes[nodes] += volumes
-        for total, edges in ((along, between.along), (against, between.against)):
-            for axis, values in enumerate(edges):
-                place = (r.edges if i == axis else r.nodes for i, r in enumerate(rounds))
-                total[axis][*place] += values
-        if between.across is not None:
-            across = np.zeros((2, *(n - 1 for n in shape))) if across is None else across
-            across[:, *(r.edges for r in rounds)] += between.across
-    return Conductances(along, reaction, () if symmetric else against, across), all_volumes
+        for step, *edges in between.edges():
+            place = tuple(r.edges if s else r.nodes for s, r in zip(step, rounds, strict=True))
+            size = [n - abs(s) for n, s in zip(shape, step, strict=True)]
+            for back, values in enumerate(edges):
+                if not back or values is not edges[0]:
+                    totals.setdefault((step, bool(back)), np.zeros(size))[place] += values
+    along, against, across = (
+        tuple(totals[step, back] for step in steps if (step, back) in totals)
+        for steps, back in (
+            (steps_along(len(shape)), False),
+            (steps_along(len(shape)), True),
+            (steps_across(len(shape)), False),
+        )
+    )
+    return Conductances(along, reaction, against, across), all_volumes
 
 
 def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarray]) -> np.ndarray:

@@ -109,7 +109,7 @@ class Stretch:
 
         `ValueError` if nodes are coupled across cells, of which there is no part along an edge.
         """
-        if between.across is not None:
+        if between.across:
             raise ValueError("nodes that are coupled across cells have none between them")
 
         def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

@@ -101,8 +101,7 @@ class Equation(NamedEquation):
         ``draw(rng)``: parameters, as random as the data that a network for the whole family should
         be trained on; None if that is for the defaults alone.
     in_space
-        Parameters that there are on boxes, with their defaults; `on` adds them. One without, None, is to be given
-        beside those of `instead`.
+        Parameters that there are on boxes, with their defaults, beside those of `instead` if there are any; `on` adds them.
     reaction
         The parameter that multiplies ``u``, if there is one: through it ``du/dt + A u = f`` is solved
         in implicit steps, each a problem with one over the step more. In time it is 0 by default.
@@ -156,12 +155,12 @@ class Equation(NamedEquation):
         """Return the equation of domains of so many axes."""
         if axes == 2 or not self.in_space:
             return self
-        known = {name: value for name, value in self.in_space.items() if value is not None}
-        needed = dict.fromkeys(name for name in self.in_space if name not in known)
+        instead = {name: {**others, **self.in_space} for name, others in self.instead.items()}
+        known = {n: v for n, v in self.in_space.items() if v is not None and not instead}
         return replace(
             self,
             parameters={**self.parameters, **known},
-            instead={name: {**others, **needed} for name, others in self.instead.items()},
+            instead=instead,
             varying=(*self.varying, *self.in_space),
             in_space={},
         )

@@ -7,6 +7,7 @@ import numpy as np
 
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.tensors import is_definite, not_definite, told
 
 # The families that networks are trained for: the largest c in 1 / squared domain length, which fades within 1/5 of a
 # subdomain; ratio of a tensor's eigenvalues; and velocity, a cell Peclet number of 2 at a spacing of 1/64.
@@ -57,20 +58,27 @@ def _draw_tensor(rng: np.random.Generator) -> dict[str, float]:
     return tensor(_LARGEST_RATIO ** rng.uniform(), rng.uniform(0.0, math.pi))
 
 
-def _directed(axx: float, ayy: float, axy: float, azz: float = 1.0) -> EllipticOperator:
-    if not azz > 0:
-        raise ValueError(f"anisotropic-diffusion needs azz > 0, got azz {azz:g}")
+def _directed(
+    axx: float,
+    ayy: float,
+    axy: float,
+    azz: float | None = None,
+    axz: float = 0.0,
+    ayz: float = 0.0,
+) -> EllipticOperator:
+    if azz is not None and not is_definite(tensor := (azz, ayy, axx, ayz, axz, axy)):
+        raise ValueError(f"{not_definite(3)}; {told(tensor)}")
     return EllipticOperator(axx=axx, ayy=ayy, axy=axy)
 
 
 ANISOTROPIC_DIFFUSION = Equation(
     name="anisotropic-diffusion",
-    text="-div(T grad u) = f, T = [[axx, axy], [axy, ayy]], in space with axx, ayy, azz on its diagonal",
+    text="-div(T grad u) = f, T = [[axx, axy], [axy, ayy]], in space with azz, axz and ayz",
     operator=_directed,
     parameters={"axx": 1.0, "ayy": 1.0, "axy": 0.0},
     varying=("axx", "ayy", "axy"),
     draw=_draw_tensor,
-    in_space={"azz": 1.0},
+    in_space={"azz": 1.0, "axz": 0.0, "ayz": 0.0},
 )
 """Diffusion that is stronger in one direction than in the other."""
 
@@ -106,24 +114,28 @@ def _diffusing(
     ayy: float | None = None,
     axy: float = 0.0,
     azz: float | None = None,
+    axz: float = 0.0,
+    ayz: float = 0.0,
 ) -> EllipticOperator:
     along = {"axx": a if axx is None else axx, "ayy": a if ayy is None else ayy}
     every = along if azz is None else along | {"azz": azz}
     if not (min(every.values()) > 0 and c >= 0):
         told = ", ".join(f"{name} {value:g}" for name, value in every.items())
         raise ValueError(f"diffusion needs a > 0 and c >= 0, got {told}, c {c:g}")
+    if azz is not None:
+        return _directed(**every, axy=axy, axz=axz, ayz=ayz)
     return EllipticOperator(**along, axy=axy, c=c)
 
 
 DIFFUSION = Equation(
     name="diffusion",
-    text="-div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space axx, ayy, azz",
+    text="-div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space with azz, axz and ayz",
     operator=_diffusing,
     parameters={"a": 1.0, "c": 0.0},
     varying=("a", "axx", "ayy", "axy", "c"),
     instead={"a": {"axx": None, "ayy": None, "axy": 0.0}},
     reaction="c",
-    in_space={"azz": None},
+    in_space={"azz": None, "axz": 0.0, "ayz": 0.0},
 )
 
 BILINEAR_DIFFUSION = replace(
@@ -144,7 +156,7 @@ def _storing(s: float, **others: float) -> EllipticOperator:
 HEAT = replace(
     DIFFUSION,
     name="heat",
-    text="s du/dt - div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space axx, ayy, azz",
+    text="s du/dt - div(a grad u) + c u = f, a one field or [[axx, axy], [axy, ayy]], in space with azz, axz and ayz",
     operator=_storing,
     parameters={**DIFFUSION.parameters, "s": 1.0},
     varying=(*DIFFUSION.varying, "s"),

@@ -1,17 +1,18 @@
 """The discrete operator of an equation of second order, as conductances between the nodes of a grid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse
 
-from mosaicdd.lattice.axes import at, ends, last
+from mosaicdd.lattice.axes import Slices, ends_of, last, steps_across, steps_along
 
 _HIGH, _INNER = slice(1, None), slice(1, -1)
-# Of a node, how far back the cells begin across which it is coupled: along rising diagonals, and along falling ones.
-_CORNERS = (((0, 0), (1, 1)), ((1, 0), (0, 1)))
+
+Step = tuple[int, ...]
+"""From a node to another, in cells per axis."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,15 @@ class Conductances:
         As ``along``, where a velocity makes them differ: of the node before, the conductance of the same
         edge in the equation of its other node. By default they are ``along``, in the same memory.
     across
-        Of the plane: ``(2, rows - 1, columns - 1)``, of each cell, between its lower left and upper right
-        node, and between its upper left and lower right one; None where only neighbours are coupled, as
-        on all grids that are not made from finer ones.
+        Of the faces of cells, in the plane of cells: of each pair of axes, see `steps_across`, along the diagonals that rise,
+        and along those that fall, as many numbers as there are nodes, but one less along both axes; nothing where
+        only neighbours are coupled.
     """
 
     along: tuple[np.ndarray, ...]
     reaction: np.ndarray
     against: tuple[np.ndarray, ...] = ()
-    across: np.ndarray | None = None
+    across: tuple[np.ndarray, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.against:
@@ -55,116 +56,105 @@ class Conductances:
         """Whether both equations of an edge have the same conductance: no velocity."""
         return self.against is self.along
 
+    def edges(self) -> Iterator[tuple[Step, np.ndarray, np.ndarray]]:
+        """Yield what couples nodes: the step from the first ones to the last, and conductances in the equations of each.
+
+        An array begins with the edge of its first node.
+        """
+        yield from zip(steps_along(self.axes), self.along, self.against, strict=True)
+        if self.across:
+            yield from zip(steps_across(self.axes), self.across, self.across, strict=True)
+
     def transposed(self) -> "Conductances":
         """Return those of the transposed matrix, whose diagonal is the same; of nodes with all others around them."""
         if self.symmetric:
             return self
         reaction = np.array(self.reaction, float)
-        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
-            low, high = ends(axis, self.axes)
-            more = along - against
-            reaction[low] += more
-            reaction[high] -= more
+        for step, forth, back in self.edges():
+            first, end = ends_of(step)
+            reaction[first] += forth - back
+            reaction[end] -= forth - back
         return Conductances(self.against, reaction, self.along, self.across)
 
     def part(self, *place: slice) -> "Conductances":
         """Return views of those between some of the nodes, by a slice per axis."""
-        between = tuple(slice(p.start, p.stop - 1) for p in place)
 
-        def cut(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        def cut(edges: tuple[np.ndarray, ...], steps: Iterable[Step]) -> tuple[np.ndarray, ...]:
             return tuple(
-                k[(*place[:axis], between[axis], *place[axis + 1 :])]
-                for axis, k in enumerate(edges)
+                k[tuple(slice(p.start, p.stop - abs(s)) for p, s in zip(place, step, strict=True))]
+                for k, step in zip(edges, steps, strict=False)
             )
 
-        across = None if self.across is None else self.across[:, *between]
-        against = () if self.symmetric else cut(self.against)
-        return Conductances(cut(self.along), self.reaction[place], against, across)
+        steps = steps_along(self.axes)
+        against = () if self.symmetric else cut(self.against, steps)
+        across = cut(self.across, steps_across(self.axes))
+        return Conductances(cut(self.along, steps), self.reaction[place], against, across)
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Conductances":
         """Return what a function makes of each array."""
-        across = None if self.across is None else np.stack([of(k) for k in self.across])
-        against = () if self.symmetric else tuple(of(k) for k in self.against)
-        return Conductances(tuple(of(k) for k in self.along), of(self.reaction), against, across)
+        along, against, across = (
+            tuple(of(k) for k in edges)
+            for edges in (self.along, () if self.symmetric else self.against, self.across)
+        )
+        return Conductances(along, of(self.reaction), against, across)
 
     def arrays(self) -> list[np.ndarray]:
         """Return all that are not the same array: along, reaction, against, across."""
         against = () if self.symmetric else self.against
-        across = () if self.across is None else self.across
-        return [*self.along, self.reaction, *against, *across]
+        return [*self.along, self.reaction, *against, *self.across]
 
     def diagonal_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return `diagonal` in some rows, places along the first axis, ascending."""
         total = self.reaction[rows]
-        for axis in range(1, self.axes):
-            low, high = ends(axis, self.axes)
-            total[low] += self.along[axis][rows]
-            total[high] += self.against[axis][rows]
-        rising, falling = (None, None) if self.across is None else self.across
-        up, down = self.along[0], self.against[0]
-        for there, values, beside, low_left, high_left in (
-            (slice(np.searchsorted(rows, len(up))), up, rows, rising, falling),
-            (slice(np.searchsorted(rows, 1), None), down, rows - 1, falling, rising),
-        ):
-            total[there] += values[beside[there]]
-            if low_left is not None and high_left is not None:
-                total[there, :-1] += low_left[beside[there]]
-                total[there, 1:] += high_left[beside[there]]
+        up, down = slice(np.searchsorted(rows, len(self.reaction) - 1)), np.searchsorted(rows, 1)
+        for (rises, *step), forth, back in self.edges():
+            first, end = ends_of(step)
+            if rises:
+                total[(up, *first)] += forth[rows[up]]
+                total[(slice(down, None), *end)] += back[rows[down:] - 1]
+            else:
+                total[(slice(None), *first)] += forth[rows]
+                total[(slice(None), *end)] += back[rows]
         return total
 
     def diagonal(self) -> np.ndarray:
         """Return the sum of a node's conductances and its reaction, of the nodes' shape."""
         total = self.reaction.copy()
-        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
-            low, high = ends(axis, self.axes)
-            total[low] += along
-            total[high] += against
-        if self.across is not None:
-            rising, falling = self.across
-            total[:-1, :-1] += rising
-            total[1:, 1:] += rising
-            total[1:, :-1] += falling
-            total[:-1, 1:] += falling
+        for step, forth, back in self.edges():
+            first, end = ends_of(step)
+            total[first] += forth
+            total[end] += back
         return total
 
     def around(self, nodes: np.ndarray) -> np.ndarray:
         """Return the sums of the conductances of flat nodes to their neighbours, ``(T,)``."""
         place = np.unravel_index(nodes, self.reaction.shape)
         total = np.zeros(len(nodes))
-        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
-            for values, back in ((along, 0), (against, 1)):
-                edge = place[axis] - back
-                there = (edge >= 0) & (edge < values.shape[axis])
-                edges = (*place[:axis], edge, *place[axis + 1 :])
-                total[there] += values[tuple(number[there] for number in edges)]
-        if self.across is not None:
-            for diagonal, corners in zip(self.across, _CORNERS, strict=True):
-                for up, right in corners:
-                    y, x = place[0] - up, place[1] - right
-                    there = (y >= 0) & (y < len(diagonal)) & (x >= 0) & (x < diagonal.shape[1])
-                    total[there] += diagonal[y[there], x[there]]
+        for step, forth, back in self.edges():
+            for values, way in ((forth, 1), (back, -1)):  # of their first nodes, and of their last
+                edge = [n - (way * s < 0) for n, s in zip(place, step, strict=True)]
+                sizes = zip(edge, values.shape, strict=True)
+                there = np.logical_and.reduce([(n >= 0) & (n < size) for n, size in sizes])
+                total[there] += values[tuple(n[there] for n in edge)]
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        total = np.empty(0)
-        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
-            low, high = ends(axis, self.axes, _INNER)
-            edges = at(axis, self.axes, slice(None), _INNER)
-            rise = u[last(high)] - u[last(low)]
-            forth = rise * along[edges]
-            back = forth if self.symmetric else rise * against[edges]
-            low, high = ends(axis, self.axes)
-            if axis == 0:
-                total = back[last(low)] - forth[last(high)]
+        total: np.ndarray | None = None
+        for step, forth, back in self.edges():
+            first, end = ends_of(step, _INNER)
+            edges = _inside(step)
+            rise = u[last(end)] - u[last(first)]
+            away = rise * forth[edges]
+            to = away if forth is back else rise * back[edges]
+            first, end = ends_of(step)
+            if total is None:
+                total = to[last(first)] - away[last(end)]
             else:
-                total += back[last(low)]
-                total -= forth[last(high)]
-        if self.across is not None:
-            rising = self.across[0] * (u[..., 1:, 1:] - u[..., :-1, :-1])
-            falling = self.across[1] * (u[..., :-1, 1:] - u[..., 1:, :-1])
-            total += rising[..., :-1, :-1] - rising[..., 1:, 1:]
-            total += falling[..., 1:, :-1] - falling[..., :-1, 1:]
+                total += to[last(first)]
+                total -= away[last(end)]
+        if total is None:
+            raise RuntimeError("there are no axes")
         if self._reacts:
             inner = (_INNER,) * self.axes
             total += u[last(inner)] * self.reaction[inner]
@@ -183,22 +173,24 @@ class Conductances:
         shape = tuple(n - 2 for n in self.reaction.shape)
         numbers = np.arange(np.prod(shape)).reshape(shape)
         entries = [(numbers, numbers, self.diagonal()[inner])]
-        for axis, (along, against) in enumerate(zip(self.along, self.against, strict=True)):
-            count = shape[axis] - (not any(periodic[axis : axis + 1]))
-            first = at(axis, axes, slice(count))
-            here, there = numbers[first], np.roll(numbers, -1, axis)[first]
-            forth, back = (k[at(axis, axes, _HIGH, _INNER)][first] for k in (along, against))
-            entries += [(here, there, -forth), (there, here, -back)]
-        if self.across is not None:
-            around = [any(periodic[axis : axis + 1]) for axis in range(2)]
-            first = tuple(slice(n - (not wraps)) for n, wraps in zip(shape, around, strict=True))
-            right, up = (np.roll(numbers, -1, axis) for axis in (1, 0))
-            both = np.roll(up, -1, 1)
-            rising, falling = (-k[1:, 1:][first] for k in self.across)
-            for low, high, values in ((numbers, both, rising), (up, right, falling)):
-                low, high = low[first], high[first]
-                entries += [(low, high, values), (high, low, values)]
+        rounds = periodic or (False,) * axes
+        for step, forth, back in self.edges():
+            begun = tuple(
+                slice(n - (s != 0 and not wraps))
+                for n, s, wraps in zip(shape, step, rounds, strict=True)
+            )
+            here, there = (
+                np.roll(numbers, tuple(-(way * s > 0) for s in step), range(axes))[begun]
+                for way in (-1, 1)
+            )
+            edges = tuple(_HIGH if s else _INNER for s in step)
+            entries += [(here, there, -forth[edges][begun]), (there, here, -back[edges][begun])]
         rows, columns, values = (
             np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
         )
         return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
+
+
+def _inside(step: Step) -> Slices:
+    """Return which of the edges along a step are between nodes that are inside along all other axes."""
+    return tuple(slice(None) if s else _INNER for s in step)

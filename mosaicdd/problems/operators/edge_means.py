@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, ends, others
+from mosaicdd.lattice.axes import at, ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, overlap
 from mosaicdd.problems.shapes.apertures import Cover
 
 DIFFUSION = "a", "axx", "ayy", "azz"
+MIXED = "axy", "axz", "ayz"
 
 
 def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
@@ -37,12 +38,16 @@ def in_series(resistance: Any, axis: int) -> Any:
     return 1.0 / (resistance[high] + resistance[low])
 
 
-def sum_around(cells: np.ndarray, axis: int) -> np.ndarray:
-    """Return the sums over the cells around the grid edges along an axis, of nodes within cells."""
-    total = cells[at(axis, cells.ndim, slice(1, -1))]
-    for across in others(axis, cells.ndim):
-        low, high = ends(across, cells.ndim)
-        total = total[low] + total[high]
+def sum_around(cells: Any, *axes: int) -> Any:
+    """Return the sums over the cells around the grid edges along an axis, or their faces along some, of nodes within cells.
+
+    ``cells``: an array of numpy's or torch's.
+    """
+    total = cells
+    for axis in range(cells.ndim):
+        low, high = ends(axis, cells.ndim)
+        inner = at(axis, cells.ndim, slice(1, -1))
+        total = total[inner] if axis in axes else total[low] + total[high]
     return total
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, at
+from mosaicdd.lattice.axes import at, ends_of, steps_across, steps_along
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.patch import Offset, neighbours_of
 
@@ -42,9 +42,9 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     axes = len(next(iter(partial)))
     centre = (0,) * axes
     zero = np.zeros_like(partial[centre])
-    steps: list[Offset] = [at(axis, axes, 1, 0) for axis in range(axes)]
+    steps: list[Offset] = steps_along(axes)
     if any(map(_crosses, partial)):
-        steps += [(1, 1), (1, -1)]
+        steps += steps_across(axes)
     between = [
         _couplings(-partial.get(step, zero), -partial.get(tuple(-d for d in step), zero), step)
         for step in steps
@@ -59,7 +59,7 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
         return Conductances(along, reaction, against)
     means = [(forth + back) / 2 for forth, back in between]
     along, across = tuple(means[:axes]), means[axes:]
-    return Conductances(along, reaction, across=np.stack(across) if across else None)
+    return Conductances(along, reaction, across=tuple(across))
 
 
 def _crosses(offset: Offset) -> bool:
@@ -73,9 +73,7 @@ def _couplings(
 
     ``forth`` and ``back``: in the equations of all nodes inside: along the offset, and against it.
     """
-    low_end, high_end, whole = slice(None, -1), slice(1, None), slice(None)
-    first: Slices = tuple((whole, low_end, high_end)[step] for step in offset)
-    last: Slices = tuple((whole, high_end, low_end)[step] for step in offset)
+    first, last = ends_of(offset)
     inside = np.pad(np.ones_like(forth, bool), 1)
     low, high = np.pad(forth, 1, mode="edge")[first], np.pad(back, 1, mode="edge")[last]
     # All but what is along the edges is known from both ends.
@@ -95,19 +93,20 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
     positive definite, and here only that they may be.
     """
     if crossed:
-        wrong = partial[0, 0] <= 0
+        wrong = partial[(0,) * len(next(iter(partial)))] <= 0
         if wrong.any():
             raise NotEllipticError(
                 f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
                 f"{wrong.size} nodes: it is not elliptic there"
             )
         return
-    beside = [partial.get(offset, np.zeros(1)) for offset in neighbours_of(2)]
+    axes = len(next(iter(partial)))
+    beside = [partial.get(offset, np.zeros(1)) for offset in neighbours_of(axes)]
     count = sum(int((derivative >= 0).sum()) for derivative in beside)
     if count:
         largest = max(np.nanmax(derivative) for derivative in beside)
         raise NotEllipticError(
             f"the equation's derivative by a neighbour is not negative at {count} of "
-            f"{4 * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
+            f"{len(beside) * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
             "a coefficient that depends on the solution is not positive there"
         )

@@ -24,6 +24,7 @@ from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import (
     DIFFUSION,
+    MIXED,
     cells_around,
     fitted,
     in_series,
@@ -32,7 +33,7 @@ from mosaicdd.problems.operators.edge_means import (
     sum_around,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.tensors import between_nodes, tensors_of_cells
+from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
@@ -62,7 +63,7 @@ class Medium:
     """The coefficients of a problem.
 
     ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
-    ``(ny, nx)``; in the plane ``axy`` beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
+    ``(ny, nx)``; ``axy``, in space ``axz`` and ``ayz``, beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
 
     ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
     spacing what conducts along an axis is then divided by the square of its side.
@@ -72,7 +73,7 @@ class Medium:
     ``foils``: whether there are any in the diffusion, see `Foils`.
     """
 
-    NAMES = (*DIFFUSION, "axy", "bx", "by", "bz", "c")
+    NAMES = (*DIFFUSION, *MIXED, "bx", "by", "bz", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
@@ -88,8 +89,8 @@ class Medium:
     @property
     def couples_corners(self) -> bool:
         """Whether nodes are coupled across cells: the tensor is not diagonal, or cells are bilinear elements."""
-        axy = self.fields.get("axy")
-        return self.bilinear or (axy is not None and axy.number != 0.0)
+        mixed = [self.fields[name] for name in MIXED if name in self.fields]
+        return self.bilinear or any(field.number != 0.0 for field in mixed)
 
     def _along(self, axes: int) -> list[Field]:
         """Return the diffusion along each axis; raise `Unsupported` if it is not known of all."""
@@ -136,10 +137,14 @@ class Medium:
         """Check that values belong to a grid, and serve all problems; else raise `ValueError` or `Unsupported`."""
         if self.couples_corners and not self.self_adjoint:
             raise Unsupported(
-                "the tensor is not diagonal beside a velocity: leave out axy, or bx and by"
+                "the tensor is not diagonal beside a velocity: leave out axy, axz and ayz, or bx, by and bz"
             )
         if self.foils and (self.couples_corners or not self.self_adjoint):
-            beside = "a velocity" if not self.self_adjoint else "axy, or bilinear elements"
+            beside = (
+                "a velocity"
+                if not self.self_adjoint
+                else "mixed derivatives, as axy, or bilinear elements"
+            )
             raise Unsupported(f"foils lie in media without {beside}: leave out one of both")
         for name, field in self.fields.items():
             if field.foils is not None:
@@ -223,7 +228,7 @@ class Medium:
 
     def _diffusion(
         self, grid: Grid, part: Part
-    ) -> tuple[tuple[np.ndarray, ...], np.ndarray | None]:
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """Return the conductances along each axis and across cells, without a velocity."""
         if self.couples_corners:
             return self._tensors(grid, part)
@@ -236,7 +241,7 @@ class Medium:
         ]
         for axis, side in enumerate(self.aspect):
             along[axis] /= side**2
-        return tuple(along), None
+        return tuple(along), ()
 
     def with_foils(
         self, grid: Grid, part: Part, along: Sequence[Any], faces: Sequence[Any]
@@ -246,13 +251,14 @@ class Medium:
             if a.foils is not None:
                 a.foils.change(grid, part, axis, along[axis], faces[axis])
 
-    def _tensors(self, grid: Grid, part: Part) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    def _tensors(
+        self, grid: Grid, part: Part
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """Return the conductances along each axis and across cells; none where the grid has no cells."""
-        tensors = tensors_of_cells({"axy": self._zero, **self.fields}, grid, part)
-        y, x = self._side(0), self._side(1)
-        tensors /= np.array([y * y, x * x, x * y])[:, None, None]
-        along, across = between_nodes(tensors, bilinear=self.bilinear)
-        return along, np.stack(across)
+        tensors = tensors_of_cells(self.fields, grid, part)
+        sides = products([self._side(axis) for axis in range(len(part))])
+        scaled = (values / scale for values, scale in zip(tensors, sides, strict=True))
+        return between_nodes(scaled, bilinear=self.bilinear)
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""

@@ -85,8 +85,8 @@ class MultigridSystem:
         self.measure = Measure(
             block, region, None if self.equations is None else self.equations.active
         )
-        colours = 2 if between.across is None else 4
         lattice, axes = block.lattice, range(len(own))
+        colours = 2 ** len(own) if between.across else 2
         ranges = owned_ranges(
             [blocks_along(ranks, lattice, axis) for axis in axes],
             values_given=self.equations is None,

@@ -279,15 +279,11 @@ def _edges(conductances: Conductances) -> Iterator[tuple[Step, Slices, np.ndarra
 
     Where those of the second nodes are others, another entry has these, with the step back.
     """
-    axes = conductances.axes
-    for axis, k in enumerate(conductances.along):
-        step = tuple(int(axis == other) for other in range(axes))
-        first = tuple(slice(0, count) for count in k.shape)
-        yield step, first, np.asarray(k)
-        if not conductances.symmetric:
-            yield opposite(step), moved(first, step), np.asarray(conductances.against[axis])
-    if conductances.across is not None:
-        rising, falling = conductances.across
-        rows, columns = rising.shape
-        yield (1, 1), (slice(0, rows), slice(0, columns)), rising
-        yield (1, -1), (slice(0, rows), slice(1, columns + 1)), falling
+    for step, forth, back in conductances.edges():
+        first = tuple(
+            slice(int(s < 0), int(s < 0) + count)
+            for s, count in zip(step, forth.shape, strict=True)
+        )
+        yield step, first, np.asarray(forth)
+        if back is not forth:
+            yield opposite(step), moved(first, step), np.asarray(back)
