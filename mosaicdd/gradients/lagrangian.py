@@ -15,7 +15,7 @@ import torch
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
-from mosaicdd.lattice.axes import ends_of, letters, steps_across, steps_along, within
+from mosaicdd.lattice.axes import ends, ends_of, letters, steps_across, steps_along, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.edge_means import fitted, in_series
