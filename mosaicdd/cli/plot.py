@@ -83,7 +83,8 @@ def plot(
             path = film.save_frames(str(path))[-1]
         say(f"wrote {path}: {len(film.times)} pictures")
         return
-    from mosaicdd.report.figures import figure, save_figure
+    from mosaicdd.report.curves import save_figure
+    from mosaicdd.report.figures import figure
 
     save_figure(figure(solution, *against, planes=planes), path)
     say(f"wrote {path}")

@@ -10,8 +10,9 @@ from matplotlib.animation import PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mosaicdd.report.figures import field_range, heading, in_blocks, save_figure
-from mosaicdd.report.sections import Plane, sections_of
+from mosaicdd.report.curves import save_figure
+from mosaicdd.report.pictures import in_blocks, limits_of
+from mosaicdd.report.sections import Plane, heading, sections_of
 from mosaicdd.storage.atomic import MARK, atomic_file
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
@@ -34,7 +35,7 @@ class Moving:
             raise ValueError(f"{series.path} is of one time; a series is needed")
         self._path, self.times = series.path, series.times
         self._section = sections_of(series, planes)[0]
-        (bottom, top), (left, right) = self._section.ends()
+        left, right, bottom, top = self._section.extent
         scale = _LONGEST / max(top - bottom, right - left)
         width, height = scale * (right - left), scale * (top - bottom)
         self._blocks = int(height * _DPI) + 1, int(width * _DPI) + 1
@@ -46,7 +47,7 @@ class Moving:
         self._image = axes.imshow(
             np.zeros((1, 1)),
             origin="lower",
-            extent=(left, right, bottom, top),
+            extent=self._section.extent,
             vmin=low,
             vmax=high,
             cmap="viridis",
@@ -75,9 +76,8 @@ class Moving:
                     self.show(number)
                     writer.grab_frame()
                 writer.finish()
-                with named.open(
-                    "r+b"
-                ) as file:  # a comment, before the last byte, which ends the file
+                # A comment, before the last byte, which ends the file.
+                with named.open("r+b") as file:
                     file.seek(-1, os.SEEK_END)
                     file.write(b"\x21\xfe" + bytes([len(MARK)]) + MARK.encode() + b"\x00;")
                 named.replace(temporary)
@@ -101,5 +101,5 @@ class Moving:
         return replace(self._section, solution=read_solution(self._path, number)).field()
 
     def _limits(self) -> tuple[float, float]:
-        ranges = [field_range(self._field(number)) for number in range(len(self.times))]
+        ranges = [limits_of(self._field(number)) for number in range(len(self.times))]
         return min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -23,7 +23,7 @@ _LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 def learning_curve(rows: list[dict], title: str, path: Path) -> None:
     """Draw the metrics of a training, as `read_metrics` gives them, to a PNG file."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(9, 3.6), dpi=120, layout="constrained")
     axes = figure.subplots(1, 2)
     for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
         for name, label in curves.items():
@@ -36,8 +36,16 @@ def learning_curve(rows: list[dict], title: str, path: Path) -> None:
         ax.set(xlabel="step")
         ax.grid(alpha=0.3)
     figure.suptitle(title)
+    save_figure(figure, path)
+
+
+def save_figure(drawing: Figure, path: Path) -> None:
+    """Write a figure to a file of the kind that its name ends in, whole or not at all."""
+    kind = path.suffix[1:]
     with atomic_file(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120, metadata={"Software": MARK})
+        drawing.savefig(
+            temporary, format=kind, metadata={"Software" if kind == "png" else "Creator": MARK}
+        )
 
 
 def draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:

@@ -9,9 +9,8 @@ Of a box planes through it are drawn, in the same colours, a column for each.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from mosaicdd.report.curves import SMALL, draw_history
-from mosaicdd.report.sections import Plane, Section, sections_of
-from mosaicdd.storage.atomic import MARK, atomic_file
+from mosaicdd.report.pictures import in_blocks, limits_of
+from mosaicdd.report.sections import Plane, Section, heading, sections_of
 from mosaicdd.storage.solution_file import StoredSolution
 
 _DPI = 200
@@ -33,10 +32,8 @@ _TO_SCALE = 12  # beyond, the shorter side would be a line
 _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
 _NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
-_LEAST, _HISTORY = (
-    0.8,
-    2.4,
-)  # inches of the shorter side of a plane through a box, and of the history below these
+# Inches of the shorter side of a plane through a box, and of the history below these.
+_LEAST, _HISTORY = 0.8, 2.4
 _OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
 
 
@@ -69,16 +66,14 @@ def figure(
     for (axes, inches), panel in zip(maps, panels, strict=True):
         _draw(drawing, axes, panel, inches)
         _draw_outline(axes, solution, panel.section)
-        (bottom, top), (left, right) = panel.section.ends()
-        axes.set_xlim(left, right)
-        axes.set_ylim(bottom, top)
+        axes.axis(panel.section.extent)
     _mark_outside(maps[-1][0], solution)
     draw_history(history, solution, difference)
-    time = "" if solution.time is None else f", t = {solution.time:g}"
-    title = heading(solution) + time
-    if (
-        difference is not None and sections[0].axis is not None
-    ):  # it may be in no plane that is drawn
+    title = heading(solution)
+    if solution.time is not None:
+        title += f", t = {solution.time:g}"
+    # It may be in no plane that is drawn.
+    if difference is not None and sections[0].axis is not None:
         title += (
             f"\nlargest difference {_number(np.max(difference))} at {_where(solution, difference)}"
         )
@@ -91,15 +86,6 @@ def _where(solution: StoredSolution, difference: np.ndarray) -> str:
     index = np.unravel_index(np.argmax(difference), difference.shape)
     at = [solution.coordinates(axis)[i] for axis, i in enumerate(index)]
     return f"({', '.join(f'{x:.4g}' for x in reversed(at))})"
-
-
-def save_figure(drawing: Figure, path: Path) -> None:
-    """Write a figure to a file of the kind that its name ends in, whole or not at all."""
-    kind = path.suffix[1:]
-    with atomic_file(path) as temporary:
-        drawing.savefig(
-            temporary, format=kind, metadata={"Software" if kind == "png" else "Creator": MARK}
-        )
 
 
 @dataclass(frozen=True)
@@ -134,16 +120,14 @@ def _panels(
     if reference is not None:
         fields[reference_name] = [section.of(reference) for section in sections]
     scale = list(fields.values())[-1]
-    ends = [field_range(values) for values in scale]
+    ends = [limits_of(values) for values in scale]
     limits = min(low for low, _ in ends), max(high for _, high in ends)
     panels = []
     for name, shown in fields.items():
         for section, values in zip(sections, shown, strict=True):
-            low, high = field_range(values)
+            low, high = limits_of(values)
             title = f"{_titled(name, section.title)}\n{low:.4g} to {high:.4g}"
-            panels.append(
-                _Panel(title, section, values, _extent(section), "u", limits, linear=True)
-            )
+            panels.append(_Panel(title, section, values, section.extent, "u", limits, linear=True))
     if difference is not None:
         panels += _in_one_scale(
             _difference_panel(solution, section, difference, reference_name) for section in sections
@@ -164,11 +148,6 @@ def _titled(name: str, where: str) -> str:
     return f"{name}, {where}" if where else name
 
 
-def _extent(section: Section) -> tuple[float, float, float, float]:
-    (bottom, top), (left, right) = section.ends()
-    return left, right, bottom, top
-
-
 def _difference_panel(
     solution: StoredSolution, section: Section, difference: np.ndarray, reference_name: str
 ) -> _Panel:
@@ -185,7 +164,7 @@ def _difference_panel(
     row, column = map(float, at)
     title = f"{_titled('absolute difference', section.title)}\n{numbers}"
     label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
-    return _Panel(title, section, values, _extent(section), label, None, peak=(column, row))
+    return _Panel(title, section, values, section.extent, label, None, peak=(column, row))
 
 
 def _estimate_panel(solution: StoredSolution, section: Section) -> _Panel:
@@ -207,27 +186,8 @@ def _estimate_panel(solution: StoredSolution, section: Section) -> _Panel:
     return _Panel(title, section, nodes, (left, right, bottom, top), "estimated error", None)
 
 
-def field_range(values: np.ndarray) -> tuple[float, float]:
-    """Return the least and the largest finite value, (0, 0) if there is none."""
-    finite = values[np.isfinite(values)]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-
-
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2g}" if value == 0 else f"{value:.1e}"
-
-
-def heading(solution: StoredSolution) -> str:
-    """Say what was solved."""
-    known = "".join(f", {name} = {value:g}" for name, value in solution.numbers.items())
-    cells = " x ".join(map(str, solution.grid.shape[::-1]))
-    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {cells} cells"]
-    if solution.window.shape != solution.grid.nodes:
-        nodes = " x ".join(map(str, solution.window.shape[::-1]))
-        parts.append(f"window of {nodes} nodes")
-    if solution.problems > 1:
-        parts.append(f"problem {solution.number} (0 to {solution.problems - 1})")
-    return ", ".join(parts)
 
 
 Inches = tuple[float, ...]
@@ -306,7 +266,7 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: Inches) -> None:
     limits = panel.limits
     if panel.linear:
         low, high = limits or (None, None)
-        shown = in_blocks(panel.values, blocks, _mean)
+        shown = in_blocks(panel.values, blocks)
         image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
         bar = drawing.colorbar(image, cax=beside)
     else:
@@ -319,7 +279,7 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: Inches) -> None:
     axes.set_facecolor("0.85")  # where there is no value
     bar.set_label(panel.label, fontsize=SMALL)
     bar.ax.tick_params(labelsize=8)
-    if panel.peak is not None and field_range(panel.values)[1] > 0:
+    if panel.peak is not None and limits_of(panel.values)[1] > 0:
         axes.plot(*panel.peak, "o", mfc="none", mec="lime", mew=1.0, ms=8, clip_on=False)
     narrow = inches[1] < _NARROW
     axes.set_title(panel.title.replace(", ", ",\n") if narrow else panel.title, fontsize=SMALL)
@@ -340,23 +300,6 @@ def _logarithmic(values: np.ndarray) -> tuple[float, float] | None:
     high = float(positive.max())
     low = max(float(positive.min()), high * 10.0**-_DECADES)
     return min(low, high / 10), high
-
-
-def in_blocks(
-    values: np.ndarray, blocks: tuple[int, ...], reduce: Callable | None = None
-) -> np.ndarray:
-    """Reduce values to at most as many blocks per axis, by default to their means."""
-    reduce = reduce or _mean
-    for axis, count in enumerate(blocks):
-        if values.shape[axis] > count:
-            starts = np.linspace(0, values.shape[axis], count, endpoint=False).astype(int)
-            values = reduce(values, starts, axis=axis)
-    return values
-
-
-def _mean(values: np.ndarray, starts: np.ndarray, axis: int) -> np.ndarray:
-    counts = np.diff(starts, append=values.shape[axis])
-    return np.add.reduceat(values, starts, axis=axis) / (counts if axis else counts[:, None])
 
 
 def _draw_outline(axes: Axes, solution: StoredSolution, section: Section) -> None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Periodic
-from mosaicdd.report.figures import heading
 from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, reduced
 from mosaicdd.report.presented import OpenedSolution
-from mosaicdd.report.sections import Section, sections_of
+from mosaicdd.report.sections import Section, heading, sections_of
 from mosaicdd.storage.atomic import MARK
 from mosaicdd.unsupported import Unsupported
 

@@ -1,9 +1,9 @@
-"""The pictures of a page: fields in 256 colours, reduced while they are read, and charts of curves as SVG."""
+"""Fields reduced to the blocks of a picture; and the pictures of a page, in 256 colours, and charts of curves as SVG."""
 
 import html
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from matplotlib import colormaps
@@ -40,6 +40,23 @@ def limits_of(values: np.ndarray) -> tuple[float, float]:
     """Return the least and the largest value, ``(0, 0)`` if there is none."""
     known = values[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def in_blocks(
+    values: np.ndarray, blocks: tuple[int, ...], reduce: Callable | None = None
+) -> np.ndarray:
+    """Reduce values to at most as many blocks per axis, by default to their means."""
+    reduce = reduce or _mean
+    for axis, count in enumerate(blocks):
+        if values.shape[axis] > count:
+            starts = np.linspace(0, values.shape[axis], count, endpoint=False).astype(int)
+            values = reduce(values, starts, axis=axis)
+    return values
+
+
+def _mean(values: np.ndarray, starts: np.ndarray, axis: int) -> np.ndarray:
+    counts = np.diff(starts, append=values.shape[axis])
+    return np.add.reduceat(values, starts, axis=axis) / (counts if axis else counts[:, None])
 
 
 def png(values: np.ndarray, limits: tuple[float, float], colours: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What of a field is drawn: a rectangle itself, of a box planes through it.
+"""What of a field is drawn, and how it is called: a rectangle itself, of a box planes through it.
 
 Of a box only those planes are read.
 """
@@ -82,6 +82,12 @@ class Section:
         extent = self.solution.window.extent(self.solution.grid)
         return tuple(extent[axis] for axis in self.along)
 
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Its left, right, bottom and top end, as matplotlib has them."""
+        (bottom, top), (left, right) = self.ends()
+        return left, right, bottom, top
+
     def nearest(self, nodes: np.ndarray) -> tuple[np.ndarray, str]:
         """Return values that are given at lattice nodes in the plane of these that is nearest, inside the domain.
 
@@ -135,3 +141,16 @@ def _section(solution: StoredSolution, letter: str, place: float) -> Section:
             f"the plane {letter}={place:g} is beside the field, which goes from {nodes[0]:g} to {nodes[-1]:g}"
         )
     return Section(solution, axis, int(np.argmin(abs(nodes - place))))
+
+
+def heading(solution: StoredSolution) -> str:
+    """Say what was solved."""
+    known = "".join(f", {name} = {value:g}" for name, value in solution.numbers.items())
+    cells = " x ".join(map(str, solution.grid.shape[::-1]))
+    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {cells} cells"]
+    if solution.window.shape != solution.grid.nodes:
+        nodes = " x ".join(map(str, solution.window.shape[::-1]))
+        parts.append(f"window of {nodes} nodes")
+    if solution.problems > 1:
+        parts.append(f"problem {solution.number} (0 to {solution.problems - 1})")
+    return ", ".join(parts)

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import mosaicdd as m
-from mosaicdd.report.figures import save_figure
+from mosaicdd.report.curves import save_figure
 from mosaicdd.storage.atomic import require_replaceable
 
 CELLS = ("--cells", "64x64")
