@@ -9,6 +9,7 @@ the families are planes, ``lines[1]`` of shape ``(n, lines_y, nz + 1, nx + 1)``.
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -40,15 +41,14 @@ class Interface:
         self,
         block: Block,
         *,
-        device: torch.device,
-        dtype: torch.dtype,
         problems: int = 1,
         flat: torch.Tensor | None = None,
+        **tensors: Unpack[Tensors],
     ):
         shapes = [block.line_shape(axis) for axis in range(len(block.cells))]
         sizes = list(map(math.prod, shapes))
         if flat is None:
-            flat = torch.zeros(problems * sum(sizes), device=device, dtype=dtype)
+            flat = torch.zeros(problems * sum(sizes), **tensors)
         self.block = block
         self.problems = problems
         self.flat = flat

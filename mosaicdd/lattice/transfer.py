@@ -8,6 +8,7 @@ subdomains, problem by problem. All is views, copies and sums: nothing is indexe
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from mosaicdd.lattice.axes import Slices, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_faces, perimeter_nodes
+from mosaicdd.tensors import Tensors
 
 Batch = Slices
 
@@ -56,15 +58,13 @@ class Transfer:
     ``block``: whose interface is worked on.
     """
 
-    def __init__(self, block: Block, *, device: torch.device, dtype: torch.dtype):
+    def __init__(self, block: Block, **tensors: Unpack[Tensors]):
         self.block = block
         self.m = block.lattice.subdomain.cells
         self.s = block.lattice.spacing
-        self._hat = torch.as_tensor(block.lattice.hat).to(device=device, dtype=dtype)
+        self._hat = torch.as_tensor(block.lattice.hat).to(**tensors)
         self.hats = tuple(  # per axis: (subdomains, m - 1)
-            torch.as_tensor(block.lattice.hats(axis, first + 1, last)).to(
-                device=device, dtype=dtype
-            )
+            torch.as_tensor(block.lattice.hats(axis, first + 1, last)).to(**tensors)
             for axis, (first, last) in enumerate(zip(block.first, block.last, strict=True))
         )
         axes = len(block.cells)

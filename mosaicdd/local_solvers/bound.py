@@ -17,7 +17,7 @@ problems solved at once.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class BoundSolver:
     def require_sound(self) -> None:
         """Check what an answer that nothing certifies depends on; `ValueError` if the answer would be wrong."""
 
-    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+    def plan_points(self, **tensors: Unpack[Tensors]) -> PointPlan:
         """Prepare the solve at points that are not fixed, one for each perimeter; `Unsupported` if there are none."""
         raise Unsupported(f"{self.name} has values at grid nodes only; interpolate the field")
 
@@ -103,12 +103,7 @@ class SharedSolver(BoundSolver):
         return problems * 4 * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
 
     def plan(
-        self,
-        points: np.ndarray,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: np.ndarray | None = None,
+        self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
     ) -> Plan:
         """Prepare ``N`` for fixed query points ``(Q, 2)``, (y, x) in cells, the same for all subdomains.
 
@@ -116,11 +111,11 @@ class SharedSolver(BoundSolver):
         """
         raise NotImplementedError
 
-    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
+    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if there is one."""
         return None
 
-    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> PointPlan:
+    def plan_points(self, **tensors: Unpack[Tensors]) -> PointPlan:
         """Refuse: only a network has values between nodes."""
         raise Unsupported(
             "an exact local solver has values at grid nodes only; points between them need a "
@@ -195,12 +190,10 @@ class BlockPlan:
         block: Block,
         points: np.ndarray,
         *,
-        device: torch.device,
-        dtype: torch.dtype,
         weights: np.ndarray | None = None,
         kept: bool = False,
+        **tensors: Unpack[Tensors],
     ):
-        tensors: Tensors = {"device": device, "dtype": dtype}
         self.homogeneous = solver.plan(points, **tensors, weights=weights)
         self._points = len(points)
         self._source = None

@@ -1,10 +1,9 @@
 """The exact local solver: of constant coefficients a dense operator on all subdomains, of fields multigrid."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice, fits, period_of, spacing_between
@@ -20,6 +19,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
+from mosaicdd.tensors import Tensors
 
 MULTIGRID = 110
 """Bytes for each node at least: couplings, levels, and the vectors of one iteration."""
@@ -208,12 +208,7 @@ class ExactSolver(SharedSolver):
         return _matrix(self.operator, self.subdomain)
 
     def plan(
-        self,
-        points: np.ndarray,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: np.ndarray | None = None,
+        self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
     ) -> Plan:
         """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` or ``(Q, 3)`` integers in cells; no others are allowed."""
         nodes = np.asarray(points).astype(int)
@@ -221,9 +216,7 @@ class ExactSolver(SharedSolver):
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:
             raise ValueError(f"the exact local solver knows grid nodes 0..{m} only")
         rows = self.matrix[tuple(nodes.T)]
-        return linear_plan(
-            rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
-        )
+        return linear_plan(rows, points, self.subdomain, weights=weights, **tensors)
 
 
 def _strongly_anisotropic(operator: EllipticOperator) -> bool:

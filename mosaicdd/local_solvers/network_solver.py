@@ -10,6 +10,7 @@ it; on white noise it does not, and a network that has learned nothing is off by
 
 import copy
 import functools
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -81,12 +82,7 @@ class NetworkSolver(SharedSolver):
         return changed
 
     def plan(
-        self,
-        points: np.ndarray,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: np.ndarray | None = None,
+        self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
     ) -> Plan:
         """Prepare the solve for fixed query points ``(Q, axes)`` inside, (y, x) or (z, y, x) in cells."""
         points = np.asarray(points, dtype=float)
@@ -97,10 +93,8 @@ class NetworkSolver(SharedSolver):
             )
         if self.linear:
             rows = self.matrix(points)
-            return linear_plan(
-                rows, points, self.subdomain, device=device, dtype=dtype, weights=weights
-            )
-        return NetworkPlan(self, points, device=device, dtype=dtype, weights=weights)
+            return linear_plan(rows, points, self.subdomain, weights=weights, **tensors)
+        return NetworkPlan(self, points, weights=weights, **tensors)
 
     def guarded(self) -> GuardedSolver:
         """Return what solves exactly outside of the training range."""
@@ -110,12 +104,11 @@ class NetworkSolver(SharedSolver):
         """Check that the network solves the equation at all; see `require_self_test`."""
         require_self_test(self)
 
-    def lifting(self, *, device: torch.device, dtype: torch.dtype) -> Lifting:
+    def lifting(self, **tensors: Unpack[Tensors]) -> Lifting:
         """Return the lifting that the network was trained under."""
-        degree = self.card.lifting_degree
-        return Lifting(self.operator, self.subdomain, degree, device=device, dtype=dtype)
+        return Lifting(self.operator, self.subdomain, self.card.lifting_degree, **tensors)
 
-    def plan_points(self, *, device: torch.device, dtype: torch.dtype) -> "NetworkPointPlan":
+    def plan_points(self, **tensors: Unpack[Tensors]) -> "NetworkPointPlan":
         """Prepare the solve at points that are not fixed, one for each perimeter."""
         if self.source is not None:
             raise Unsupported(
@@ -126,18 +119,13 @@ class NetworkSolver(SharedSolver):
             raise Unsupported(
                 f"{self.name} has good values at grid nodes only; interpolate the field"
             )
-        network = copy.deepcopy(self.network).to(device, dtype).eval()
-        lifting = self.lifting(device=device, dtype=dtype)
-        return NetworkPointPlan(
-            network, lifting, dtype, _ACTIVATION_BYTES[torch.device(device).type]
-        )
+        return NetworkPointPlan(self, **tensors)
 
-    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange | None:
+    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
         if self.training_range is None:
             return None
-        lifting = self.lifting(device=device, dtype=dtype)
-        return functools.partial(self.training_range.outside, lifting=lifting)
+        return functools.partial(self.training_range.outside, lifting=self.lifting(**tensors))
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:
@@ -168,13 +156,13 @@ class NetworkPlan:
         solver: NetworkSolver,
         points: np.ndarray,
         *,
-        device: torch.device,
-        dtype: torch.dtype,
         weights: np.ndarray | None = None,
+        **tensors: Unpack[Tensors],
     ):
+        device, dtype = tensors["device"], tensors["dtype"]
         self._precision = inside = solver.precision or dtype
         self._network = copy.deepcopy(solver.network).to(device, inside).eval()
-        self._lifting = solver.lifting(device=device, dtype=dtype)
+        self._lifting = solver.lifting(**tensors)
         self._basis = self._lifting.basis_tensor(points)
         scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, inside)
         self._weights = None if weights is None else torch.as_tensor(weights).to(device, dtype)
@@ -200,17 +188,15 @@ _VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channel
 class NetworkPointPlan:
     """Evaluate a network, linear or not, where each perimeter has a query point of its own.
 
-    The network, which is not changed, is on the device and in the precision of the lifting. As many
-    perimeters as activations may take, the ``chunk``, are what one call should get at most.
+    As many perimeters as activations may take, the ``chunk``, are what one call should get at most.
     """
 
-    def __init__(
-        self, network: Network, lifting: Lifting, dtype: torch.dtype, activation_bytes: int
-    ):
-        self._network = network
-        self._lifting = lifting
-        perimeter = _VALUES * len(lifting.subdomain.perimeter) * dtype.itemsize
-        self.chunk = max(1, activation_bytes // perimeter)
+    def __init__(self, solver: NetworkSolver, **tensors: Unpack[Tensors]):
+        device, dtype = tensors["device"], tensors["dtype"]
+        self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
+        self._lifting = solver.lifting(**tensors)
+        perimeter = _VALUES * len(solver.subdomain.perimeter) * dtype.itemsize
+        self.chunk = max(1, _ACTIVATION_BYTES[torch.device(device).type] // perimeter)
 
     @torch.inference_mode()
     def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:

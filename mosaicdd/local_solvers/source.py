@@ -10,7 +10,7 @@ nodes, in space ``(m - 1)**3``.
 """
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse.linalg
@@ -62,12 +62,12 @@ class Source:
         self.problem = problem
         self.version += 1
 
-    def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    def on(self, block: Block, **tensors: Unpack[Tensors]) -> torch.Tensor:
         """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""
         values = self.problem.source_at(self.grid, block.nodes)
         if values is None:
             values = np.zeros((1, *(p.stop - p.start for p in block.nodes)))
-        return torch.as_tensor(values).to(device=device, dtype=dtype)
+        return torch.as_tensor(values).to(**tensors)
 
 
 class BlockSource:
@@ -90,13 +90,11 @@ class BlockSource:
         block: Block,
         points: np.ndarray,
         *,
-        device: torch.device,
-        dtype: torch.dtype,
         weights: np.ndarray | None = None,
         kept: bool = False,
+        **tensors: Unpack[Tensors],
     ):
-        m = source.subdomain.cells
-        self._tensors: Tensors = {"device": device, "dtype": dtype}
+        m, self._tensors = source.subdomain.cells, tensors
         self._solve: _Rows | _Sines
         operator = source.operator
         everywhere = len(points) == (m - 1) ** source.subdomain.axes and weights is None
@@ -173,14 +171,12 @@ class _Rows:
         subdomain: Subdomain,
         points: np.ndarray,
         weights: np.ndarray | None,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
+        **tensors: Unpack[Tensors],
     ):
         columns = source_operator(operator, subdomain, at_nodes(subdomain, points))
         if weights is not None:
             columns *= np.asarray(weights)
-        self._columns = torch.as_tensor(columns).to(device=device, dtype=dtype)
+        self._columns = torch.as_tensor(columns).to(**tensors)
 
     def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
         """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""
@@ -191,19 +187,14 @@ class _Sines:
     """``A^-1`` inside a subdomain, at all nodes, where sines are its eigenvectors."""
 
     def __init__(
-        self,
-        operator: EllipticOperator,
-        subdomain: Subdomain,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
+        self, operator: EllipticOperator, subdomain: Subdomain, **tensors: Unpack[Tensors]
     ):
         m, spacing = subdomain.cells, subdomain.spacing
         angles = np.pi * np.arange(1, m) / m
         sines = np.sqrt(2 / m) * np.sin(np.arange(1, m)[:, None] * angles)
         values = DirichletSystem(operator, Grid(subdomain.shape, spacing)).eigenvalues
-        self._sines = torch.as_tensor(sines).to(device=device, dtype=dtype)
-        self._scale = torch.as_tensor(spacing**2 / values).to(device=device, dtype=dtype)
+        self._sines = torch.as_tensor(sines).to(**tensors)
+        self._scale = torch.as_tensor(spacing**2 / values).to(**tensors)
 
     def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
         """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""

@@ -3,6 +3,8 @@
 Shape letters: ``P = 32`` coarse nodes around a subdomain, ``I = 49`` inside, ``Q`` of these, ``n`` problems.
 """
 
+from typing import Unpack
+
 import numpy as np
 import torch
 
@@ -58,11 +60,8 @@ class SubdomainOperators:
         ``(rows, columns)``, which are outside of the network's range; there ``G`` is of averages.
     """
 
-    def __init__(
-        self, solver: OperatorSolver, block: Block, *, device: torch.device, dtype: torch.dtype
-    ):
-        self._solver, self._block = solver, block
-        self._tensors: Tensors = {"device": device, "dtype": dtype}
+    def __init__(self, solver: OperatorSolver, block: Block, **tensors: Unpack[Tensors]):
+        self._solver, self._block, self._tensors = solver, block, tensors
         shape = block.region_subdomains
         self.operators = torch.empty(*shape, INSIDE, AROUND, **self._tensors)
         self._inverses = torch.empty(*shape, INSIDE, INSIDE, **self._tensors)

@@ -9,7 +9,7 @@ is extrapolation. Such subdomains are counted, or handed to the exact local solv
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 import torch
@@ -118,34 +118,26 @@ class GuardedSolver(SharedSolver):
         self._exact = ExactSolver(self.operator, self.subdomain)
 
     def plan(
-        self,
-        points: np.ndarray,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: np.ndarray | None = None,
+        self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
     ) -> Plan:
         """Prepare both solves for grid nodes ``points``, ``(Q, 2)`` integers in cells."""
-        tensors: Tensors = {"device": device, "dtype": dtype}
-        network = self._network_solver.plan(points, **tensors, weights=weights)
-        exact = self._exact.plan(points, **tensors, weights=weights)
+        network = self._network_solver.plan(points, weights=weights, **tensors)
+        exact = self._exact.plan(points, weights=weights, **tensors)
         outside_of = self.outside_range(**tensors)
 
         def plan(g: torch.Tensor, out: torch.Tensor) -> None:
             network(g, out)
             outside = outside_of(g)
             if outside.any():
-                corrected = torch.empty(
-                    int(outside.sum()), out.shape[1], device=device, dtype=dtype
-                )
+                corrected = torch.empty(int(outside.sum()), out.shape[1], **tensors)
                 exact(g[outside], corrected)
                 out[outside] = corrected
 
         return plan
 
-    def outside_range(self, *, device: torch.device, dtype: torch.dtype) -> OutsideRange:
+    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange:
         """Return what tells perimeters outside of the network's training range."""
-        lifting = self._network_solver.lifting(device=device, dtype=dtype)
+        lifting = self._network_solver.lifting(**tensors)
         return functools.partial(self.training_range.outside, lifting=lifting)
 
 

@@ -4,6 +4,8 @@ The coarse equation is solved as any medium's is; what is between the coarse nod
 is filled in from the fine one.
 """
 
+from typing import Unpack
+
 import numpy as np
 import torch
 
@@ -25,6 +27,7 @@ from mosaicdd.local_solvers.upscaling import (
 )
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
+from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 _MOST = 0.1  # of the patches of a medium that may lie outside of a network's range
@@ -129,15 +132,15 @@ def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
 class CoarseSource(Source):
     """A problem's source as the coarse equation has it, shared out to the coarse nodes."""
 
-    def on(self, block: Block, *, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    def on(self, block: Block, **tensors: Unpack[Tensors]) -> torch.Tensor:
         """Return it at the nodes of a region of a block of the coarse lattice, ``(n or 1, rows, columns)``."""
         place, missing = fine_part(block.nodes, self.grid, MARGIN)
         f = self.problem.source_at(self.grid, place)
         if f is None:
             shape = [p.stop - p.start for p in block.nodes]
-            return torch.zeros(1, *shape, device=device, dtype=dtype)
+            return torch.zeros(1, *shape, **tensors)
         shared = restricted(np.pad(f, ((0, 0), *missing))) / RATIO**2
-        return torch.from_numpy(np.ascontiguousarray(shared)).to(device=device, dtype=dtype)
+        return torch.from_numpy(np.ascontiguousarray(shared)).to(**tensors)
 
 
 class Averaged:

@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 import scipy.linalg
@@ -72,11 +73,8 @@ class EdgeError:
         block: Block,
         local_solver: SharedSolver,
         exact: SharedSolver,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
+        **tensors: Unpack[Tensors],
     ):
-        tensors: Tensors = {"device": device, "dtype": dtype}
         subdomain = local_solver.subdomain
         solvers = () if local_solver.exact else (local_solver, exact)
         self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
@@ -88,19 +86,16 @@ class EdgeError:
         self._transfer = Transfer(block, **tensors)
         self._tensors = tensors
 
-    def _difference(
-        self, subdomain: Subdomain, *, device: torch.device, dtype: torch.dtype
-    ) -> Plan:
+    def _difference(self, subdomain: Subdomain, **tensors: Unpack[Tensors]) -> Plan:
         """Plan what two linear local solvers differ by: half of the work of both."""
-        unit = torch.eye(len(subdomain.perimeter), device=device, dtype=dtype)
+        unit = torch.eye(len(subdomain.perimeter), **tensors)
         values = unit.new_empty(len(unit), len(subdomain.interior))
         operators = []
         for plan in self._plans:
             plan(unit, values)
             operators.append(values.mT.cpu().numpy().copy())
         predicted, exact = operators
-        difference = predicted - exact
-        return linear_plan(difference, subdomain.interior, subdomain, device=device, dtype=dtype)
+        return linear_plan(predicted - exact, subdomain.interior, subdomain, **tensors)
 
     def __call__(self, v: Interface) -> np.ndarray:
         """Return the root mean square over the nodes inside the domain, ``(n,)``."""

@@ -6,8 +6,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.parity import ParityPlan, keeps_reflections
-from mosaicdd.local_solvers.plans import LinearPlan, linear_plan
+from mosaicdd.local_solvers.plans import LinearPlan, ParityPlan, keeps_reflections, linear_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}

@@ -7,6 +7,7 @@ errors of the network. On the edge of the domain the boundary data are interpola
 """
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.tensors import Tensors
 
 
 class PointValues:
@@ -35,14 +37,12 @@ class PointValues:
         local_solver: BoundSolver,
         movement: InterfaceMovement,
         points: np.ndarray,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
+        **tensors: Unpack[Tensors],
     ):
         self._ranks = ranks
         self._movement = movement
         self._points = points
-        self._plan = local_solver.plan_points(device=device, dtype=dtype)
+        self._plan = local_solver.plan_points(**tensors)
 
     def __call__(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return the values of each problem, ``(n, q)``, on all ranks."""
