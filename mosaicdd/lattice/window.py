@@ -17,6 +17,38 @@ Extent = Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]]
 """A part of the domain by its ends: of all axes in the order (y, x), or by the names of some."""
 
 
+class Placed:
+    """What has values at nodes along the axes of a grid, and says where these lie."""
+
+    def coordinates(self, axis: int) -> np.ndarray:
+        """Return where the nodes lie along an axis, in units of domain length; `IndexError` if there is none."""
+        raise NotImplementedError
+
+    @property
+    def x(self) -> np.ndarray:
+        """Where the columns of a field lie, ``(nx + 1,)``, in units of domain length."""
+        return self.coordinates(-1)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Where the rows of a field lie, ``(ny + 1,)``, in units of domain length."""
+        return self.coordinates(-2)
+
+    @property
+    def z(self) -> np.ndarray:
+        """Where the planes of a field in space lie, ``(nz + 1,)``.
+
+        Raises
+        ------
+        AttributeError
+            If the domain has no z axis.
+        """
+        try:
+            return self.coordinates(-3)
+        except IndexError:
+            raise AttributeError("the domain is a rectangle, and has no z axis") from None
+
+
 @dataclass(frozen=True)
 class Window:
     """The grid nodes ``start <= (i, j) < stop``."""
@@ -75,6 +107,10 @@ class Window:
     def place(self) -> Slices:
         """The nodes as slices of the whole field."""
         return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+
+    def coordinates(self, grid: Grid, axis: int) -> np.ndarray:
+        """Return where the nodes lie along an axis, in domain coordinates."""
+        return np.arange(self.start[axis], self.stop[axis]) * grid.steps[axis]
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, in domain coordinates."""

@@ -109,7 +109,12 @@ class SubdomainOperators:
             plan.load(self._loads)
 
     def plan(
-        self, block: Block, points: np.ndarray, weights: np.ndarray | None = None
+        self,
+        block: Block,
+        points: np.ndarray,
+        *,
+        weights: np.ndarray | None = None,
+        kept: bool = True,
     ) -> "OperatorPlan":
         """Plan the operators of a smaller block for inner nodes ``(Q, 2)``, with factors ``(Q,)``."""
         part = tuple(

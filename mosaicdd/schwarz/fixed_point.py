@@ -3,7 +3,7 @@
 | symbol | is | here |
 |---|---|---|
 | ``v`` | values on the lattice lines | `Interface` |
-| ``T v`` | all local solvers, blended by the partition of unity | `AdditiveSweep.contribute` |
+| ``T v`` | all local solvers, blended by the partition of unity | `Sweep.contribute` |
 | ``R`` | injection at the coarse nodes | `Coarsening.sample` |
 | ``A c = R (T v - v)`` | the coarse problem | `coarse_solve` |
 | ``T P c`` | what hats of heights ``c`` become after a sweep | `CoarseSpace.sweep` |
@@ -30,7 +30,7 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
-from mosaicdd.schwarz.sweep import AdditiveSweep, Sweep, Task, interface_exchange
+from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
 Measure = Callable[[], np.ndarray]
 """Returns this rank's share of the numbers by which the iteration before is judged."""
@@ -85,13 +85,11 @@ class FixedPoint(Iteration):
     ``coarse_space``: None for one level.
     """
 
-    _sweep: AdditiveSweep
-
     def __init__(self, task: Task, plan: PlannedSolver, coarse_space: CoarseSpace | None):
         block, clock = task.block, task.clock
         self._ranks = task.ranks
         self._coarse_space = coarse_space
-        self._sweep = AdditiveSweep(task, plan)
+        self._sweep = Sweep(task, plan)
         self._exchange = interface_exchange(task.ranks, task.block, task.settings, task.problems)
         self._inner = self._sweep.batches(block.inner_subdomains())
         self._outer = [

@@ -1,8 +1,8 @@
 """Local solvers put to work on a block: the iteration, and the fill of its result."""
 
 import dataclasses
+import functools
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -100,67 +100,54 @@ class PhaseIteration(Iteration):
         """Do nothing: the ranks have agreed already."""
 
 
-class Method(ABC):
+class Method:
     """The iteration ``v -> M v`` with local solvers, planned for a block.
 
-    ``coarse_points``: coarse nodes per lattice cell along a line, with two levels.
+    Parameters
+    ----------
+    plan
+        Plans the local solvers for a block, at some points, as `BlockPlan`.
+    coarse_space
+        With two levels, plans the coarse correction from the responses to hats.
+    points
+        Coarse nodes per lattice cell along a line.
     """
 
-    def __init__(self, task: Task, coarse_points: int = 1):
-        self.task = task
-        block, settings = task.block, task.settings
-        points = block.lattice.subdomain.centre_lines
+    def __init__(
+        self,
+        task: Task,
+        plan: Callable[..., PlannedSolver],
+        coarse_space: Callable[[torch.Tensor], CoarseSpace],
+        points: int = 1,
+    ):
+        self.task, self._plan = task, plan
+        lattice, settings = task.block.lattice, task.settings
+        centre_lines = lattice.subdomain.centre_lines
         if settings.sweep == "phases":
-            plan = self._plan(block, points, kept=True)
-            self.iterate: Iteration = PhaseIteration(task, plan)
+            phases = PhaseIteration(task, plan(task.block, centre_lines, kept=True))
+            self.iterate: Iteration = phases
             return
-        weights = block.lattice.centre_weights
-        plan, coarse_space = self._plan(block, points, weights, kept=True), None
+        planned = plan(task.block, centre_lines, weights=lattice.centre_weights, kept=True)
+        space = None
         if settings.levels == 2:
-            hats = torch.from_numpy(block.lattice.subdomain.hats(coarse_points))
-            responses = plan.responses(hats.to(**task.tensors))
-            coarse_space = self._coarse_space(responses, coarse_points)
-        self.iterate = FixedPoint(task, plan, coarse_space)
+            hats = torch.from_numpy(lattice.subdomain.hats(points))
+            space = coarse_space(planned.responses(hats.to(**task.tensors)))
+        self.iterate = FixedPoint(task, planned, space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         wide = dataclasses.replace(part or self.task.block, halo=FILL_HALO)
-        plan = self._plan(wide, wide.lattice.subdomain.interior)
-        return Fill(self.task.on(wide), plan)
-
-    @abstractmethod
-    def _plan(
-        self,
-        block: Block,
-        points: np.ndarray,
-        weights: np.ndarray | None = None,
-        *,
-        kept: bool = False,
-    ) -> PlannedSolver:
-        """Plan the local solvers for a block, at some points; see `BlockPlan`."""
-
-    @abstractmethod
-    def _coarse_space(self, responses: torch.Tensor, points: int) -> CoarseSpace:
-        """Plan the coarse correction from the responses to hats."""
+        return Fill(self.task.on(wide), self._plan(wide, wide.lattice.subdomain.interior))
 
 
 class SharedMethod(Method):
     """That with one local solver for all subdomains."""
 
-    def __init__(self, task: Task, local_solver: SharedSolver, coarse_points: int = 1):
+    def __init__(self, task: Task, local_solver: SharedSolver, points: int = 1):
         self.local_solver = local_solver
-        super().__init__(task, coarse_points)
+        plan = functools.partial(BlockPlan, local_solver, **task.tensors)
 
-    def _plan(
-        self,
-        block: Block,
-        points: np.ndarray,
-        weights: np.ndarray | None = None,
-        *,
-        kept: bool = False,
-    ) -> PlannedSolver:
-        tensors = self.task.tensors
-        return BlockPlan(self.local_solver, block, points, **tensors, weights=weights, kept=kept)
+        def space(responses: torch.Tensor) -> CoarseSpace:
+            return SharedCoarseSpace(task, local_solver.operator, responses, points)
 
-    def _coarse_space(self, responses: torch.Tensor, points: int) -> CoarseSpace:
-        return SharedCoarseSpace(self.task, self.local_solver.operator, responses, points)
+        super().__init__(task, plan, space, points)

@@ -144,16 +144,10 @@ class Solver:
         if failure[0] is None:
             self.close()
 
-    def __copy__(self) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:  # by which copies are made, too
         raise TypeError(
             "a Solver cannot be copied or pickled: make another one of the same problem"
         )
-
-    def __deepcopy__(self, memo: dict) -> NoReturn:
-        self.__copy__()
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        self.__copy__()
 
     def _tell(self, text: str, *values: object) -> None:
         """Tell who listens to the package's logger, on one rank."""

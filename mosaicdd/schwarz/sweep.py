@@ -121,17 +121,14 @@ class Sweep(BatchBuffers):
             self._plan(batch, perimeters, values)
         return values
 
-
-class AdditiveSweep(Sweep):
-    """All subdomains from the same values, blended by the partition of unity.
-
-    Its local solver is planned with the weights of `Lattice.hat`.
-    """
-
     def contribute(
         self, v: Interface, out: Interface, members: Iterable[Batch], factor: float = 1.0
     ) -> None:
-        """Add to ``out`` what batches of subdomains contribute to ``T v``, times a factor."""
+        """Add to ``out`` what batches of subdomains contribute to ``T v``, times a factor.
+
+        All from the same values, blended by the partition of unity: the local solver is planned with the weights of
+        `Lattice.hat`.
+        """
         for batch in members:
             self.add_weighted(self.solve(v, batch), batch, out, factor)
 

@@ -22,7 +22,14 @@ import numpy as np
 import torch
 
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import ArrayWriter, line_name, mark, new_file, open_to_read
+from mosaicdd.storage.hdf5 import (
+    ArrayWriter,
+    first_difference,
+    line_name,
+    mark,
+    new_file,
+    open_to_read,
+)
 
 FIELD = "field"
 _TRAINING_VERSION = 1
@@ -52,11 +59,8 @@ def read_checkpoint(
 
 def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
     """Raise `ValueError` if a checkpoint belongs to another problem, with the first difference."""
-    for name, value in identity.items():
-        if stored.get(name) != value:
-            raise ValueError(
-                f"{path} belongs to another problem: its {name} is {stored.get(name)}, not {value}"
-            )
+    if told := first_difference(stored, identity, identity):
+        raise ValueError(f"{path} belongs to another problem: its {told}")
 
 
 def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | None:

@@ -15,6 +15,7 @@ import shutil
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.samples import Samples, read_subdomain, write_subdomain
 
 # What reading a part that is missing, cut short or changed may raise.
@@ -166,6 +168,15 @@ class Dataset(Samples):
         return content
 
 
+def joined(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Put the arrays of parts together, in their order."""
+    columns: dict[str, list[np.ndarray]] = {}
+    for part in parts:
+        for name, array in part.items():
+            columns.setdefault(name, []).append(array)
+    return {name: np.concatenate(arrays) for name, arrays in columns.items()}
+
+
 class DatasetParts:
     """The folder ``OUT.parts`` beside the dataset file, and what parts depend on, as JSON holds it: the identity."""
 
@@ -181,40 +192,36 @@ class DatasetParts:
             with atomic_file(note) as temporary:
                 temporary.write_text(json.dumps(self._identity, sort_keys=True))
             return
-        theirs = json.loads(note.read_text())
-        for name in sorted(theirs.keys() | self._identity.keys()):
-            if theirs.get(name) != self._identity.get(name):
-                raise ValueError(
-                    f"{self.folder} holds parts of another dataset: its {name} is "
-                    f"{theirs.get(name)}, not {self._identity.get(name)}; give the same settings, or "
-                    "remove the folder"
-                )
+        if told := first_difference(json.loads(note.read_text()), self._identity):
+            raise ValueError(
+                f"{self.folder} holds parts of another dataset: its {told}; give the same settings, or remove the "
+                "folder"
+            )
 
     def write(self, number: int, arrays: dict[str, np.ndarray]) -> None:
         """Write a part."""
         with atomic_file(self._path(number)) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # none is named allow_pickle
 
-    def read(self, number: int) -> dict[str, np.ndarray] | None:
-        """Read a part; None if it is missing or damaged."""
+    def is_whole(self, number: int) -> bool:
+        """Say whether a part is there, and not damaged."""
         try:
-            return self._read(number)
+            self._read(number)
         except _DAMAGE:
-            return None
+            return False
+        return True
 
-    def every(self, count: int) -> list[dict[str, np.ndarray]]:
+    def every(self, count: int) -> Iterator[dict[str, np.ndarray]]:
         """Read all parts, in their order; `OSError` if one cannot be read; the message names it."""
-        parts = []
         for number in range(count):
             try:
-                parts.append(self._read(number))
+                yield self._read(number)
             except _DAMAGE as error:
                 reason = getattr(error, "strerror", None) or error
                 raise OSError(
                     f"{self._path(number)}: a part of the dataset cannot be read ({reason}); all "
                     "parts are kept, the same command again makes what is missing"
                 ) from error
-        return parts
 
     def _read(self, number: int) -> dict[str, np.ndarray]:
         with np.load(self._path(number), allow_pickle=False) as file:

@@ -7,7 +7,7 @@ wrong with a file into one line. `inspect_file` says what a file holds, whatever
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -88,6 +88,17 @@ class ArrayWriter:
         """Write one number per iteration and name."""
         for name, values in history.items():
             self._file[f"history/{name}"] = np.asarray(values, dtype=float)
+
+
+def first_difference(theirs: dict, ours: dict, names: Iterable[str] = ()) -> str:
+    """Say what is the first difference between what files belong to, as ``epochs is 3, not 4``; nothing if there is none.
+
+    ``names``: of what counts; by default all, in their order.
+    """
+    for name in names or sorted(theirs.keys() | ours.keys()):
+        if theirs.get(name) != ours.get(name):
+            return f"{name} is {theirs.get(name)}, not {ours.get(name)}"
+    return ""
 
 
 def line_name(axis: int) -> str:

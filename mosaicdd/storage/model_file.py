@@ -7,12 +7,16 @@ package's own, looked up by its name when the weights are put in (`local_solvers
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.hdf5 import library_versions, new_file, open_to_read
+
+# What values may be, where the type of an entry is no class.
+_KINDS: dict[Any, Any] = {float: (int, float), list[float]: list}
 
 
 @dataclass(frozen=True)
@@ -66,27 +70,10 @@ class ModelCard:
     versions: dict = field(default_factory=library_versions)
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("pde", str),
-            ("cells", int),
-            ("size", (int, float)),
-            ("network", str),
-            ("settings", dict),
-            ("lifting_degree", (int, type(None))),
-            ("boundary_range", list),
-            ("axes", int),
-            ("hyperparameter_ranges", dict),
-            ("spectrum", dict),
-            ("parameters", dict),
-            ("ranges", dict),
-            ("validation", dict),
-            ("training", dict),
-            ("dataset_hash", str),
-            ("versions", dict),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise TypeError(f"the model card's {name} is {value!r}, a {kind} is needed")
+        for entry in fields(self):
+            value, kinds = getattr(self, entry.name), _KINDS.get(entry.type, entry.type)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise TypeError(f"the model card's {entry.name} is {value!r}, a {kinds} is needed")
         if self.cells > 2**12:
             raise ValueError(f"the model card asks for {self.cells} cells, at most {2**12} can be")
         if self.axes not in (2, 3):

@@ -33,7 +33,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.lattice.window import Placed, Window
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.foils import Foils
@@ -59,7 +59,7 @@ from mosaicdd.storage.solution_layout import (
 
 
 @dataclass(frozen=True)
-class StoredSolution:
+class StoredSolution(Placed):
     """One problem of a solution file; its large arrays are read when they are first asked for.
 
     Parameters
@@ -148,19 +148,9 @@ class StoredSolution:
         """The values that were given on all edges; None where a side is natural."""
         return self.sides if isinstance(self.sides, Boundary) else None
 
-    @property
-    def x(self) -> np.ndarray:
-        """Where the columns of the field lie, ``(nx + 1,)``."""
-        return self.coordinates(-1)
-
-    @property
-    def y(self) -> np.ndarray:
-        """Where the rows of the field lie, ``(ny + 1,)``."""
-        return self.coordinates(-2)
-
     def coordinates(self, axis: int) -> np.ndarray:
         """Return where the nodes of the field lie along an axis, in units of domain length."""
-        return np.arange(self.window.start[axis], self.window.stop[axis]) * self.grid.steps[axis]
+        return self.window.coordinates(self.grid, axis)
 
     @property
     def status(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, in_rows, times
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.window import Placed, Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
@@ -124,7 +125,7 @@ def _strips(shape: tuple[int, ...]) -> Iterator[Slices]:
     return in_rows(tuple(slice(0, count) for count in shape), _VALUES)
 
 
-class Series:
+class Series(Placed):
     """The solution of an equation in time; every rank has its own part.
 
     ``series[i]`` is the field at ``times[i]``, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``. On several ranks `gather`, `save` and
@@ -166,27 +167,9 @@ class Series:
         """Whether all steps were solved."""
         return self.status in CONVERGED
 
-    @property
-    def x(self) -> np.ndarray:
-        """Where the columns of the fields lie, ``(nx + 1,)``, in units of domain length."""
-        return self._along()[-1]
-
-    @property
-    def y(self) -> np.ndarray:
-        """Where the rows of the fields lie, ``(ny + 1,)``, in units of domain length."""
-        return self._along()[-2]
-
-    @property
-    def z(self) -> np.ndarray:
-        """Where the planes of the fields lie, ``(nz + 1,)``; `AttributeError` in the plane."""
-        if len(self.place) != 3:
-            raise AttributeError("z is of a series in space, this one is in the plane")
-        return self._along()[0]
-
-    def _along(self) -> list[np.ndarray]:
-        """Return where the nodes lie along each axis."""
-        axes = zip(self._grid.nodes, self._grid.steps, strict=True)
-        return [np.arange(count) * step for count, step in axes]
+    def coordinates(self, axis: int) -> np.ndarray:
+        """Return where the nodes of the fields lie along an axis, in units of domain length."""
+        return Window.whole(self._grid).coordinates(self._grid, axis)
 
     @property
     def field(self) -> np.ndarray:
@@ -242,7 +225,8 @@ class Series:
             If xarray is not installed.
         """
         fields = np.stack([self.gather(number) for number in range(len(self))])
-        return labelled(fields, self._along(), self.report, ("time", self.times))
+        along = [self.coordinates(axis) for axis in range(len(self.place))]
+        return labelled(fields, along, self.report, ("time", self.times))
 
     def save(self, path: str | PathLike, *, overwrite: bool = False) -> None:
         """Write a solution file with all times, as ``mosaicdd solve`` does; all ranks together.

@@ -8,6 +8,7 @@ from mosaicdd.storage.checkpoint_file import (
     read_training_checkpoint,
     write_training_checkpoint,
 )
+from mosaicdd.storage.hdf5 import first_difference
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,11 @@ class TrainingCheckpoints:
             except ValueError as error:
                 damaged.append(str(error))
                 continue
-            self._require_same(path, identity)
+            if told := first_difference(identity, self._identity):
+                raise ValueError(
+                    f"{path} belongs to another training: its {told}; give the same settings, or start without "
+                    "resume=True"
+                )
             if damaged:
                 logger.warning("%s; continuing from %s", "; ".join(damaged), path)
             return state
@@ -77,12 +82,3 @@ class TrainingCheckpoints:
         """Remove the checkpoints of a training that has ended."""
         for path in self.files:
             path.unlink(missing_ok=True)
-
-    def _require_same(self, path: Path, identity: dict) -> None:
-        for name in sorted(identity.keys() | self._identity.keys()):
-            theirs, ours = identity.get(name), self._identity.get(name)
-            if theirs != ours:
-                raise ValueError(
-                    f"{path} belongs to another training: its {name} is {theirs}, not {ours}; give "
-                    "the same settings, or start without resume=True"
-                )

@@ -5,7 +5,7 @@ the next one continues from it, on any number of ranks.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.storage.atomic import require_new
-from mosaicdd.storage.dataset_file import Dataset, DatasetParts
+from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined
 from mosaicdd.storage.samples import MediaDataset, SquareDataset
 from mosaicdd.training.generation import PartGenerator
 from mosaicdd.training.settings import (
@@ -70,11 +70,10 @@ class MediaGenerator:
         kind = np.array(kinds)
         return {"kind": kind, "logarithm": logarithm, "solution": solution, "source": source}
 
-    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> MediaDataset:
-        """Put all parts, in their order, together."""
-        arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        kinds = tuple(arrays.pop("kind").tolist())
+    def dataset(self, kind: np.ndarray, **arrays: np.ndarray) -> MediaDataset:
+        """Return the dataset of the arrays of all parts."""
         validation, seed = self._settings.validation, self._settings.seed
+        kinds = tuple(kind.tolist())
         return MediaDataset("diffusion", kind=kinds, validation=validation, seed=seed, **arrays)
 
 
@@ -153,7 +152,7 @@ def _coordinates(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 AnySettings = GenerationSettings | MediaSettings | SquareSettings
 AnyDataset = Dataset | MediaDataset | SquareDataset
 
-# Made of settings, they make any of their ``parts`` by ``part(number)``, and put all together by ``dataset(parts)``.
+# Made of settings, they make the arrays of any of their ``parts`` by ``part(number)``, and of those of all ``dataset(..)``.
 _GENERATORS: dict[type, Callable[[Any], Any]] = {
     GenerationSettings: PartGenerator,
     MediaSettings: MediaGenerator,
@@ -249,13 +248,13 @@ class Generation:
         def make() -> None:
             mine = range(ranks.rank, generator.parts, ranks.size)
             for done, number in enumerate(mine, start=1):
-                if parts.read(number) is None:
+                if not parts.is_whole(number):
                     parts.write(number, generator.part(number))
                 if progress:
                     progress(done / len(mine))
 
         def assemble() -> None:
-            made = generator.dataset(parts.every(generator.parts))
+            made = generator.dataset(**joined(parts.every(generator.parts)))
             if len(made) != self._settings.samples:
                 raise RuntimeError(
                     f"{parts.folder} holds {len(made)} samples, {self._settings.samples} are to be "

@@ -10,7 +10,7 @@ every ``4 m`` samples, which determine the operator, and for each of the larger 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mosaicdd.problems.fields.gaussian_process import (
     sobol_hyperparameters,
 )
 from mosaicdd.problems.references.references import MultigridSolver
-from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.dataset_file import Dataset, joined
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256  # samples: what an ended run makes again, at most, on each rank
@@ -84,13 +84,9 @@ class PartGenerator:
         stop = min((batch + 1) * self._batch, self.settings.samples)
         return self._samples(batch, range(batch * self._batch, stop))
 
-    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> Dataset:
-        """Put all parts, in their order, together."""
+    def dataset(self, **arrays: np.ndarray) -> Dataset:
+        """Return the dataset of the arrays of all parts."""
         settings = self.settings
-        columns: dict[str, list[np.ndarray]] = {}
-        for part in parts:
-            for name, array in part.items():
-                columns.setdefault(name, []).append(array)
         return Dataset(
             pde=self.pde.name,
             subdomain=settings.subdomain,
@@ -98,7 +94,7 @@ class PartGenerator:
             parameter_names=self.parameter_names,
             validation=settings.validation,
             seed=settings.seed,
-            **{name: np.concatenate(arrays) for name, arrays in columns.items()},
+            **arrays,
         )
 
     def _samples(self, batch: int, indices: range) -> dict[str, np.ndarray]:
@@ -177,7 +173,7 @@ class PartGenerator:
 def generate_dataset(settings: GenerationSettings) -> Dataset:
     """Draw and solve all problems of a dataset in this process, and write nothing."""
     generator = PartGenerator(settings)
-    return generator.dataset([generator.part(number) for number in range(generator.parts)])
+    return generator.dataset(**joined(map(generator.part, range(generator.parts))))
 
 
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:

@@ -6,7 +6,6 @@ square has random
 numbers of its own, seeded by (seed, index), so it does not depend on how many others are drawn.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,8 +82,8 @@ class SquareGenerator:
             "solution": solution,
         }
 
-    def dataset(self, parts: Sequence[dict[str, np.ndarray]]) -> SquareDataset:
-        """Put all parts, in their order, together."""
+    def dataset(self, **arrays: np.ndarray) -> SquareDataset:
+        """Return the dataset of the arrays of all parts."""
         settings = self.settings
         return SquareDataset(
             pde=self.pde.name,
@@ -92,7 +91,7 @@ class SquareGenerator:
             parameter_names=tuple(self.pde.parameters),
             validation=settings.validation,
             seed=settings.seed,
-            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+            **arrays,
         )
 
     def _draw(self, rng: np.random.Generator) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.problems.equations import any_equation
+from mosaicdd.storage.dataset_file import joined
 from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.operators import OperatorLesson
@@ -19,7 +20,7 @@ LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLes
 
 def squares(pde, **settings):
     generator = SquareGenerator(SquareSettings(pde, samples=64, validation=0.25, **settings))
-    return generator.dataset([generator.part(number) for number in range(generator.parts)])
+    return generator.dataset(**joined(map(generator.part, range(generator.parts))))
 
 
 def lesson_of(data, **settings):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.dataset_file import Dataset, joined
 from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training import data
 from mosaicdd.training import generation as generation_module
@@ -41,7 +41,7 @@ def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypat
     written = generate(common_path / "media.h5", settings, ranks=comm)
     comm.Barrier()
     kept, alone = MediaDataset.read(common_path / "media.h5"), MediaGenerator(settings)
-    expected = alone.dataset([alone.part(number) for number in range(3)])
+    expected = alone.dataset(**joined(map(alone.part, range(3))))
     assert kept.content_hash == expected.content_hash
     assert kept.kind == expected.kind
     assert (written is None) == (comm.rank > 0)

@@ -21,7 +21,7 @@ from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.results.written_together import write_lines
+from mosaicdd.schwarz.results.output import write_lines
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import FIELD, read_checkpoint, read_field, writing_checkpoint

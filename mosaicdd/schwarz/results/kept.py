@@ -129,6 +129,14 @@ class Kept:
 
     # Together
 
+    def group(self, ranks: Ranks) -> tuple[Ranks, int]:
+        """Return the ranks of this rank's group, as they lay over the lattice, and which group it is."""
+        groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
+        return groups.ranks.fitted(self.lattice.subdomains, self.cuts), groups.index
+
+    def _movement(self, group: Ranks) -> InterfaceMovement:
+        return InterfaceMovement(group, self.lattice, self.settings.halo_depth)
+
     def require_told(self, problem: Problem, ranks: Ranks) -> None:
         """Check that the problem's data are what they were when it was solved; else all raise `ValueError`."""
         data = self.told, problem, self.lattice.grid, self.own
@@ -176,12 +184,10 @@ class Kept:
 
     def at(self, network: BoundSolver, cells: np.ndarray) -> np.ndarray:
         """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
-        settings = self.settings
         with Ranks.of(self.given_ranks) as ranks:
-            groups = Replicas(ranks, settings.replicas, settings.dims)
-            group = groups.ranks.fitted(self.lattice.subdomains, self.cuts)
-            movement = InterfaceMovement(group, self.lattice, settings.halo_depth)
-            evaluate = PointValues(group, network, movement, cells, **settings.tensors)
+            group, _ = self.group(ranks)
+            tensors = self.settings.tensors
+            evaluate = PointValues(group, network, self._movement(group), cells, **tensors)
             values = np.zeros((self.problems, len(cells)))
             for batch in self.batches:
                 at_points = evaluate(batch.interface, self.boundaries[batch.problems])
@@ -191,11 +197,9 @@ class Kept:
 
     def write(self, file: SolutionOutput, ranks: Ranks, *, lines: bool) -> None:
         """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
-        groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
+        group, index = self.group(ranks)
         if lines:
-            group = groups.ranks.fitted(self.lattice.subdomains, self.cuts)
-            movement = InterfaceMovement(group, self.lattice, self.settings.halo_depth)
-            file.lines(movement, self.batches[0].interface)
+            file.lines(self._movement(group), self.batches[0].interface)
         else:
             place = self.window.clip(self.own)
             fields = zip(self._fields(), self.batches, strict=True)
@@ -204,7 +208,7 @@ class Kept:
             known = number < len(self.batches)
             batch = self.batches[number] if known else Batch(range(0), [])
             file.maps(batch.outcomes, batch.members)
-        file.source(tuple(slice(0, 0) for _ in self.own) if groups.index else self.own)
+        file.source(tuple(slice(0, 0) for _ in self.own) if index else self.own)
 
     # For another solve
 
@@ -291,8 +295,7 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
     with Ranks.of(kept.given_ranks) as ranks:
         kept.require_told(problem, ranks)
         local = ranks.agree(lambda: kept.local)
-        groups = Replicas(ranks, kept.settings.replicas, kept.settings.dims)
-        group = groups.ranks.fitted(kept.lattice.subdomains, kept.cuts)
+        group, _ = kept.group(ranks)
         share = FieldShare(group, kept.lattice, _AROUND)
         # Beyond the grid there is something along periodic axes only.
         wide = common(

@@ -4,10 +4,12 @@ Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
 import functools
+import itertools
+import secrets
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, in_rows
+from mosaicdd.lattice.axes import Slices, in_rows, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -28,9 +30,16 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
-from mosaicdd.schwarz.results.written_together import write_lines, write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
+from mosaicdd.storage.hdf5 import ArrayWriter, line_name
+from mosaicdd.storage.shards import (
+    ShardFile,
+    complete_shard,
+    discard_shard,
+    shard_folder,
+    writing_shard,
+)
 from mosaicdd.storage.solution_writer import GHOSTS, HIDDEN, SolutionWriter, writing_solutions
 from mosaicdd.unsupported import Unsupported
 
@@ -123,21 +132,18 @@ class SolutionOutput:
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
         """Write parts of the fields, ``(problems, rows, columns)``, which lie at a place together."""
-        within = self._window.within
-        parts = ((array, (which, *within(tuple(nodes)))) for array, (which, *nodes) in parts)
-        if self._problem.domain.shape is not None:
+        inside, shaped = self._window.within, self._problem.domain.shape is not None
+        parts = ((array, (which, *inside(tuple(nodes)))) for array, (which, *nodes) in parts)
+        if shaped:
             parts = self._flags(parts)
-        if not self._shards:
+        if self._shards:
+            only, there = ((array[0], place[1:]) for array, place in parts), inside(place)
+            shards = write_shards(self._path, self._ranks, only, there, self._dtype, self._writing)
+            self._begin(shards=shards)
+        else:
             self._begin()
             self._collect("solution", parts, self._dtype)
-            if self._problem.domain.shape is not None:
-                self._write_flags()
-            return
-        inside = ((array[0], there[1:]) for array, there in parts)
-        place = within(place)
-        shards = write_shards(self._path, self._ranks, inside, place, self._dtype, self._writing)
-        self._begin(shards=shards)
-        if self._problem.domain.shape is not None:
+        if shaped:
             self._write_flags()
 
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
@@ -274,6 +280,55 @@ class SolutionOutput:
                 self._writer.write(name, array, place)
 
         collect(self._ranks, parts, dtype, 1 + len(self._window.shape), write)
+
+
+def write_lines(
+    movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
+) -> None:
+    """Write the lines of the whole domain by the writer that the root has."""
+    for axis in range(len(v.lines)):
+        name = line_name(axis)
+        if writer is not None:
+            writer.create(name, v.block.lattice.line_shape(axis), dtype)
+        movement.gather(v, axis, None if writer is None else writer.into(name))
+
+
+def write_shards(
+    output: str,
+    ranks: Ranks,
+    parts: Iterable[Part],
+    place: Slices,
+    dtype: str,
+    clock: AbstractContextManager,
+) -> list[ShardFile]:
+    """Write every rank's parts of the field to a file of its own; return all of them.
+
+    `OSError` on all ranks, if one could not write; no shard is left.
+    ``place``: where this rank's parts together belong in the field of the file; a rank without any writes no file.
+    ``clock``: measures the writing.
+    """
+    run = ranks.bcast(secrets.token_hex(4))
+    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
+    # The first part comes after an exchange between the ranks, in which none may be missing.
+    parts = iter(parts)
+    first = list(itertools.islice(parts, 1))
+
+    def write() -> ShardFile | None:
+        shape = tuple(part.stop - part.start for part in place)
+        if not first:
+            return None
+        with writing_shard(path, shape, dtype) as writer:
+            for array, there in itertools.chain(first, parts):
+                with clock:
+                    writer.write("solution", array, within(there, place))
+        return complete_shard(path, place)
+
+    try:
+        shard = ranks.agree(write)
+    except BaseException:
+        discard_shard(path)
+        raise
+    return [shard for shard in ranks.allgather(shard) if shard is not None]
 
 
 def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:

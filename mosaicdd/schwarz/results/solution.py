@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.lattice.window import Placed, Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import sides_of
 from mosaicdd.problems.problem import Problem
@@ -29,7 +29,7 @@ from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.unsupported import Unsupported
 
 
-class Solution(Quantified, Presented):
+class Solution(Placed, Quantified, Presented):
     """The solutions of one or several problems; every rank has its own part.
 
     Arrays are numpy's, or torch's if the problem's were; of several problems they have a leading axis.
@@ -111,32 +111,9 @@ class Solution(Quantified, Presented):
 
     # Fields
 
-    @property
-    def x(self) -> np.ndarray:
-        """Where the columns of the field lie, ``(nx + 1,)``, in units of domain length."""
-        return self._coordinates(-1)
-
-    @property
-    def y(self) -> np.ndarray:
-        """Where the rows of the field lie, ``(ny + 1,)``, in units of domain length."""
-        return self._coordinates(-2)
-
-    @property
-    def z(self) -> np.ndarray:
-        """Where the planes of a field in space lie, ``(nz + 1,)``, in units of domain length.
-
-        Raises
-        ------
-        AttributeError
-            If the domain has no z axis.
-        """
-        if len(self.kept.window.start) != 3:
-            raise AttributeError("the domain is a rectangle, and has no z axis")
-        return self._coordinates(-3)
-
-    def _coordinates(self, axis: int) -> np.ndarray:
-        window = self.kept.window
-        return np.arange(window.start[axis], window.stop[axis]) * self.kept.lattice.grid.steps[axis]
+    def coordinates(self, axis: int) -> np.ndarray:
+        """Return where the nodes of the field lie along an axis, in units of domain length."""
+        return self.kept.window.coordinates(self.kept.lattice.grid, axis)
 
     @property
     def field(self) -> Any:

@@ -12,14 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.subdomain_operators import (
-    OperatorPlan,
-    OperatorSolver,
-    SubdomainOperators,
-)
+from mosaicdd.local_solvers.subdomain_operators import OperatorSolver, SubdomainOperators
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import SolveOptions
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, OwnCoarseSpace
@@ -56,7 +51,14 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             self._operators = SubdomainOperators(local_solver, wide, **self._tensors)
         mine = self._operators.outside[*wide.ring(0)]
         local_solver.require_range(*ranks.sum(np.array([mine.numel(), float(mine.sum())])))
-        method = OperatorMethod(Task(ranks, block, settings, problems, self.clock), self._operators)
+        task = Task(ranks, block, settings, problems, self.clock)
+
+        def coarse_space(responses: torch.Tensor) -> CoarseSpace:
+            made = OwnCoarseSpace(task)
+            made.take(responses, responses[..., lattice.spacing - 1].movedim(2, 0))
+            return made
+
+        method = Method(task, self._operators.plan, coarse_space)
         self._iterate, self._inside = method.iterate, method.plan_fill()
 
     @property
@@ -91,27 +93,3 @@ class OperatorEngine(UpscaledEngine[OperatorSolver]):
             )
             for i, status in enumerate(statuses)
         ]
-
-
-class OperatorMethod(Method):
-    """The iteration and the fill by the operators of subdomains, each with responses of its own."""
-
-    def __init__(self, task: Task, operators: SubdomainOperators):
-        self._operators = operators
-        super().__init__(task)
-
-    def _plan(
-        self,
-        block: Block,
-        points: np.ndarray,
-        weights: np.ndarray | None = None,
-        *,
-        kept: bool = False,
-    ) -> OperatorPlan:
-        return self._operators.plan(block, points, weights)
-
-    def _coarse_space(self, responses: torch.Tensor, points: int) -> CoarseSpace:
-        coarse_space = OwnCoarseSpace(self.task)
-        centre = responses[..., self.task.block.lattice.spacing - 1]
-        coarse_space.take(responses, centre.movedim(2, 0))
-        return coarse_space
