@@ -14,10 +14,9 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.planning.assumed import completed, rates_of_name
 from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job, Plan, make_plan
-from mosaicdd.planning.rates import CompleteRates, Rates
+from mosaicdd.planning.rates import CompleteRates, Rates, completed, rates_of_name
 
 _GPUS = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 4, 16, 64, 256, 1024)
@@ -74,7 +73,7 @@ def _about_the_paper() -> str:
         f"efficiency {_PAPER_EFFICIENCY:.0%} on 32, that is about {seconds:.0f} s. Here a solve "
         "takes 9 iterations, and most of one is the launching of kernels, which more GPUs do not "
         "shorten: this job is too small for a second GPU. Rates: from the datasheet of the A30 and "
-        "of its network (`mosaicdd/planning/assumed.py`); nothing of it was measured."
+        "of its network (`mosaicdd/planning/rates.py`); nothing of it was measured."
     )
 
 

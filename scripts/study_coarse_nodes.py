@@ -18,10 +18,10 @@ from tables import publish, table
 
 import mosaicdd as m
 from mosaicdd.local_solvers.models.trained_model import OperatorModel
-from mosaicdd.local_solvers.networks.medium_channels import SEEN
 from mosaicdd.local_solvers.networks.operator import (
     REACTION,
     ROUGHNESS,
+    SEEN,
     OperatorNetwork,
     OperatorSettings,
 )

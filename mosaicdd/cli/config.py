@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,27 @@ _OF_FILES = {"config", "print_config"}  # what a file cannot say
 _NOT_KEPT = _OF_FILES | {"as_json", "quiet", "overwrite", "dry_run"}  # what is no part of a run
 
 
-class Configured(click.Command):
-    """A command that remembers what it was called with."""
+class Grouped(click.Command):
+    """A command that remembers what it was called with, made with ``groups``: names of parameters by their headings, in order."""
+
+    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
+        super().__init__(*args, **attributes)
+        self.groups = groups
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, as every command does."""
         ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group, and one for what is in none."""
+        params = {param.name: param for param in self.get_params(ctx)}
+        grouped = {name for names in self.groups.values() for name in names}
+        others = [name for name in params if name not in grouped]
+        for heading, names in {**self.groups, "Other options": others}.items():
+            records = [params[name].get_help_record(ctx) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record is not None])
 
 
 def config_option(text: str, rest: str | None = None) -> Callable:

@@ -106,7 +106,6 @@ def plan(
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import Exact
-    from mosaicdd.planning.assumed import completed, rates_of_name
     from mosaicdd.planning.medium import plan_medium
     from mosaicdd.planning.plan import Job, make_plan
     from mosaicdd.planning.presented import (
@@ -115,6 +114,7 @@ def plan(
         plan_report,
         plan_text,
     )
+    from mosaicdd.planning.rates import completed, rates_of_name
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):

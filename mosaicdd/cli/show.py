@@ -2,10 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mosaicdd.report.progress import Show, shown
+
+if TYPE_CHECKING:
+    from mosaicdd.schwarz.results.solution import Solution
 
 _QUIET = f"{__name__}.quiet"
 
@@ -45,3 +50,38 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
     """Show the progress of one piece of work on stderr; nothing with ``--quiet``, or if ``quiet``."""
     with shown(title, quiet=quiet or _is_quiet()) as show:
         yield show
+
+
+def summary(solution: "Solution", output: str, boundary: str | None) -> str:
+    """Say in a few lines what was solved, with what on sides without a condition, how it ended, how good and where it is."""
+    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+    from mosaicdd.schwarz.results.report import described
+
+    report = solution.report
+    lines = described(report)
+    if boundary is not None:
+        lines[0] += f", boundary {boundary}"
+    if outside := report["outside_training_range"]:
+        each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
+        of = "" if each else f"of {report['subdomains']} "
+        said = (
+            "are outside of the network's range, or along the edge: solved by Newton's method"
+            if isinstance(solution.problem.equation, NonlinearEquation)
+            else "have data rougher than the network was trained on: see --out-of-range exact, or --certify"
+        )
+        lines.insert(2, f"{outside} {of}subdomains{each} {said}")
+    if solution.checkpoint is not None:
+        ended = report["status"] == "interrupted"
+        why = "interrupted" if ended else "out of iterations"
+        how = "" if ended else " and a larger --max-iterations"
+        lines.append(
+            f"{why}; the iteration is kept in {solution.checkpoint}: the same command with --resume{how} goes on "
+            "from there"
+        )
+    return "\n".join([*lines, f"wrote {output}"])
+
+
+def interrupted(output: str, checkpoint: Path | None) -> str:
+    """Return what is said at once when a signal asks for the end."""
+    kept = "" if checkpoint is None else f" and {checkpoint}"
+    return f"interrupted: finishing this iteration, writing {output}{kept}"

@@ -1,14 +1,10 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import click
 from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.config import Configured, config_option, config_text, print_config_option
+from mosaicdd.cli.config import Grouped, config_option, config_text, print_config_option
 from mosaicdd.cli.given_problem import given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
@@ -25,39 +21,16 @@ from mosaicdd.cli.options import (
     option_given,
     settings_options,
 )
-from mosaicdd.cli.show import quiet_option, say, stage
+from mosaicdd.cli.show import interrupted, quiet_option, say, stage, summary
 from mosaicdd.lattice.axes import coordinates
 from mosaicdd.parallel.launcher import launcher_rank, threads_per_rank
 from mosaicdd.parallel.watch import listening
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings
 
-if TYPE_CHECKING:
-    from mosaicdd.schwarz.results.solution import Solution
-
 _RANDOM = "gp:seed=0"  # the boundary where nothing is said of the problem but its size
-_OTHERS = "Other options"
-
-
-class Grouped(Configured):
-    """A command that is made with ``groups``: names of parameters by their headings, in order."""
-
-    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
-        super().__init__(*args, **attributes)
-        self.groups = groups
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group, and one for what is in none."""
-        params = {param.name: param for param in self.get_params(ctx)}
-        grouped = {name for names in self.groups.values() for name in names}
-        others = [name for name in params if name not in grouped]
-        for heading, names in {**self.groups, _OTHERS: others}.items():
-            records = [params[name].get_help_record(ctx) for name in names]
-            with formatter.section(heading):
-                formatter.write_dl([record for record in records if record is not None])
 
 
 _GROUPS = {
@@ -335,7 +308,7 @@ def solve(
             clock=clock,
         )
     quiet = as_json or not ranks.is_root
-    notice = "" if quiet else _interrupted(output, solver.checkpoint)
+    notice = "" if quiet else interrupted(output, solver.checkpoint)
     with (
         stage("solving", quiet=quiet) as show,
         listening(solver, notice),
@@ -346,7 +319,7 @@ def solve(
         write_trace(trace, ranks, clock)
     solver.close()
     if ranks.is_root:
-        text = json_line(solution.report) if as_json else _summary(solution, output, boundary)
+        text = json_line(solution.report) if as_json else summary(solution, output, boundary)
         say(text, asked=as_json or not solution.converged)
     return 0 if solution.converged else 1
 
@@ -354,37 +327,3 @@ def solve(
 def _given(ctx: click.Context, name: str) -> bool:
     """Say whether an option stands on the command line."""
     return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
-def _summary(solution: "Solution", output: str, boundary: str | None) -> str:
-    """Say in a few lines what was solved, with what on sides without a condition, how it ended, how good and where it is."""
-    from mosaicdd.schwarz.results.report import described
-
-    report = solution.report
-    lines = described(report)
-    if boundary is not None:
-        lines[0] += f", boundary {boundary}"
-    if outside := report["outside_training_range"]:
-        each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
-        of = "" if each else f"of {report['subdomains']} "
-        said = (
-            "are outside of the network's range, or along the edge: solved by Newton's method"
-            if isinstance(solution.problem.equation, NonlinearEquation)
-            else "have data rougher than the network was trained on: see --out-of-range exact, or --certify"
-        )
-        lines.insert(2, f"{outside} {of}subdomains{each} {said}")
-    if solution.checkpoint is not None:
-        interrupted = report["status"] == "interrupted"
-        why = "interrupted" if interrupted else "out of iterations"
-        how = "" if interrupted else " and a larger --max-iterations"
-        lines.append(
-            f"{why}; the iteration is kept in {solution.checkpoint}: the same command with --resume{how} goes on "
-            "from there"
-        )
-    return "\n".join([*lines, f"wrote {output}"])
-
-
-def _interrupted(output: str, checkpoint: Path | None) -> str:
-    """Return what is said at once when a signal asks for the end."""
-    kept = "" if checkpoint is None else f" and {checkpoint}"
-    return f"interrupted: finishing this iteration, writing {output}{kept}"

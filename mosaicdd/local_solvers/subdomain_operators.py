@@ -11,13 +11,16 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.transfer import Batch, batch_shape
-from mosaicdd.local_solvers.networks.medium_channels import (
+from mosaicdd.local_solvers.networks.operator import (
+    REACTION,
+    ROUGHNESS,
     SEEN,
+    OperatorNetwork,
     channels_of,
     largest_reaction,
+    place,
     roughness,
 )
-from mosaicdd.local_solvers.networks.operator import REACTION, ROUGHNESS, OperatorNetwork, place
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.local_solvers.upscaling import RATIO, averaged, fine_part, mirrored

@@ -7,8 +7,7 @@ stays as it is.
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from mosaicdd.problems.sides.conditions import Condition, Periodic
 from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.settings import argument
 from mosaicdd.unsupported import Unsupported
 
 
@@ -153,7 +153,7 @@ class CoefficientsInTime:
         for name, values in problem.fields.items():
             if name == "f" or name in problem.functions:
                 continue
-            with _concerning(name):
+            with argument(f"the field {name}"):
                 if varies(values, self._axes):
                     self._names.append(name)
         self.vary = bool(self._names)
@@ -166,15 +166,6 @@ class CoefficientsInTime:
         return self._problem.with_fields(
             **{name: at_time(fields[name], t, self._axes) for name in self._names}
         )
-
-
-@contextmanager
-def _concerning(name: str) -> Iterator[None]:
-    """Let what is wrong with values be told with the name of their field."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"the field {name}: {error}") from None
 
 
 class SidesInTime:
@@ -342,8 +333,9 @@ class Storage:
             for p, nodes in zip(part, self._grid.nodes, strict=True)
         ]
         total, count = np.pad(values, beyond), np.pad(np.ones_like(values), beyond)
-        for axis in range(values.ndim):
-            total, count = (_of_two(sums, axis) for sums in (total, count))
+        for axis in range(values.ndim):  # sums of neighbours, whose axis gets shorter by one
+            low, high = ends(axis, values.ndim)
+            total, count = (sums[low] + sums[high] for sums in (total, count))
         return total / count
 
     def raised(self, reaction: Field, rate: float) -> Sliced:
@@ -351,14 +343,7 @@ class Storage:
 
         def read(place: tuple) -> np.ndarray:
             part = tuple(p for p in place if p is not Ellipsis)
-            return reaction.sample_as_given(self._grid, part, checked=False)[0] + rate * self.at(
-                part
-            )
+            values = reaction.sample_as_given(self._grid, part, checked=False)[0]
+            return values + rate * self.at(part)
 
         return Sliced(self._grid.nodes, read)
-
-
-def _of_two(sums: np.ndarray, axis: int) -> np.ndarray:
-    """Return the sums of neighbours along an axis, which gets shorter by one."""
-    low, high = ends(axis, sums.ndim)
-    return sums[low] + sums[high]

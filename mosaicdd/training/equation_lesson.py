@@ -26,9 +26,15 @@ from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_
 from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.reports import Report, SolutionReport
-from mosaicdd.training.samples import Batches, LiftedSamples, Pass, StepPasses, lift_samples
+from mosaicdd.training.samples import (
+    Batches,
+    HeldOut,
+    LiftedSamples,
+    Pass,
+    StepPasses,
+    lift_samples,
+)
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
-from mosaicdd.training.validation import HeldOut
 from mosaicdd.unsupported import Unsupported
 
 

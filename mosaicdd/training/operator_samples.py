@@ -18,8 +18,14 @@ import torch
 
 from mosaicdd.lattice.perimeter import square_perimeter
 from mosaicdd.local_solvers.networks.family import interior_images
-from mosaicdd.local_solvers.networks.medium_channels import SEEN, relative_reaction, scales
-from mosaicdd.local_solvers.networks.operator import MOMENTS, polynomials, shared_moments
+from mosaicdd.local_solvers.networks.operator import (
+    MOMENTS,
+    SEEN,
+    polynomials,
+    relative_reaction,
+    scales,
+    shared_moments,
+)
 from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, SubdomainGraphs
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.medium_channels import roughness
 from mosaicdd.local_solvers.networks.operator import (
     MOMENTS,
     OPERATOR,
@@ -14,6 +13,7 @@ from mosaicdd.local_solvers.networks.operator import (
     ROUGHNESS,
     OperatorNetwork,
     OperatorSettings,
+    roughness,
 )
 from mosaicdd.local_solvers.subdomain_graphs import CELLS
 from mosaicdd.local_solvers.upscaling import RATIO

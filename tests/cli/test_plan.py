@@ -2,8 +2,7 @@
 
 import pytest
 
-from mosaicdd.planning.assumed import assumed_rates
-from mosaicdd.planning.rates import read_rates, write_rates
+from mosaicdd.planning.rates import assumed_rates, read_rates, write_rates
 
 
 @pytest.mark.ranks(1, 2)

@@ -5,8 +5,13 @@ import pytest
 import torch
 
 from mosaicdd.lattice.perimeter import square_perimeter
-from mosaicdd.local_solvers.networks.medium_channels import SEEN, roughness
-from mosaicdd.local_solvers.networks.operator import OperatorNetwork, OperatorSettings, place
+from mosaicdd.local_solvers.networks.operator import (
+    SEEN,
+    OperatorNetwork,
+    OperatorSettings,
+    place,
+    roughness,
+)
 from mosaicdd.local_solvers.subdomain_graphs import AROUND, CELLS, INSIDE, SubdomainGraphs
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, restricted
 from mosaicdd.problems.operators.conductances import Conductances

@@ -6,11 +6,19 @@ import json
 import pytest
 
 from mosaicdd.parallel.partition import fitting_dims
-from mosaicdd.planning.assumed import GPUS, assumed_rates, completed, rates_of_name
 from mosaicdd.planning.cost import iteration_cost, memory_of_rank, solve_cost
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, row_wise
 from mosaicdd.planning.plan import Job, make_plan
-from mosaicdd.planning.rates import Curve, Link, read_rates, write_rates
+from mosaicdd.planning.rates import (
+    GPUS,
+    Curve,
+    Link,
+    assumed_rates,
+    completed,
+    rates_of_name,
+    read_rates,
+    write_rates,
+)
 from mosaicdd.schwarz.sizes import coarse_is_replicated
 
 RATES = [("default", "float64"), ("default", "float32"), ("a30", "float64"), ("h100", "float32")]

@@ -8,10 +8,9 @@ import pytest
 from mosaicdd import Domain, Periodic, Problem, Solver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.planning.assumed import assumed_rates, completed, rates_of_name
 from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job
-from mosaicdd.planning.rates import read_rates, write_rates
+from mosaicdd.planning.rates import assumed_rates, completed, rates_of_name, read_rates, write_rates
 from mosaicdd.schwarz.settings import SolveSettings
 
 
