@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -20,13 +19,12 @@ from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.report.progress import Progress, followed
+from mosaicdd.schwarz.changes import change_of
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
-from mosaicdd.schwarz.settings import CONVERGED, RESUMABLE, Output, SolveSettings
+from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work
@@ -252,65 +250,26 @@ class Solver:
         rtol: float | None = None,
         transposed: bool = False,
     ) -> np.ndarray:
-        """Return the change of a problem's values that its derivative there turns into a force.
+        """Return the change of a problem's values that its derivative there turns into a force; see `change_of`.
 
-        Of the whole grid, on all ranks, which call it together; see `BaseEngine.change`. Of a linear problem it is the
-        same at all values: what the equations without data make of the force.
+        ``problem``: whose values they are, if that is to be checked. ``rtol``: by default that of the settings.
 
-        Parameters
-        ----------
-        force
-            Times the squared spacing; of a periodic axis both ends count.
-        problem
-            Whose values they are, if that is to be checked.
-        rtol
-            Of the residual, relative to the force; by default that of the settings.
-        transposed
-            Whether it is the derivative transposed that does, as of adjoints; without a velocity it is the same.
-
-        Raises
-        ------
-        RuntimeError
-            If its solve has not converged, or this solver has been closed.
-        ValueError
-            If this was planned for another problem.
+        `RuntimeError` if its solve has not converged, or this solver has been closed. `ValueError` if this was planned
+        for another problem.
         """
         self._require_open()
         if problem is not None:
             self._work.require_like(problem)
-        if not force.any():
-            return np.zeros(values.shape)
-        engine, rtol = self._work.first_engine, self._setup.settings.rtol if rtol is None else rtol
-        own, force = engine.block.owned_nodes()[1], np.array(force)
-        for ends in self._around(force):
-            ends[0] += ends[-1]
-        changed = engine.change(values[own], force[own], rtol, transposed=transposed)
-        if changed is None:
-            # With constant coefficients the transposed equations are those seen from the opposite corner.
-            turned = (slice(None, None, -1 if transposed else 1),) * force.ndim
-            return self._by_source(force[turned])[turned].copy()
-        change, status = changed
-        _require_adjoint(status)
-        whole = np.zeros(values.shape)
-        whole[own] = change
-        whole = self._world.sum(whole)
-        for ends in self._around(whole):
-            ends[-1] = ends[0]
-        return whole
+        rtol = self._setup.settings.rtol if rtol is None else rtol
+        plan = self._world, self._work, self._aside
+        return change_of(*plan, values, force, rtol, transposed=transposed)
 
-    def _around(self, values: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield values of the whole grid by the nodes along each periodic axis: at the last are copies of the first."""
-        for axis, around in enumerate(self._setup.lattice.periodic):
-            if around:
-                yield np.moveaxis(values, axis, 0)
-
-    def _by_source(self, force: np.ndarray) -> np.ndarray:
-        """Return the solution for a force and zeros on all sides of a rectangle, or box."""
-        work, h = self._work, self._setup.grid.spacing
-        solution = self(work.problem.with_fields(f=force / h**2).with_sides(Dirichlet(0.0)))
+    def _aside(self, problem: Problem) -> Solution:
+        """Solve a problem between two calls, the second of which goes on as if there had been none."""
+        work = self._work
+        solution = self(problem)
         self._work, self._settled = work, False
-        _require_adjoint(solution.status)
-        return np.array(solution.gather(), float)
+        return solution
 
     def _require_open(self) -> None:
         if self._closed:
@@ -335,17 +294,16 @@ class Solver:
         progress: Progress | None,
         begun: float,
     ) -> Solution:
-        begin = None if start is None else self._world.agree(lambda: self._begin(start))
-        if atol is None:
-            atol = self._setup.settings.atol
         work, writing = self._work, self._writing
+        begin = None if start is None else self._world.agree(lambda: work.begin(start))
+        atol = self._setup.settings.atol if atol is None else atol
         self._watch = writing.watch(work.problem.problems)
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
         with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
             plan = (begin, writing.earlier, atol, progress, self._watch, file, writing.points)
-            kept, results, spent = work.solve(*plan)
+            batches, results, spent = work.solve(*plan)
             report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
@@ -355,41 +313,8 @@ class Solver:
         self._begun = None
         ended = report["status"], report["iterations"], report["seconds"]["total"]
         self._tell("%s after %d iterations, %.2f s", *ended)
-        return Solution(work.problem, self._kept(kept), report, results, checkpoint=checkpoint)
-
-    def _kept(self, batches: list[Batch]) -> Kept:
-        engine, output = self._work.first_engine, self._writing.output
-        return Kept(
-            self._given_ranks,
-            self._setup.settings,
-            self._setup.lattice,
-            self.cuts,
-            self._setup.window,
-            engine.filling if batches and engine.filling.between_nodes else None,
-            engine.block.owned_nodes()[1],
-            self._work.boundaries,
-            self._work.told,
-            batches,
-            Path(output.path) if output is not None and self._setup.fill else None,
-        )
-
-    def _begin(self, start: Solution | FieldStart) -> Kept | FieldStart:
-        """Return what a solve begins with, if it can."""
-        if not isinstance(start, FieldStart):
-            wanted = "a Solution that a Solver returned, whose interface is in memory"
-            require_type("start", start, Solution, wanted)
-        begin = start if isinstance(start, FieldStart) else start.kept
-        self._work.require_start(begin)
-        return begin
-
-
-def _require_adjoint(status: str) -> None:
-    """Raise `RuntimeError` unless a solve of a change has converged."""
-    if status not in CONVERGED:
-        raise RuntimeError(
-            f"the adjoint has not converged ({status}): its gradient would be wrong; give more iterations or a "
-            "larger tolerance"
-        )
+        kept = work.kept(batches, self._given_ranks, writing.output)
+        return Solution(work.problem, kept, report, results, checkpoint=checkpoint)
 
 
 def solve(

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.report import Result, merged_results, result_of
+from mosaicdd.schwarz.results.solution import Solution
+from mosaicdd.schwarz.settings import Output
 from mosaicdd.schwarz.setup import Setup
-from mosaicdd.settings import argument
+from mosaicdd.settings import argument, require_type
 
 # Whose squares, summed over all nodes and divided by a squared spacing, are numbers.
 _LARGEST = 1e140
@@ -136,15 +139,24 @@ class Work:
         """What tells the data that are solved for from others."""
         return self._setup.told | self._sides | {SOURCE: self._source}
 
-    def require_start(self, start: Kept | FieldStart) -> None:
-        """Raise `ValueError` unless a start is one of as many problems, on the same lattice and ranks."""
-        if start.problems != self.problem.problems:
+    def begin(self, start: Solution | FieldStart) -> Kept | FieldStart:
+        """Return what a solve begins with.
+
+        `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same lattice and
+        ranks.
+        """
+        if not isinstance(start, FieldStart):
+            wanted = "a Solution that a Solver returned, whose interface is in memory"
+            require_type("start", start, Solution, wanted)
+        begin = start if isinstance(start, FieldStart) else start.kept
+        if begin.problems != self.problem.problems:
             raise ValueError(
-                f"start is a solution of {start.problems} problems, there are "
+                f"start is a solution of {begin.problems} problems, there are "
                 f"{self.problem.problems} now"
             )
         for number in range(self.rounds.number):
-            start.require_start(self.rounds.members(number), self.first_engine.block)
+            begin.require_start(self.rounds.members(number), self.first_engine.block)
+        return begin
 
     def solve(
         self,
@@ -274,6 +286,23 @@ class Work:
         parts = self._world.allgather(results if self._setup.ranks.is_root else {})
         known = {member: result for part in parts for member, result in part.items()}
         return [known.get(member, Result()) for member in range(self.problem.problems)]
+
+    def kept(self, batches: list[Batch], given_ranks: Any, output: Output | None) -> Kept:
+        """Return what is kept of a solve that writes an output, by ranks as they were given."""
+        engine, setup = self.first_engine, self._setup
+        return Kept(
+            given_ranks,
+            setup.settings,
+            setup.lattice,
+            setup.ranks.cuts,
+            setup.window,
+            engine.filling if batches and engine.filling.between_nodes else None,
+            engine.block.owned_nodes()[1],
+            self.boundaries,
+            self.told,
+            batches,
+            Path(output.path) if output is not None and setup.fill else None,
+        )
 
     def report(self, results: Sequence[Result]) -> dict:
         """Return what is said of all problems, but the seconds."""
