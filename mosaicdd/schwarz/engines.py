@@ -1,6 +1,8 @@
-"""Which engine runs which local solver, by the method that this names."""
+"""Which engine runs which local solver, by the method that this names, and what those of all nodes have not."""
 
 from mosaicdd.schwarz.base_engine import BaseEngine
+from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.unsupported import Unsupported
 
 
 def engine_of(method: str) -> type[BaseEngine]:
@@ -38,3 +40,29 @@ def engine_of(method: str) -> type[BaseEngine]:
 
         return OperatorEngine
     raise ValueError(f"no engine runs local solvers by the method {method!r}")
+
+
+def require_method(settings: SolveSettings) -> None:
+    """Check that nothing is asked for that is of the other method.
+
+    Raises
+    ------
+    Unsupported
+        If something is.
+    """
+    unlike = {
+        "levels=1": settings.levels == 1,
+        "sweep='phases'": settings.sweep == "phases",
+        f"accelerate={settings.accelerate!r}": settings.accelerate is not None,
+        "coarse_points": settings.coarse_points is not None,
+        "until_mae": settings.until_mae is not None,
+        f"halo_depth={settings.halo_depth}": settings.halo_depth > 1,
+        "dtype='float32'": settings.dtype == "float32",
+    }
+    for name, is_given in unlike.items():
+        if is_given:
+            raise Unsupported(
+                f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
+                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid: "
+                "leave it out"
+            )

@@ -3,32 +3,54 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import even, within
+from mosaicdd.lattice.axes import Slices, even, within
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import MediumSolver
-from mosaicdd.schwarz.base_engine import SolveOptions
+from mosaicdd.problems.discretisation.given_conditions import Points, points_on
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
+from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.embedded import Embedded
+from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.medium_engine import Iterated, MediumEngine, RightHandSide, require_method
-from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
+from mosaicdd.schwarz.measure import NodeSource
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.schwarz.verdict import ROUNDINGS
+from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Evidence, suspected
 
 _STRIP = 2**18  # values of the field that are handed out at once
 
+# The residual of a field is that of its values on the lines but for rounding, up to 1e-8 of it where both are near 1e-8.
+_SAME = 1 + 1e-6
 
-class MultigridEngine(MediumEngine):
+
+@dataclass
+class _Iterated:
+    """What the iteration of a problem ended with."""
+
+    status: str
+    size: float  # the root mean square of its values
+    history: History
+    estimate: ErrorEstimate
+
+
+class MultigridEngine(BaseEngine[MediumSolver]):
     """Solves in one medium on all nodes, one problem after another.
+
+    What depends on the medium alone is planned once and kept by the local solver. The residuals of the answers are
+    taken in the equations that the user's coefficients make.
 
     Raises
     ------
@@ -44,9 +66,7 @@ class MultigridEngine(MediumEngine):
         require_method(self.settings)
         self._fields: torch.Tensor | None = None
         self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
-        self._system = system = self._planned(transposed=False)
-        self.measure, self._unknowns = system.measure, system.nodes.unknowns
-        self.equations, self.conductances = system.equations, system.conductances
+        self._system = self._planned(transposed=False)
 
     def _planned(self, *, transposed: bool) -> MultigridSystem:
         """Return what is planned for the medium; see `MultigridSystem`."""
@@ -67,7 +87,7 @@ class MultigridEngine(MediumEngine):
     @property
     def unknowns(self) -> int:
         """Nodes of the whole domain that have an unknown."""
-        return self._unknowns
+        return self._system.nodes.unknowns
 
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
@@ -85,7 +105,13 @@ class MultigridEngine(MediumEngine):
         zeros = Interface(self.block, **self._tensors)
         field = system.field(x, zeros, 0)
         if status == "stagnated":
-            which = self._ranks, zeros, self.conductances, None, self.measure.weights
+            which = (
+                self._ranks,
+                zeros,
+                self._system.conductances,
+                None,
+                self._system.measure.weights,
+            )
             rounding = FieldResidual(*which, np.array([size]))
             for strip in self._in_strips([field]):
                 rounding.add_rounding(strip)
@@ -97,63 +123,99 @@ class MultigridEngine(MediumEngine):
         """Let the next solve begin with fields; without them, with what the lines span between them."""
         self._fields = fields()
 
-    def _iterate(
-        self,
-        data: RightHandSide,
-        rule: StoppingRule,
-        options: SolveOptions,
-    ) -> Iterated:
-        system, fields = self._system, []
-        ended: list[tuple[str, float, History, ErrorEstimate]] = []
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        rule, system = self._rule(options), self._system
+        v = options.start
+        if v is None:
+            v = Interface(self.block, problems=self.problems, **self._tensors)
+        embedded: Embedded | None = None
+        source: NodeSource | None
+        if system.equations is None:
+            v.impose(boundaries)
+            source = self._source(options.force)
+        else:
+            with self.clock.part("sample"):
+                where = self._ranks, self.block, self._solver.discretisation
+                problem = self._solver.source.problem
+                embedded = Embedded(*where, problem, system.equations, beyond=self._beyond)
+            b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
+            source = NodeSource(b, nodes=embedded.driven)
+        measures, constants = system.measure(self._ranks, v, source, rule.rtol)
+        residual = FieldResidual(
+            self._ranks,
+            v,
+            system.conductances,
+            source,
+            system.measure.weights,
+            measures,
+            None if system.equations is None else system.equations.active,
+        )
         seconds = {"iterate": 0.0, "estimate": 0.0}
+        solves: list[_Iterated] = []
+        fields: list[np.ndarray] = []
         for i in range(self.problems):
             begun = time.perf_counter()
-            judge = self._judge(data, i, rule, options)
-            x = self._begun(data, i, options)
-            b, size = system.right_hand_side(data, i), float(data.measures[i]) or 1.0
+            judge = self._judge(v, i, rule, options)
+            x = self._begun(v, i, float(constants[i]), options)
+            b, size = system.right_hand_side(v, source, i), float(measures[i]) or 1.0
             with self.clock.part("multigrid"):
                 end = system.gradients(b, x, size, judge)
             iterated = time.perf_counter()
             status = end.status
-            if not data.measures[i] and self._ranks.any(bool(b.any())):
+            if not measures[i] and self._ranks.any(bool(b.any())):
                 status = "converged_atol"  # of a right-hand side whose squares vanish
             del b
             with self.clock.part("estimate"):
-                estimate = self._estimate(end)
-            ended.append((status, system.nodes.rms(x), judge.history, estimate))
-            fields.append(system.field(x, data.v, i))
-            del x
+                estimate = system.estimate(end)
+            solves.append(_Iterated(status, system.nodes.rms(x), judge.history, estimate))
+            fields.append(system.field(x, v, i))
+            del x, end
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         self._fields = None
-        ends, sizes, histories, estimates = zip(*ended, strict=True)
-        v, _ = self._on_lines(fields)
-        return Iterated(
-            v,
-            ends,
-            np.array(sizes),
-            histories,
-            estimates,
-            lambda: self._in_strips(fields),
-            seconds,
-        )
+        on_lines, _ = self._on_lines(fields)
+        begun = time.perf_counter()
+        strips = self._strips(fields, on_lines, residual, embedded)
+        wanted = self._delivered(strips, options.sink)
+        evidence = self._evidence(rule.rtol, solves, fields, residual)
+        seconds["assemble"] = time.perf_counter() - begun
+        certify = self.settings.certify
+        imbalance = None if embedded is None else embedded.imbalance
+        return [
+            self._outcome(
+                solved.status,
+                evidence[i],
+                solved.estimate,
+                number=i,
+                update=solved.history.update[-1],
+                imbalance=None if imbalance is None else imbalance[i].item(),
+                certificate=None
+                if certify is None
+                else Certificate(certify, len(solved.history.update), 0.0, 0.0),
+                history=solved.history,
+                interface=on_lines,
+                field=None if wanted is None else wanted[i],
+                seconds=dict(seconds),
+            )
+            for i, solved in enumerate(solves)
+        ]
 
-    def _judge(
-        self, data: RightHandSide, number: int, rule: StoppingRule, options: SolveOptions
-    ) -> Judge:
+    def _judge(self, v: Interface, number: int, rule: StoppingRule, options: SolveOptions) -> Judge:
         """Return what judges the iterations of a problem."""
         watch = options.watch
 
         def save(x: torch.Tensor, history: History) -> None:
-            v, strips = self._on_lines([self._system.field(x, data.v, number)])
+            lines, strips = self._on_lines([self._system.field(x, v, number)])
             if watch is not None and watch.save is not None:
-                watch.save(v, history, strips)
+                watch.save(lines, history, strips)
 
         earlier = options.history if number == 0 else None
         nodes = self._system.nodes
         return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
-    def _begun(self, data: RightHandSide, number: int, options: SolveOptions) -> torch.Tensor:
+    def _begun(
+        self, v: Interface, number: int, constant: float, options: SolveOptions
+    ) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with."""
         own = self._system.own
         unknowns = within(own, self.block.owned_nodes()[1])
@@ -161,32 +223,82 @@ class MultigridEngine(MediumEngine):
             values = self._fields[number].double().cpu().numpy()[unknowns]
             return self._system.start(np.where(np.isnan(values), 0.0, values))
         if options.start is not None:
-            values = self._share.owned(self._share.between_lines(data.v))[unknowns]
+            values = self._share.owned(self._share.between_lines(v))[unknowns]
             return self._system.start(values)
-        constant = data.constants[number]
         if not constant:
             return self._system.nodes.vector()
         return self._system.start(np.full([o.stop - o.start for o in own], constant))
 
-    def _estimate(self, end: Ended) -> ErrorEstimate:
-        """Estimate the error of a result from its residual."""
-        error, factor, energy = self._system.gradients.error(end)
-        nodes, block = self._system.nodes, self.block
-        rms = factor * nodes.rms(error)
-        lattice, here, there = block.lattice, [], []
-        box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
-        for (low, high), first, start, stop in box:
-            centres = first + lattice.spacing * np.arange(start, stop)
-            inside = (centres >= low) & (centres <= high)
-            here.append(np.flatnonzero(inside))
-            there.append(centres[inside])
-        at_centres = np.zeros(block.subdomains)
-        places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
-        values = error.view(-1)[places].cpu().numpy()
-        at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
-        place = tuple(map(slice, block.start, block.stop))
-        bound = None if math.isnan(energy) else energy
-        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, bound)
+    def _rule(self, options: SolveOptions) -> StoppingRule:
+        """Return the rule, whose tolerance bounds the residual here, as a certificate's does."""
+        rule, certify = super()._rule(options), self.settings.certify
+        rtol = rule.rtol if certify is None else min(rule.rtol, certify)
+        return StoppingRule(rtol, rule.atol, rule.max_iterations)
+
+    def _source(self, force: torch.Tensor | None) -> NodeSource | None:
+        """Return the source at the region's nodes, or what is given in its place; None if zero."""
+        if force is not None:
+            return NodeSource(force)
+        if self._solver.source.problem.source is None:
+            return None
+        with self.clock.part("sample"):
+            f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
+        return NodeSource(f.expand(self.problems, *f.shape[1:]), self.block.lattice.grid.spacing**2)
+
+    def _strips(
+        self,
+        fields: Sequence[np.ndarray],
+        on_lines: Interface,
+        residual: FieldResidual,
+        embedded: Embedded | None,
+    ) -> Iterator[Strip]:
+        """Hand out fields strip by strip, and measure them by the way."""
+        if embedded is not None and embedded.imbalance is not None:
+            embedded.centre(self._in_strips(fields))
+        checking = self.clock.part("check")
+        for strip in self._in_strips(fields):
+            if self._window is None:
+                with checking:
+                    residual.add(strip)
+            yield strip if embedded is None else embedded.completed(strip, on_lines)
+
+    def _evidence(
+        self,
+        rtol: float,
+        solves: Sequence[_Iterated],
+        fields: Sequence[np.ndarray],
+        field_residual: FieldResidual,
+    ) -> list[Evidence]:
+        """Return what is known of the fields; where rounding may matter, they are gone over again to measure it."""
+        certify = self.settings.certify
+        reached = [solved.history.residual[-1] for solved in solves]
+        in_all = self._wanted and self._window is None
+        residuals = field_residual.relative().tolist() if in_all else reached
+        promised = [
+            max(rtol, _SAME * left)
+            if solved.status == "converged_atol" and certify is None
+            else rtol
+            for solved, left in zip(solves, reached, strict=True)
+        ]
+        rounding, statuses = np.zeros(self.problems), [solved.status for solved in solves]
+        if certify is None and any(map(suspected, statuses, residuals, promised)):
+            for strip in self._in_strips(fields):
+                field_residual.add_rounding(strip)
+            rounding = field_residual.rounding()
+        # Beside a right-hand side that is zero there is no answer to be a share of.
+        plausible = np.where(field_residual.measures > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
+        return [
+            Evidence(
+                solved.estimate.rms,
+                solved.size,
+                residuals[i],
+                promised[i],
+                float(rounding[i]),
+                float(plausible[i]),
+                visible=math.inf,  # the estimate is made from a residual in differences
+            )
+            for i, solved in enumerate(solves)
+        ]
 
     def _on_lines(self, fields: Sequence[np.ndarray]) -> tuple[Interface, Iterator[Strip]]:
         """Return fields on the lattice lines, and this rank's nodes of them in strips."""
@@ -210,3 +322,25 @@ class MultigridEngine(MediumEngine):
                 (slice(start, start + high - low), *inner[1:]),
                 (slice(low, high), *own[1:]),
             )
+
+    def inside_shape(self, nodes: Slices) -> int | None:
+        """Count the nodes inside a domain that is no rectangle; see `BaseEngine`."""
+        equations = self._system.equations
+        around = any(self.block.lattice.periodic)  # then the last nodes are copies
+        if equations is None or equations.outlines is None or around:
+            return None
+        place = tuple(
+            slice(p.start - first, p.stop - first)
+            for p, first in zip(nodes, self.block.origin, strict=True)
+        )
+        return int(equations.outlines.reported[place].sum())
+
+    def outline_points(self) -> Points | None:
+        """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
+        equations, discretisation = self._system.equations, self._solver.discretisation
+        outline = None if discretisation is None else discretisation.outline
+        around = any(self.block.lattice.periodic)  # then some nodes are copies
+        if equations is None or equations.outlines is None or outline is None or around:
+            return None
+        own = self.block.owned_unknowns()[0]
+        return points_on(equations.outlines.part(*own), outline.names)

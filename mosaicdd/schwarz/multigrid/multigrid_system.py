@@ -1,5 +1,6 @@
 """Everything that is planned once for a medium on the block of a rank: its equations, and levels below them."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,10 +19,11 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
+from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.layouts import blocks_along
-from mosaicdd.schwarz.measure import Measure, require_range, require_ratio
-from mosaicdd.schwarz.medium_engine import RightHandSide
+from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
@@ -101,9 +103,9 @@ class MultigridSystem:
         with clock.part("trial"):
             try_out(self.gradients)
 
-    def right_hand_side(self, data: RightHandSide, number: int) -> torch.Tensor:
-        """Return that of one of the problems, a vector."""
-        box, source = self._box, data.source
+    def right_hand_side(self, v: Interface, source: NodeSource | None, number: int) -> torch.Tensor:
+        """Return that of one of the problems, a vector; ``v`` with the values on the edge of the lattice."""
+        box = self._box
         b = np.zeros([part.stop - part.start for part in box])
         both = self._known
         here, there = within(both, box), within(both, self._block.nodes)
@@ -117,7 +119,7 @@ class MultigridSystem:
             ring = np.unravel_index(self.measure.ring, region)
             ends = zip(ring, self._block.nodes, box, strict=True)
             beside = tuple(n + part.start - own.start for n, part, own in ends)
-            b[beside] += self.measure.added(data.v, slice(number, number + 1))[0]
+            b[beside] += self.measure.added(v, slice(number, number + 1))[0]
         return self.nodes.vector(b)
 
     def start(self, own: np.ndarray) -> torch.Tensor:
@@ -150,6 +152,26 @@ class MultigridSystem:
             edge = v.lines[axis][number].select(0, end)[along].cpu().numpy()
             values[at(axis, values.ndim, end)] = edge
         return values
+
+    def estimate(self, end: Ended) -> ErrorEstimate:
+        """Estimate the error of a result from its residual."""
+        error, factor, energy = self.gradients.error(end)
+        nodes, block = self.nodes, self._block
+        rms = factor * nodes.rms(error)
+        lattice, here, there = block.lattice, [], []
+        box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
+        for (low, high), first, start, stop in box:
+            centres = first + lattice.spacing * np.arange(start, stop)
+            inside = (centres >= low) & (centres <= high)
+            here.append(np.flatnonzero(inside))
+            there.append(centres[inside])
+        at_centres = np.zeros(block.subdomains)
+        places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
+        values = error.view(-1)[places].cpu().numpy()
+        at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
+        place = tuple(map(slice, block.start, block.stop))
+        bound = None if math.isnan(energy) else energy
+        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, bound)
 
     @property
     def _box(self) -> Slices:

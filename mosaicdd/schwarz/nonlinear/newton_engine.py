@@ -20,10 +20,10 @@ from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
+from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.measure import require_range
-from mosaicdd.schwarz.medium_engine import require_method
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, Step, Steps

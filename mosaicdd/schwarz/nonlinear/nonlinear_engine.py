@@ -23,8 +23,8 @@ from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
+from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.medium_engine import require_method
 from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
 from mosaicdd.schwarz.nonlinear.nonlinear_iteration import NonlinearIteration, drive
