@@ -265,8 +265,6 @@ def require_differentiable(problem: Problem) -> None:
     elif isinstance(operator, Nonlinear):
         if not problem.plain or any(part.inside for part in problem.conditions.parts):
             why = f"{problem.equation.name} is not linear, and values are not given on all sides of a rectangle alone"
-        elif operator.by_flows:
-            why = f"{problem.equation.name} is not linear, and in space or with a field {operator.factor or 'a'} that multiplies its flows"
     elif not problem.plain and _floats(problem):
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
@@ -276,5 +274,5 @@ def require_differentiable(problem: Problem) -> None:
     if why:
         raise Unsupported(
             f"{why}: gradients are of single problems whose level is held, if they are not linear with values "
-            "on all sides of rectangles"
+            "on all sides of rectangles or boxes"
         )

@@ -27,16 +27,25 @@ CASES = {
     "burgers": {"nu": drawn(NODES, 7), "c": drawn(NODES, 8), "f": "x"},
     "allen-cahn": {"eps": drawn(NODES, 5), "f": 1.0},
 }
-W = np.random.default_rng(5).standard_normal(NODES)
+BOX = 16, 8, 8
+IN_BOX = tuple(count + 1 for count in BOX)
+CASES |= {
+    "reaction-diffusion per cell": {"a": drawn((NY, NX)), "c": drawn(NODES), "f": 1.0},
+    "quasilinear-diffusion per cell": {"a": drawn((NY, NX)), "c": 0.3, "f": drawn(NODES, 6)},
+    "poisson-boltzmann in a box, per cell": {"a": drawn(BOX), "c": drawn(IN_BOX), "f": 1.0},
+    "quasilinear-diffusion in a box": {"a": drawn(IN_BOX), "c": 0.3, "f": 1.0},
+    "reaction-diffusion in a box, of a number": {"a": 2.0, "c": 0.3, "f": drawn(IN_BOX)},
+}
 
 
 def problem_of(name):
-    return m.Problem(m.Domain((NY, NX), 0.1), name, CASES[name], SIDES)
+    cells = BOX if "box" in name else (NY, NX)
+    return m.Problem(m.Domain(cells, 0.1), name.split()[0], CASES[name], SIDES)
 
 
 def functional(problem):
     field = m.solve(problem, "exact", settings=TIGHT).field
-    return float((W * field**2).sum())
+    return float((drawn(field.shape, 5) * field**2).sum())
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -44,7 +53,8 @@ def test_they_are_central_differences(name):
     problem = problem_of(name)
     with m.Solver(problem, "exact", settings=TIGHT) as solver:
         solution = solver()
-        by = m.adjoint(solution, 2 * W * solution.field, solver=solver)
+        field = solution.field
+        by = m.adjoint(solution, 2 * drawn(field.shape, 5) * field, solver=solver)
     known = Parameters(problem)
     values = known.values()
     assert by.keys() == values.keys() >= {*CASES[name]} | set(problem.equation.numbers)
@@ -60,11 +70,17 @@ def test_they_are_central_differences(name):
 
 @pytest.mark.parametrize(
     ("name", "by"),
-    [("p-laplace", "a"), ("p-laplace", "p"), ("poisson-boltzmann", "c"), ("burgers", "nu")],
+    [
+        ("p-laplace", "a"),
+        ("p-laplace", "p"),
+        ("poisson-boltzmann", "c"),
+        ("poisson-boltzmann in a box, per cell", "a"),
+        ("burgers", "nu"),
+    ],
 )
 def test_remainders_fall_as_they_should(name, by):
     solve = m.differentiable(problem_of(name), by, settings=TIGHT)
-    shape = () if by == "p" else NODES
+    shape = () if by == "p" else CASES[name].get(by, drawn(NODES)).shape
     at, direction = (torch.from_numpy(drawn(shape, seed)) for seed in (3, 4))
     if by == "p":
         at, direction = at + 1.0, direction / 10
@@ -97,10 +113,15 @@ def test_solves_find_derivatives_where_a_program_has_turned_them_off():
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one):
+@pytest.mark.parametrize("name", ["p-laplace", "burgers", "quasilinear-diffusion"])
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
     cells, shape = (96, 128), (97, 129)
-    fields = {"a": drawn(shape), "eps": 0.3, "f": 1.0}
-    problem = m.Problem(m.Domain(cells, 0.02), "p-laplace", fields, SIDES)
+    fields = {
+        "p-laplace": {"a": drawn(shape), "eps": 0.3, "f": 1.0},
+        "burgers": {"nu": drawn(shape), "f": 1.0},
+        "quasilinear-diffusion": {"a": drawn(cells), "f": 1.0},
+    }
+    problem = m.Problem(m.Domain(cells, 0.02), name, fields[name], SIDES)
     w = drawn(shape, 9)
     expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
     with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:

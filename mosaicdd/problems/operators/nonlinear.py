@@ -61,6 +61,11 @@ class Nonlinear:
     factor
         The field that all flows between nodes are multiplied by outside of the residual, which takes 1 in its place
         if it is among ``taken``, the fields of the residual.
+
+    Attributes
+    ----------
+    taken
+        The fields of the residual, by name.
     """
 
     reflective = False
@@ -79,10 +84,10 @@ class Nonlinear:
         taken: Iterable[str] = (),
     ):
         self.fields, self.axes, self.factor = dict(fields), axes, factor
-        self._taken = self.fields
+        self.taken = self.fields
         if factor is not None:
             plain = self.fields | {factor: Field(factor, 1.0, axes)}
-            self._taken = {name: plain[name] for name in taken}
+            self.taken = {name: plain[name] for name in taken}
         self.self_adjoint = self_adjoint
         self._signs = signs
         self._residual = residual
@@ -146,7 +151,7 @@ class Nonlinear:
         are as `sample_near` has them.
         """
         samples = {}
-        for name, field in self._taken.items():
+        for name, field in self.taken.items():
             if field.number is not None:
                 number = torch.tensor(field.number, dtype=torch.float64)
                 samples[name] = number.expand([p.stop - p.start for p in part])
@@ -173,7 +178,7 @@ class Nonlinear:
 
         ``inside``: says which nodes of a part are of interest.
         """
-        varying = {name: field for name, field in self._taken.items() if field.number is None}
+        varying = {name: field for name, field in self.taken.items() if field.number is None}
         if self.pure or not varying:
             return not self.pure
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
@@ -223,7 +228,7 @@ class Nonlinear:
 
     def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
         """Return fields of their numbers; 1 where they vary."""
-        numbers = {name: field.number for name, field in self._taken.items()}
+        numbers = {name: field.number for name, field in self.taken.items()}
         return {
             name: self._uniform(torch.full_like(like, 1.0 if number is None else number))
             for name, number in numbers.items()
