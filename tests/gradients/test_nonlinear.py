@@ -127,9 +127,9 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
     with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
         solution = solver()
         by = m.adjoint(solution, w[solution.place], solver=solver)
-    for name, values in expected.items():
+    for of, values in expected.items():
         mine = values[solution.place] if values.ndim == 2 else values
-        np.testing.assert_allclose(by[name], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+        np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
 
 
 def test_what_is_not_known_is_said():

@@ -34,7 +34,6 @@ from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
 
-
 _SAME = (
     1.2  # ratio of what conducts at nodes, up to which sine transforms are a good preconditioner
 )
