@@ -51,8 +51,8 @@ class NonlinearLagrangian(Lagrangian):
     ) -> torch.Tensor:
         """Return the reaction and what flows to each neighbour, times conductances; as `NonlinearEquations` does."""
         operator, axes = self._operator, self._axes
-        one = torch.ones((), dtype=torch.float64)
-        between = self._conductances({"a": named.get(operator.factor or "", one)})
+        unit = torch.ones((), dtype=torch.float64)
+        between = self._conductances({"a": named.get(operator.factor or "", unit)})
         reaction = operator.at(Patch.uniform(u.centre, axes), fields, self._h, numbers)
         total = reaction
         for k, (offset, beside) in enumerate(
