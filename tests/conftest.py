@@ -178,8 +178,10 @@ def alone_and_together(known_by_one, comm):
     """Return a function that returns a solve or a march by one rank, as far as it is known, and by all."""
 
     def both(function, *arguments, **options):
-        alone = known_by_one(function, *arguments, **options)
-        return alone, function(*arguments, ranks=comm, **options)
+        together = function(*arguments, ranks=comm, **options)
+        if comm.size == 1:  # a second time would be the same once more
+            return together, together
+        return known_by_one(function, *arguments, **options), together
 
     return both
 

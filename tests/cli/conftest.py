@@ -31,6 +31,14 @@ def signalled(mosaicdd, monkeypatch):
 
 
 @pytest.fixture
+def quick_layout(monkeypatch):
+    """Let parts of pictures overlap: that they do not takes half of the time, and tests/report looks at it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, drawing: None)
+
+
+@pytest.fixture
 def write_edges(comm):
     """Return a function that writes the edges of a field to a boundary file, once for all ranks."""
 

@@ -200,6 +200,7 @@ def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp
     assert "OWNER" in mosaicdd(*arguments, "--pde", f"{own}:OWNER").err
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_a_plot_without_a_reference_shows_the_estimate(mosaicdd, solved, tmp_path):
     target = tmp_path / "figure.svg"
     path = solved("gp:seed=0")
@@ -273,6 +274,7 @@ def test_a_plot_is_a_picture_beside_its_file(mosaicdd, solved, comm):
 
 
 @pytest.mark.parametrize(("suffix", "signature"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
+@pytest.mark.usefixtures("quick_layout")
 def test_a_plot_can_be_a_drawing(suffix, signature, mosaicdd, solved, tmp_path):
     target = tmp_path / f"figure.{suffix}"
     assert mosaicdd("plot", solved("gp:seed=0"), "-o", target, "--reference", "dst").code == 0

@@ -32,6 +32,7 @@ def series(mosaicdd, common_path):
     return path
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
     opened = m.read(series)
     np.testing.assert_allclose(opened.times, [0, 0.1, 0.2, 0.3])
@@ -55,6 +56,7 @@ def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
     assert "compare a series with 'expr:...'" in ended.err
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_a_series_moves_in_a_gif_and_in_pictures(series, mosaicdd):
     moving, still = series.with_suffix(".gif"), series.with_name("heat-%02d.png")
     assert mosaicdd("plot", series, "-o", moving).code == 0
@@ -68,6 +70,7 @@ def test_a_series_moves_in_a_gif_and_in_pictures(series, mosaicdd):
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_a_series_in_space_is_solved_shown_and_played(mosaicdd, tmp_path):
     path, film = tmp_path / "box.h5", tmp_path / "box-%d.png"
     given = ("--cells", "20x18x16", "--spacing", "0.05", "--pde", "heat", "--initial", "expr:z*x")

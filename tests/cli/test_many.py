@@ -313,6 +313,7 @@ def test_compare_tells_the_errors_of_all_and_of_each(solve, mosaicdd, strict_jso
 
 
 @pytest.mark.ranks(1)
+@pytest.mark.usefixtures("quick_layout")
 def test_plot_draws_the_problem_that_is_asked_for(solve, mosaicdd, common_path, problems_file):
     _, _, path = solve(*EXACT, "--boundary", problems_file)
     pictures = []

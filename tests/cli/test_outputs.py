@@ -40,6 +40,7 @@ def test_shards_equal_the_single_file(solve, comm):
 
 
 @pytest.mark.ranks(1)
+@pytest.mark.usefixtures("quick_layout")
 def test_shards_are_compared_drawn_and_boundary_data_as_a_single_file_is(
     solve, mosaicdd, strict_json
 ):
@@ -163,6 +164,7 @@ def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
 
 
 @pytest.mark.ranks(1)
+@pytest.mark.usefixtures("quick_layout")
 def test_a_window_can_be_drawn(solve, mosaicdd):
     path, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
     assert mosaicdd("plot", path).code == 0

@@ -35,7 +35,7 @@ def test_data_training_and_a_certified_solve(pde, mosaicdd, tmp_path):
     )
     assert made.code == 0, made.err
     assert Dataset.read("d.h5").pde == "helmholtz"
-    training = ("train", "d.h5", "-o", "m.h5", "--pde", pde, "--epochs", 30, "--batch-size", 60)
+    training = ("train", "d.h5", "-o", "m.h5", "--pde", pde, "--epochs", 5, "--batch-size", 60)
     trained = mosaicdd(*training, "--set", "width=32")
     assert trained.code == 0, trained.err
     assert read_model("m.h5")[0].parameters == {"k": 2.0}
@@ -50,7 +50,7 @@ def test_data_training_and_a_certified_solve(pde, mosaicdd, tmp_path):
 
 def test_a_family_of_it_serves_its_range(pde, mosaicdd):
     assert mosaicdd("generate", "d.h5", "--pde", pde, "--samples", 768, *SQUARE).code == 0
-    network = ("--network", "family", "--set", "modes=3", "--set", "hidden=16", "--epochs", 300)
+    network = ("--network", "family", "--set", "modes=3", "--set", "hidden=16", "--epochs", 100)
     trained = mosaicdd("train", "d.h5", "-o", "m.h5", "--pde", pde, *network)
     assert trained.code == 0, trained.err
     solve = ("solve", "-o", "out.h5", "--pde", pde, "--cells", "64x64", "--local-solver", "m.h5")

@@ -40,6 +40,7 @@ def test_a_file_holds_both_sides_and_is_compared(comm, mosaicdd, common_path, st
         assert strict_json(done.out)["max_error"] < 1e-8
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_a_picture_shows_the_error_on_periodic_sides(mosaicdd, tmp_path):
     output, picture = tmp_path / "out.h5", tmp_path / "out.png"
     assert mosaicdd("solve", "-o", output, *SIZE, "--field", "f=1", *PAIRS["x"]).code == 0

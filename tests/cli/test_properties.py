@@ -123,6 +123,13 @@ def command_lines(draw):
 
 
 @pytest.fixture
+def examples(pytestconfig):
+    """Return a function of how many cases a night draws: settings of them, of a third by day."""
+    share = 1 if pytestconfig.getoption("nightly") else 3
+    return lambda night: settings(max_examples=night // share, **CASES)
+
+
+@pytest.fixture
 def files(tmp_path, mosaicdd):
     """Return a folder with a solution, a boundary file and a model."""
     assert mosaicdd("solve", "-o", tmp_path / "good.h5", "--cells", "64x48").code == 0
@@ -144,11 +151,11 @@ def ends_well(ended):
 
 
 @pytest.mark.limit(120)
-def test_any_command_line_of_solve_ends_well(files, mosaicdd):
+def test_any_command_line_of_solve_ends_well(files, mosaicdd, examples):
     places = {"FILE": "nothing.h5", "BOUNDARY": "good.h5", "MODEL": "model.h5"}
     places |= {"GOOD": "good.h5", "POINTS": "points.csv"}
 
-    @settings(max_examples=160, **CASES)
+    @examples(160)
     @given(command_lines())
     def check(options):
         for name, file in places.items():
@@ -159,10 +166,10 @@ def test_any_command_line_of_solve_ends_well(files, mosaicdd):
 
 
 @pytest.mark.limit(120)
-def test_compare_with_any_reference_ends_well(files, mosaicdd):
+def test_compare_with_any_reference_ends_well(files, mosaicdd, examples):
     reference = st.one_of(EXPRESSION, TEXT, st.sampled_from(["dst", "pyamg", "GOOD"]))
 
-    @settings(max_examples=50, **CASES)
+    @examples(50)
     @given(reference, st.lists(st.sampled_from(FLAGS), max_size=1))
     def check(spec, flags):
         spec = spec.replace("GOOD", str(files / "good.h5"))
@@ -181,13 +188,13 @@ ARRAYS = st.one_of(
 
 
 @pytest.mark.limit(120)
-def test_any_hdf5_file_in_place_of_another_ends_well(files, mosaicdd):
+def test_any_hdf5_file_in_place_of_another_ends_well(files, mosaicdd, examples):
     good = (files / "good.h5").read_bytes()
     names = ["solution", "boundary/bottom", "boundary/left", "history/update", "history"]
     attributes = ["kind", "format_version", "spacing", "seconds", "pde", "card"]
     values = st.one_of(TEXT, st.floats(), st.just([1.0, 2.0]), st.sampled_from([1, 2, 10**9]))
 
-    @settings(max_examples=50, **CASES)
+    @examples(50)
     @given(
         st.dictionaries(st.sampled_from(names), ARRAYS, max_size=2),
         st.dictionaries(st.sampled_from(attributes), values, max_size=2),
@@ -213,10 +220,10 @@ def test_any_hdf5_file_in_place_of_another_ends_well(files, mosaicdd):
 
 
 @pytest.mark.limit(120)
-def test_any_bytes_in_place_of_a_file_end_well(files, mosaicdd):
+def test_any_bytes_in_place_of_a_file_end_well(files, mosaicdd, examples):
     starts = [(files / name).read_bytes() for name in ("good.h5", "model.h5")]
 
-    @settings(max_examples=30, **CASES)
+    @examples(30)
     @given(st.sampled_from([*starts, b""]), st.integers(0, 40_000), st.binary(max_size=64))
     def check(start, length, rest):
         path = files / "bad.h5"

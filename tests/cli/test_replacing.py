@@ -76,6 +76,7 @@ def test_what_is_read_is_never_replaced(solved, mosaicdd, common_path, comm, mon
 
 
 @pytest.mark.ranks(1)
+@pytest.mark.usefixtures("quick_layout")
 def test_what_mosaicdd_has_written_is_replaced(solved, mosaicdd, tmp_path):
     assert mosaicdd("solve", "-o", solved, *CELLS, "--boundary", "expr:x").code == 0
     picture = tmp_path / "picture.png"
@@ -94,6 +95,7 @@ def test_what_mosaicdd_has_written_is_replaced(solved, mosaicdd, tmp_path):
 
 
 @pytest.mark.ranks(1)
+@pytest.mark.usefixtures("quick_layout")
 def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(mosaicdd, tmp_path):
     path, film = tmp_path / "out.h5", tmp_path / "film.gif"
     heat = ("--pde", "heat", "--boundary", "0", "--initial", "1", "--steps", "2", "--dt", "0.1")

@@ -63,6 +63,7 @@ def test_a_file_holds_the_domain_and_nan_outside(comm, mosaicdd, common_path, st
     ],
     ids=lambda more: more[1].replace(":", "-"),
 )
+@pytest.mark.usefixtures("quick_layout")
 def test_compare_and_plot_take_the_domain_from_the_file(
     mosaicdd, tmp_path, strict_json, comm, more
 ):

@@ -155,6 +155,7 @@ def parts():
 
 
 @pytest.mark.ranks(1, 2)
+@pytest.mark.usefixtures("quick_layout")
 def test_a_mask_of_voxels_makes_its_way_through_files(mosaicdd, common_path, comm, by_one):
     """From a stack of pictures, with a condition on a part of the faces, to a picture with the outside blank."""
     if comm.rank == 0:
@@ -272,6 +273,7 @@ def test_what_is_not_there_is_said(arguments, says, mosaicdd):
     assert says in ended.err
 
 
+@pytest.mark.usefixtures("quick_layout")
 def test_pictures_show_planes(mosaicdd, tmp_path, monkeypatch):
     path = tmp_path / "out.h5"
     assert mosaicdd(*SOLVE, *FIELDS, *SIDES, "-o", path).code == 0

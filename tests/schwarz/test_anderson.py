@@ -9,7 +9,9 @@ from mosaicdd.problems.sides.boundary import Boundary
 RANKS = pytest.mark.ranks(1, 2, 4)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 10))]
+)
 def test_the_sdnet_reaches_its_stationary_solution_in_fewer_iterations(
     seed, make_lattice, make_solver
 ):

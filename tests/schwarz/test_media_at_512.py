@@ -23,7 +23,9 @@ from mosaicdd.schwarz.solver import solve
 CELLS, NODES = (512, 512), (513, 513)
 RTOL = 1e-11
 SPE10 = os.environ.get("MOSAICDD_SPE10")
-_DAILY = ("inclusions", "rotating")  # the largest contrast, and what is not symmetric
+_DAILY = (
+    "inclusions",
+)  # the largest contrast; what is not symmetric is small in multigrid/test_velocities.py
 
 
 def problem_of(kind):

@@ -52,7 +52,13 @@ def test_without_a_coarser_grid_it_starts_from_the_linear_equations_solution():
     np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "allen-cahn" else pytest.mark.nightly)
+        for name in FIELDS
+    ],
+)
 def test_the_iterations_do_not_grow_with_the_domain(name):
     counts = [
         solve(problem(name, (n, n)), "subdomain-newton", settings=SolveSettings()).iterations
@@ -63,6 +69,7 @@ def test_the_iterations_do_not_grow_with_the_domain(name):
     )  # from the linear equation's solution 6 to 8, and more on the larger
 
 
+@pytest.mark.nightly
 def test_nor_with_finer_grids_where_the_linear_equations_solution_is_far():
     fields, counts = {"p": 4.0, "eps": 0.1, "a": "1.5 + sin(x)"}, []
     for n in (64, 128):

@@ -57,14 +57,13 @@ def test_the_error_is_of_second_order_with_values_fluxes_and_exchanges(name):
         "front": m.Dirichlet(U),
     }  # fmt: skip
     errors = []
-    for n in (6, 9, 12, 18):
+    for n in (6, 12):
         domain = m.Domain((n, n, 2 * n // 3), 1 / n)
         solution = m.solve(m.Problem(domain, name, fields | {"f": f}, sides), rtol=1e-8)
         assert solution.status == "converged_rtol"
         z, y, x = np.meshgrid(solution.z, solution.y, solution.x, indexing="ij")
         errors.append(abs(solution.field - np.sin(x + 2 * y) * np.exp(z)).max())
-    orders = np.log(np.array(errors[:-1]) / errors[1:]) / np.log([9 / 6, 12 / 9, 18 / 12])
-    assert (orders > 1.8).all(), (errors, orders)
+    assert np.log2(errors[0] / errors[1]) > 1.8, errors
 
 
 def assembled(a, nodes):

@@ -16,7 +16,12 @@ TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
 
 @pytest.mark.parametrize(
     ("axes", "method", "order"),
-    [(2, "euler", 1), (2, "bdf2", 2), (2, "crank-nicolson", 2), (3, "bdf2", 2)],
+    [
+        pytest.param(2, "euler", 1, marks=pytest.mark.nightly),
+        pytest.param(2, "bdf2", 2, marks=pytest.mark.nightly),
+        (2, "crank-nicolson", 2),
+        (3, "bdf2", 2),
+    ],
 )
 def test_the_error_falls_with_the_order_in_the_step(axes, method, order):
     n, h = 16, 0.25

@@ -237,8 +237,15 @@ def test_the_tolerance_holds_in_marches_of_few_steps_too(steps, method):
     require_the_tolerance(series, truth, 3e-3, most=40)
 
 
-@pytest.mark.parametrize("since", [0.5, 0.53], ids=["between steps", "within a step"])
-@pytest.mark.parametrize("data", ["sides", "f"])
+@pytest.mark.parametrize(
+    ("data", "since"),
+    [
+        ("sides", 0.53),  # within a step
+        ("f", 0.5),  # between steps
+        pytest.param("sides", 0.5, marks=pytest.mark.nightly),
+        pytest.param("f", 0.53, marks=pytest.mark.nightly),
+    ],
+)
 def test_steps_by_tolerance_go_through_jumps(data, since):
     jump = f"where(t>{since}, 1, 0)"
     truth = BOX.warm(since) if data == "sides" else BOX.heated(since)
@@ -281,10 +288,10 @@ def test_a_smaller_tolerance_gives_a_smaller_error():
     known = Manufactured(48)
     errors = [
         known.error(m.march(known.problem, known.initial, dt=0.5, steps=4, tolerance=tolerance))
-        for tolerance in (1e-2, 1e-3, 1e-4)
+        for tolerance in (1e-2, 1e-3)
     ]
     # Of second order: a tenth of the error of a step is a step 10^(1/3) times shorter.
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+    assert errors[0] > 2 * errors[1]
 
 
 def test_a_source_of_node_values_at_all_times_is_interpolated():

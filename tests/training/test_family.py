@@ -1,6 +1,7 @@
 """Regression on operators: a family's network solves for parameters that it has never seen."""
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def train(dataset, name="family", settings=NETWORK, **changes):
 
 @pytest.fixture(scope="module")
 def trained(datasets):
-    return {pde: train(dataset) for pde, dataset in datasets.items()}
+    return cache(lambda pde: train(datasets[pde]))
 
 
 @pytest.mark.parametrize("pde", FAMILIES)
@@ -101,27 +102,38 @@ def test_with_all_modes_the_operators_of_the_data_are_reproduced(datasets, pde):
     assert np.sqrt(np.mean(error**2)) < 1e-3
 
 
-@pytest.mark.parametrize(("pde", "greatest"), list(zip(FAMILIES, (1e-8, 1e-4, 1e-4), strict=True)))
+@pytest.mark.parametrize(
+    ("pde", "greatest"),
+    [
+        (FAMILIES[0], 1e-8),
+        *(pytest.param(pde, 1e-4, marks=pytest.mark.nightly) for pde in FAMILIES[1:]),
+    ],
+)
 def test_a_trained_family_solves_for_held_out_parameters(trained, pde, greatest):
-    result = trained[pde]
+    result = trained(pde)
     assert result.best.validation_mse < greatest
     assert result.best.window_mse < greatest
     assert not result.far_off
     assert result.card.network == "family"
 
 
-def test_the_card_says_which_parameters_the_network_serves(trained):
-    ranges = trained["screened-poisson"].card.ranges
-    assert ranges["c"] == [0.0, 100.0]
-    assert ranges["the ratio of the tensor's eigenvalues"] == [1.0, 1.0]
-    assert trained["anisotropic-diffusion"].card.ranges[
-        "the ratio of the tensor's eigenvalues"
-    ] == [1.0, 100.0]
-    assert trained["advection-diffusion"].card.ranges["the cell Peclet number"] == [0.0, 2.0]
+@pytest.mark.parametrize(
+    ("pde", "name", "ends"),
+    [
+        ("screened-poisson", "c", [0.0, 100.0]),
+        ("anisotropic-diffusion", "the ratio of the tensor's eigenvalues", [1.0, 100.0]),
+        ("advection-diffusion", "the cell Peclet number", [0.0, 2.0]),
+    ],
+)
+def test_the_card_says_which_parameters_the_network_serves(datasets, pde, name, ends):
+    card = train(datasets[pde], epochs=1).card
+    assert card.ranges[name] == ends
+    if pde == "screened-poisson":
+        assert card.ranges["the ratio of the tensor's eigenvalues"] == [1.0, 1.0]
 
 
 def test_a_parameter_outside_of_the_range_is_refused_with_the_range(trained):
-    result = trained["screened-poisson"]
+    result = trained("screened-poisson")
     model = NetworkModel("mine", result.network, result.card)
     grid = Grid((32, 32), SUBDOMAIN.spacing)
     assert model.bind(Problem((32, 32), "screened-poisson", {"c": 100.0}), grid).linear

@@ -44,12 +44,12 @@ def train(dataset, name="linear", **changes):
     ("name", "changes", "factor"),
     [
         # A tenth or less of the gain that is usually seen.
-        ("linear", {"epochs": 40}, 100),
+        pytest.param("linear", {"epochs": 40}, 100, marks=pytest.mark.nightly),
         ("linear", {"optimizer": "adamw"}, 20),
-        ("linear", {"pde_weight": 1e-4}, 20),
+        pytest.param("linear", {"pde_weight": 1e-4}, 20, marks=pytest.mark.nightly),
         pytest.param("sdnet", {"points": 16, "epochs": 40}, 4, marks=pytest.mark.nightly),
-        ("sdnet", {"pde_weight": 1e-4, "collocation": 8}, 1.5),
-        ("sdnet-concat", {"points": 16}, 1.5),
+        ("sdnet", {"pde_weight": 1e-4, "collocation": 4, "points": 16}, 1.5),
+        pytest.param("sdnet-concat", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         pytest.param("deeponet", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         ("mlp", {"points": 16}, 2),
         ("linear", {"optimizer": "muon"}, 20),
@@ -57,10 +57,11 @@ def train(dataset, name="linear", **changes):
         # Without labels: the boundary data and the equation say it all.
         ("linear", {"labels": False, "pde_weight": 1e-3, "residual": "discrete"}, 20),
         ("linear", {"labels": False, "pde_weight": 1.0, "residual": "multilevel"}, 20),
-        (
+        pytest.param(
             "deeponet",
             {"labels": False, "pde_weight": 1e-4, "residual": "continuous", "epochs": 60},
             1.5,
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "sdnet",

@@ -70,6 +70,7 @@ PROBLEMS = {
     ),
     "in space": in_space,
 }
+REST = ("values", "insulated")  # which do what others do
 
 
 def same(solution, expected):
@@ -82,7 +83,10 @@ def same(solution, expected):
     return True
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly if name in REST else ()) for name in PROBLEMS],
+)
 def test_fields_of_a_gpu_are_those_of_the_processor(name, request):
     expected = m.solve(PROBLEMS[name](), settings=TIGHT)
     request.getfixturevalue("on_gpu")

@@ -67,7 +67,7 @@ PROBLEMS = {
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_number_of_ranks_takes_the_same_iterations_to_the_field_of_a_direct_solver(
-    comm, known_by_one, name
+    comm, known_by_one, by_one, name
 ):
     problem = PROBLEMS[name]()
     solution = m.solve(problem, "exact", ranks=comm, settings=TIGHT)
@@ -76,7 +76,7 @@ def test_every_number_of_ranks_takes_the_same_iterations_to_the_field_of_a_direc
     assert (solution.status, solution.iterations) == (alone.status, alone.iterations)
     assert solution.converged
     assert solution.iterations <= 30
-    reference = solve_directly(problem)
+    reference = by_one(solve_directly, problem)
     assert abs(solution.gather() - reference).max() < 1e-9 * np.ptp(reference)
 
 
