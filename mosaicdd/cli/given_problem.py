@@ -39,6 +39,7 @@ def given_problem(
     A part of the outline of which neither ``boundary`` nor a side says anything is a `ValueError`.
     """
     from mosaicdd.problems.domain import Domain
+    from mosaicdd.problems.fields.given import require_one_corner
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import side_names
     from mosaicdd.problems.sides.conditions import Dirichlet
@@ -46,7 +47,7 @@ def given_problem(
     from mosaicdd.problems.sides.parts import is_outline
     from mosaicdd.problems.sides.sides import Sides
     from mosaicdd.settings import argument
-    from mosaicdd.storage.domain_file import read_domain
+    from mosaicdd.storage.domain_file import placed, read_domain
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
 
@@ -60,7 +61,7 @@ def given_problem(
         fields: dict[str, float | str | FieldFile | Wells | Foils] = {
             name: given_field(spec) for name, spec in given_fields
         }
-        _require_one_corner(fields, cells)
+    given = dict(fields)
     with argument("foil"):
         if given_foils:
             fields |= _with_foils(given_foils, fields, pde, len(cells))
@@ -88,36 +89,13 @@ def given_problem(
             Domain(cells, spacing)
     with argument("domain"):
         domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
+        mask = None if spec is None else placed(spec)
+    with argument("field"):
+        require_one_corner(given | {"the domain": mask}, cells)
     problem = Problem(domain, pde, fields, sides)
     if boundary is None:
         _require_sides(problem)
     return problem
-
-
-def _require_one_corner(fields: Mapping[str, object], cells: tuple[int, ...]) -> None:
-    """Check that the lower left corner of the domain is the same by the coordinates of all rasters."""
-    import math
-
-    from mosaicdd.lattice.axes import letters
-    from mosaicdd.problems.fields.given import step_along
-
-    first: dict[str, tuple[str, float]] = {}
-    for name, values in fields.items():
-        shape = getattr(values, "shape", ())[-len(cells) :]
-        if shape not in (cells, tuple(count + 1 for count in cells)):
-            continue  # which is refused as such
-        for letter in letters(len(cells)):
-            step = step_along(values, letter, f"the field {name}")
-            if step is None:
-                continue
-            # Of values per cell the middle of the first cell has the first coordinate.
-            corner = values.coords[letter][0] - (step / 2 if shape == cells else 0.0)  # type: ignore[attr-defined]  # as it has a step
-            before, known = first.setdefault(letter, (name, corner))
-            if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
-                raise ValueError(
-                    f"the domain begins at {letter} = {known:.10g} by the raster of {before}, at {corner:.10g} by that of "
-                    f"{name}: cut them to the same rectangle"
-                )
 
 
 def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: int) -> "Wells":

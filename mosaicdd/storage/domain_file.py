@@ -12,6 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields.given import require_spacing
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
@@ -70,7 +71,20 @@ def read_domain(
         raise ValueError(
             f"{path} has the shape {mask.shape}, a mask of the domain has {of_nodes}{cells} cells{hint}"
         )
-    return Domain.from_mask(mask, spacing, per_cell=per_cell)
+    domain, raster = Domain.from_mask(mask, spacing, per_cell=per_cell), placed(spec)
+    if raster is not None:
+        require_spacing(raster, domain.grid(), str(path))
+    return domain
+
+
+def placed(spec: str) -> FieldFile | None:
+    """Return the raster that describes a domain, which may say where it lies; None if it is something else."""
+    path = Path(spec)
+    if spec.startswith("expr:") or path.suffix.lower() not in RASTERS or not path.is_file():
+        return None
+    if path.suffix.lower() in (".tif", ".tiff") and not _is_raster(path):
+        return None
+    return FieldFile(path)
 
 
 def _polygons(path: Path) -> Polygons:

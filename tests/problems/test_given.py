@@ -114,6 +114,18 @@ def test_names_and_coordinates_that_contradict_are_refused(make, error, message)
         problem(make())
 
 
+def test_fields_that_begin_at_different_places_are_refused():
+    a, f = labelled(1 + VALUES**2, y=Y, x=X), labelled(y=Y + 0.5, x=X)
+    with pytest.raises(
+        ValueError, match=r"begins at y = \S+ by the raster of a, at \S+ by that of f"
+    ):
+        m.Problem(
+            m.Domain(GRID.shape, GRID.spacing),
+            "diffusion",
+            {"a": a, "f": m.Wells([((1.0, 1.0), 2.0)], f)},
+        )
+
+
 def test_values_on_a_side_go_along_its_coordinates():
     left = labelled(VALUES[::-1, 0], ("y",), y=Y[::-1])
     (boundary,) = problem(1.0, sides={"left": m.Dirichlet(left)}).boundaries(GRID)

@@ -154,6 +154,16 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
         )
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)
         assert said in ended.err
+    # And with what the domain is of: one that lies beside a field, or is coarser than the grid.
+    for bad, said in (
+        (written(tmp_path / "beside.nc", values, y=Y - STEP), "--field: the domain begins at y = 7000 by the raster of a, at 6999.75 by that of the domain: cut"),
+        (written(tmp_path / "coarse.nc", values, step=25.0), "coarse.nc has coordinates 25 apart along y, the grid has a spacing of 0.25: give --spacing 25"),
+    ):  # fmt: skip
+        ended = mosaicdd(
+            *solve, "--field", f"a={raster}", "--domain", bad, "-o", tmp_path / "bad.h5"
+        )
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+        assert said in ended.err
     assert not (tmp_path / "bad.h5").exists()
 
 

@@ -22,7 +22,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import STRIP, checksum_of
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.given import is_number, real_array, step_along, usable
+from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable
 from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
 
 _STRIP = 2**16  # values that are looked at at a time
@@ -165,13 +165,7 @@ class Field:
 
     def require_spacing(self, grid: Grid) -> None:
         """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
-        for name, own in zip(letters(self.axes), grid.steps, strict=True):
-            step = step_along(self.values, name, f"the field {self.name}")
-            if step is not None and not math.isclose(step, own, rel_tol=1e-3):
-                raise ValueError(
-                    f"the field {self.name} has coordinates {step:g} apart along {name}, the grid has a "
-                    f"spacing of {own:g}: give Domain(cells, spacing={step:g})"
-                )
+        require_spacing(self.values, grid, f"the field {self.name}")
 
     def per_cell(self, grid: Grid) -> bool:
         """Say whether values are given per cell of a grid."""

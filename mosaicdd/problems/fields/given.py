@@ -5,10 +5,15 @@ labels. A masked value is NaN, so that the rules for values that are not finite 
 y, from the bottom to the top: of arrays that name their axes and have coordinates, as xarray's, those say so.
 """
 
+import math
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from mosaicdd.lattice.axes import coordinates, letters
+from mosaicdd.lattice.grid import Grid
 
 _AXES = ("z", "y", "x")  # in their order; z in space
 _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
@@ -136,6 +141,45 @@ def step_along(values: Any, name: str, what: str) -> float | None:
             f"{steps.min():g} to {steps.max():g}: resample it to the nodes of a grid"
         )
     return step
+
+
+def require_spacing(values: Any, grid: Grid, what: str) -> None:
+    """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
+    names = letters(len(grid.shape))
+    steps = [step_along(values, name, what) for name in names]
+    for name, step, own in zip(names, steps, grid.steps, strict=True):
+        if step is None or math.isclose(step, own, rel_tol=1e-3):
+            continue
+        known = [along for along in steps[::-1] if along is not None]
+        way_out = f"give spacing={step:g}"
+        if len({f"{along:g}" for along in known}) > 1:
+            sides = "x".join(f"{along:g}" for along in known)
+            way_out = f"give a spacing of {sides} along {coordinates(len(known))}"
+        raise ValueError(
+            f"{what} has coordinates {step:g} apart along {name}, the grid has a spacing of {own:g}: {way_out}"
+        )
+
+
+def require_one_corner(fields: Mapping[str, Any], cells: tuple[int, ...]) -> None:
+    """Raise `ValueError` unless the lower left corner of a domain is the same by the coordinates of all that have any."""
+    first: dict[str, tuple[str, float]] = {}
+    for name, given in fields.items():
+        values = getattr(given, "beside", given)  # of wells and foils
+        shape = tuple(getattr(values, "shape", ()))[-len(cells) :]
+        if shape not in (cells, tuple(count + 1 for count in cells)):
+            continue  # which is refused as such
+        for letter in letters(len(cells)):
+            step = step_along(values, letter, f"the field {name}")
+            if step is None:
+                continue
+            # Of values per cell the middle of the first cell has the first coordinate.
+            corner = float(values.coords[letter][0]) - (step / 2 if shape == cells else 0.0)
+            before, known = first.setdefault(letter, (name, corner))
+            if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
+                raise ValueError(
+                    f"the domain begins at {letter} = {known:.10g} by the raster of {before}, at {corner:.10g} by that of "
+                    f"{name}: cut them to the same rectangle"
+                )
 
 
 def same_values(first: Any, second: Any) -> bool:

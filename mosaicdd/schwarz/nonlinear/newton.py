@@ -19,7 +19,7 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.measure import driven
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
-from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
+from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.verdict import Evidence, suspected
 
@@ -151,7 +151,7 @@ class Newton:
             return self._unknown()
         finally:
             self._linear = None
-        if not math.isfinite(change.size):
+        if not math.isfinite(change.size + change.error):
             return self._unknown()
         share = min(change.size / last, _SLOWEST) if last > 0 else 0.0
         scale = _SAFETY * (1.0 + change.error / change.size) / (1.0 - share) if change.size else 1.0
@@ -264,12 +264,13 @@ class Newton:
             self.status = "converged_rtol"
         elif whole <= self._rule.atol:
             self.status = "converged_atol"
-        elif not improved:
+        elif not improved and linear in CONVERGED:
             self._stagnate("no part of the next one lowers the residual")
         elif linear == "stagnated":
             self._stagnate("rounding leaves too much of its linear problem")
-        elif linear in ("diverged_nan", "diverged_tolerance"):
-            self.status = linear
+        elif not improved or linear in ("diverged_nan", "diverged_tolerance"):
+            self.status = "stagnated" if linear == OUT_OF_ITERATIONS else linear
+            self.failure = f"the linear problem of a step of Newton's method ended as {linear}"
         elif len(self.history.update) >= self._rule.max_iterations:
             self.status = OUT_OF_ITERATIONS
 
