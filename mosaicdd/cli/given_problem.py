@@ -61,7 +61,7 @@ def given_problem(
         fields: dict[str, float | str | FieldFile | Wells | Foils] = {
             name: given_field(spec) for name, spec in given_fields
         }
-    given = dict(fields)
+    beside = dict(fields)
     with argument("foil"):
         if given_foils:
             fields |= _with_foils(given_foils, fields, pde, len(cells))
@@ -91,7 +91,7 @@ def given_problem(
         domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
         mask = None if spec is None else placed(spec)
     with argument("field"):
-        require_one_corner(given | {"the domain": mask}, cells)
+        require_one_corner(beside | {"the domain": mask}, cells)
     problem = Problem(domain, pde, fields, sides)
     if boundary is None:
         _require_sides(problem)

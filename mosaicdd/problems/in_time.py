@@ -319,7 +319,8 @@ class Storage:
             values = sampled(self._field, self._shape, self._grid, part)
             inside = inside_ring(self._shape, self._grid, part)
             if inside is not None:  # what is zero further out counts nowhere
-                values = np.where(inside[1:-1, 1:-1] | (values != 0), values, 1.0)
+                within = (slice(1, -1),) * values.ndim
+                values = np.where(inside[within] | (values != 0), values, 1.0)
             return require_sign(values, self._field, self._grid, part, positive=True)
         cells = tuple(
             slice(max(p.start - 1, 0), min(p.stop, count))

@@ -52,6 +52,23 @@ def around(cells):
     return (padded[1:, 1:] + padded[:-1, 1:] + padded[1:, :-1] + padded[:-1, :-1]) / 4
 
 
+def test_what_is_stored_in_an_insulated_part_of_voxels_stays():
+    rng = np.random.default_rng(0)
+    mask = np.ones((6, 8, 10), bool)
+    mask[2:4, :5, 3:] = False
+    volumes = np.zeros((7, 9, 11))
+    for corner in np.ndindex(2, 2, 2):
+        volumes[tuple(slice(at, at + n) for at, n in zip(corner, mask.shape, strict=True))] += mask
+    fields = {"s": np.exp(rng.standard_normal(volumes.shape))}
+    problem = m.Problem(m.Domain.from_mask(mask, 0.1), "heat", fields, INSULATED)
+    series = m.march(
+        problem, rng.standard_normal(volumes.shape), dt=0.01, steps=2, method="euler", **TIGHT
+    )
+    amounts = [np.nansum(volumes * fields["s"] * series[i]) for i in range(3)]
+    np.testing.assert_allclose(amounts, amounts[0], atol=1e-9 * volumes.sum())
+    assert np.nanstd(series[2]) < 0.8 * np.nanstd(series[0])
+
+
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_a_step_in_two_materials_is_that_of_matrices_of_their_own(comm):
     n, h, dt = 56, 0.1, 0.02

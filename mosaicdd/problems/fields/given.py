@@ -163,8 +163,8 @@ def require_spacing(values: Any, grid: Grid, what: str) -> None:
 def require_one_corner(fields: Mapping[str, Any], cells: tuple[int, ...]) -> None:
     """Raise `ValueError` unless the lower left corner of a domain is the same by the coordinates of all that have any."""
     first: dict[str, tuple[str, float]] = {}
-    for name, given in fields.items():
-        values = getattr(given, "beside", given)  # of wells and foils
+    for name, field in fields.items():
+        values = getattr(field, "beside", field)  # of wells and foils
         shape = tuple(getattr(values, "shape", ()))[-len(cells) :]
         if shape not in (cells, tuple(count + 1 for count in cells)):
             continue  # which is refused as such
