@@ -125,21 +125,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         rule, system = self._rule(options), self._system
-        v = options.start
-        if v is None:
-            v = Interface(self.block, problems=self.problems, **self._tensors)
-        embedded: Embedded | None = None
-        source: NodeSource | None
-        if system.equations is None:
-            v.impose(boundaries)
-            source = self._source(options.force)
-        else:
-            with self.clock.part("sample"):
-                where = self._ranks, self.block, self._solver.discretisation
-                problem = self._solver.source.problem
-                embedded = Embedded(*where, problem, system.equations, beyond=self._beyond)
-            b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
-            source = NodeSource(b, nodes=embedded.driven)
+        v, source, embedded = self._data(boundaries, options)
         measures, constants = system.measure(self._ranks, v, source, rule.rtol)
         residual = FieldResidual(
             self._ranks,
@@ -200,6 +186,30 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             for i, solved in enumerate(solves)
         ]
 
+    def _data(
+        self, boundaries: Sequence[Boundary], options: SolveOptions
+    ) -> tuple[Interface, NodeSource | None, Embedded | None]:
+        """Return the lines to begin with, the source at the region's nodes, and what is given inside of the lattice."""
+        v = options.start
+        if v is None:
+            v = Interface(self.block, problems=self.problems, **self._tensors)
+        equations, given = self._system.equations, self._solver.source
+        if equations is not None:
+            where = self._ranks, self.block, self._solver.discretisation
+            with self.clock.part("sample"):
+                embedded = Embedded(*where, given.problem, equations, beyond=self._beyond)
+            b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
+            return v, NodeSource(b, nodes=embedded.driven), embedded
+        v.impose(boundaries)
+        if options.force is not None:
+            return v, NodeSource(options.force), None
+        if given.problem.source is None:
+            return v, None, None
+        with self.clock.part("sample"):
+            f = self._ranks.agree(lambda: given.on(self.block, **self._tensors))
+        scale = self.block.lattice.grid.spacing**2
+        return v, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
+
     def _judge(self, v: Interface, number: int, rule: StoppingRule, options: SolveOptions) -> Judge:
         """Return what judges the iterations of a problem."""
         watch = options.watch
@@ -234,16 +244,6 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         rule, certify = super()._rule(options), self.settings.certify
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
-
-    def _source(self, force: torch.Tensor | None) -> NodeSource | None:
-        """Return the source at the region's nodes, or what is given in its place; None if zero."""
-        if force is not None:
-            return NodeSource(force)
-        if self._solver.source.problem.source is None:
-            return None
-        with self.clock.part("sample"):
-            f = self._ranks.agree(lambda: self._solver.source.on(self.block, **self._tensors))
-        return NodeSource(f.expand(self.problems, *f.shape[1:]), self.block.lattice.grid.spacing**2)
 
     def _strips(
         self,
