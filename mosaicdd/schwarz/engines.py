@@ -1,8 +1,19 @@
 """Which engine runs which local solver, by the method that this names, and what those of all nodes have not."""
 
+import pkgutil
+
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.unsupported import Unsupported
+
+_ENGINES = {
+    "shared": "engine:Engine",
+    "multigrid": "multigrid.multigrid_engine:MultigridEngine",
+    "newton": "nonlinear.newton_engine:NewtonEngine",
+    "nonlinear": "nonlinear.nonlinear_engine:NonlinearEngine",
+    "upscaled": "upscaled.upscaled_engine:UpscaledEngine",
+    "operators": "upscaled.operator_engine:OperatorEngine",
+}
 
 
 def engine_of(method: str) -> type[BaseEngine]:
@@ -15,31 +26,10 @@ def engine_of(method: str) -> type[BaseEngine]:
     ValueError
         If there is no such method.
     """
-    if method == "shared":
-        from mosaicdd.schwarz.engine import Engine
-
-        return Engine
-    if method == "multigrid":
-        from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
-
-        return MultigridEngine
-    if method == "newton":
-        from mosaicdd.schwarz.nonlinear.newton_engine import NewtonEngine
-
-        return NewtonEngine
-    if method == "nonlinear":
-        from mosaicdd.schwarz.nonlinear.nonlinear_engine import NonlinearEngine
-
-        return NonlinearEngine
-    if method == "upscaled":
-        from mosaicdd.schwarz.upscaled.upscaled_engine import UpscaledEngine
-
-        return UpscaledEngine
-    if method == "operators":
-        from mosaicdd.schwarz.upscaled.operator_engine import OperatorEngine
-
-        return OperatorEngine
-    raise ValueError(f"no engine runs local solvers by the method {method!r}")
+    if method not in _ENGINES:
+        raise ValueError(f"no engine runs local solvers by the method {method!r}")
+    engine: type[BaseEngine] = pkgutil.resolve_name(f"mosaicdd.schwarz.{_ENGINES[method]}")
+    return engine
 
 
 def require_method(settings: SolveSettings) -> None:
