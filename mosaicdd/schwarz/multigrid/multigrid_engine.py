@@ -193,20 +193,20 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         v = options.start
         if v is None:
             v = Interface(self.block, problems=self.problems, **self._tensors)
-        equations, given = self._system.equations, self._solver.source
+        equations, source = self._system.equations, self._solver.source
         if equations is not None:
             where = self._ranks, self.block, self._solver.discretisation
             with self.clock.part("sample"):
-                embedded = Embedded(*where, given.problem, equations, beyond=self._beyond)
+                embedded = Embedded(*where, source.problem, equations, beyond=self._beyond)
             b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
             return v, NodeSource(b, nodes=embedded.driven), embedded
         v.impose(boundaries)
         if options.force is not None:
             return v, NodeSource(options.force), None
-        if given.problem.source is None:
+        if source.problem.source is None:
             return v, None, None
         with self.clock.part("sample"):
-            f = self._ranks.agree(lambda: given.on(self.block, **self._tensors))
+            f = self._ranks.agree(lambda: source.on(self.block, **self._tensors))
         scale = self.block.lattice.grid.spacing**2
         return v, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
 
