@@ -7,11 +7,12 @@ import scipy.sparse.linalg
 import torch
 
 from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.downstream import Downstream
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.passage import Passage
-from mosaicdd.schwarz.multigrid.smoothing import Smoothing
+from mosaicdd.schwarz.multigrid.smoothing import LevelStep, Smoothing
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
 # By axes, unknowns that are factorised with a velocity: on the levels below, flows would be ever faster for the grid, and sweeps
@@ -41,7 +42,7 @@ class Cycle:
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
         self._copies, shared = blocks.exchange(level.inverse), blocks.shared
-        stages: list[tuple[Smoothing, Passage]] = []
+        stages: list[tuple[LevelStep, Passage]] = []
         bottom: Bottom | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
             if level.directed and not blocks.shared:
@@ -51,11 +52,15 @@ class Cycle:
             by = interpolation(level)
             passage = Passage(blocks, level.inverse.dtype)
             below = coarser(level, by, passage)
-            level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
             by.missing.clear()
-            twice = blocks.shares.twice
-            copies = blocks.exchange(level.inverse) if twice or level.directed else None
-            stages.append((Smoothing(level, by, copies, twice=twice), passage))
+            step: LevelStep
+            if level.directed:
+                step = Downstream(level, by, blocks)
+            else:
+                twice = blocks.shares.twice
+                step = Smoothing(level, by, blocks.exchange(level.inverse) if twice else None)
+            level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
+            stages.append((step, passage))
             level, blocks = below, passage.below
         self._solve, self._places = bottom or _inverse(level, blocks)
         vectors = [(smoothing.right_hand_side, smoothing.values) for smoothing, _ in stages]
@@ -68,8 +73,8 @@ class Cycle:
         ]
         self._run = self._go
         if (
-            self.values.is_cuda and not shared and bottom is None
-        ):  # messages and factors are the host's
+            self.values.is_cuda and not shared and not level.directed
+        ):  # messages, and sweeps from node to node, are the host's
             self._run = _graph(self._go, self.values.device)
 
     def __call__(self) -> None:
