@@ -134,6 +134,31 @@ def rotating(nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str,
     }
 
 
+FLOWS = {
+    "along x": lambda y, x: (1.0, 0.0),
+    "along y": lambda y, x: (0.0, 1.0),
+    "diagonal": lambda y, x: (1.0, 0.5),
+    "shear": lambda y, x: (2 * y - 1, 0.0),
+    "rotating": lambda y, x: (1 - 2 * y, 2 * x - 1),
+    "recirculating": lambda y, x: _round(np.pi * y, np.pi * x),
+    "4 x 4 cells": lambda y, x: _round(4 * np.pi * y, 4 * np.pi * x),
+}
+"""Velocities ``(bx, by)``, 1 at most along an axis, of places in the unit square."""
+
+
+def _round(y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a velocity around closed streamlines in squares of the width of pi."""
+    return np.sin(x) * np.cos(y), -np.cos(x) * np.sin(y)
+
+
+def flow(kind: str, nodes: tuple[int, int], peclet: float, spacing: float) -> dict[str, np.ndarray]:
+    """Return the velocity ``bx``, ``by`` of a kind, with its largest cell Peclet number in a medium of 1."""
+    y, x = (np.linspace(0, 1, n) for n in nodes)
+    ways = FLOWS[kind](y[:, None], x)
+    speeds = (peclet / spacing * np.broadcast_to(way, nodes) for way in ways)
+    return dict(zip(("bx", "by"), speeds, strict=True))
+
+
 def spe10(nodes: tuple[int, int], path: Path, formation: tuple[int, int] = (0, 85)) -> np.ndarray:
     """Return layers of SPE10's second model side by side, repeated mirrored to fill the domain.
 
