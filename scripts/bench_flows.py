@@ -1,48 +1,54 @@
 """Flows of all kinds and speeds: multigrid beside a sparse factorisation and BoomerAMG under GMRES.
 
 Usage: bench_flows.py [--cells 128,256,512] [--media 1,10000]. Velocities are those of `media.FLOWS`; cell
-Peclet numbers are of a medium of 1; of a medium of another contrast the logarithm is independent and normal at all nodes, and 1 is in
-the middle of its range. A random source, values on all sides and a reaction of 1; one thread, float64, to a
-true relative residual of 1e-8. Seconds are the processor's, from the problem to the field; of the factorisation (SuperLU) and
-of BoomerAMG from the matrix to the answer. A status other than ``converged_rtol`` stands beside the iterations. Ratios are
-of our seconds to each of the others'. Writes ``benchmarks/flows.md``.
+Peclet numbers are of a medium of 1. Of a medium of another contrast the logarithm is independent and normal
+at all nodes, and 1 is in the middle of its range. A random source, values on all sides and a reaction of 1;
+one thread, float64, to a true relative residual of 1e-8. Seconds are the processor's, from the problem to
+the field; of BoomerAMG, and of SuperLU's factorisation of the first matrix of each size and medium (all have
+the same pattern) from the matrix to the answer. A status other than ``converged_rtol`` stands beside the
+iterations. Ratios are of our seconds to each of the others'. Rows are kept in ``benchmarks/flows.csv``, where
+those that are measured anew replace the old ones, and all are written to ``benchmarks/flows.md``.
 """
 
 import argparse
+import csv
 import itertools
 import time
 
 import numpy as np
+import scipy.sparse
 import torch
 from media import FLOWS, flow
 from peers import by_petsc, by_superlu, petsc_described
-from tables import publish, table
+from tables import BENCHMARKS, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 
 _RTOL = 1e-8
 _PECLET = (1, 10, 100, 1000)
-_HEADER = ["flow", "contrast", "cell Peclet number", "iterations", "residual", "seconds"]
-_HEADER += ["SuperLU", "ratio", "BoomerAMG", "iterations", "ratio"]
+_ROWS = BENCHMARKS / "flows.csv"
+_KEYS = ("cells", "flow", "contrast", "Peclet number")
+_COLUMNS = ("iterations", "residual", "seconds", "SuperLU", "ratio", "BoomerAMG", "its iterations", "its ratio")  # fmt: skip
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Measure, and write the tables."""
     torch.set_num_threads(1)
     m.solve(_problem("rotating", 96, 1.0, 1.0))  # what is loaded once per process
-    parts = []
-    for cells in map(int, arguments.cells.split(",")):
-        rows = []
-        contrasts = map(float, arguments.media.split(","))
-        for contrast, kind, peclet in itertools.product(contrasts, FLOWS, _PECLET):
-            rows.append([kind, f"{contrast:g}", str(peclet), *_row(kind, cells, peclet, contrast)])
-            print(cells, *rows[-1], sep=" | ", flush=True)
-        parts.append(f"## {cells} x {cells}\n\n{table(_HEADER, rows)}")
-    note = (
-        f"By `python scripts/bench_flows.py`; its head says what is measured. {petsc_described()}"
-    )
-    publish("flows", "Flows", "\n\n".join([note, *parts]))
+    for cells, contrast in itertools.product(
+        map(int, arguments.cells.split(",")), map(float, arguments.media.split(","))
+    ):
+        factorised: float | None = None
+        for kind, peclet in itertools.product(FLOWS, _PECLET):
+            problem = _problem(kind, cells, peclet, contrast)
+            matrix = MediumSystem(problem.operator, problem.domain.grid()).matrix.tocsr()
+            b = np.random.default_rng(1).standard_normal(matrix.shape[0])
+            factorised = factorised or by_superlu(matrix, b).seconds
+            row = _row(problem, matrix, b, factorised)
+            _keep((str(cells), kind, f"{contrast:g}", str(peclet)), row)
+            print(cells, contrast, kind, peclet, *row, sep=" | ", flush=True)
+    _publish()
 
 
 def _problem(kind: str, cells: int, peclet: float, contrast: float) -> m.Problem:
@@ -55,19 +61,16 @@ def _problem(kind: str, cells: int, peclet: float, contrast: float) -> m.Problem
     return m.Problem(domain, "advection-diffusion", fields, m.Dirichlet("sin(5*x) + y"))
 
 
-def _row(kind: str, cells: int, peclet: float, contrast: float) -> list[str]:
+def _row(
+    problem: m.Problem, matrix: scipy.sparse.csr_array, b: np.ndarray, factorised: float
+) -> list[str]:
     """Return what each takes."""
-    problem = _problem(kind, cells, peclet, contrast)
     start = time.process_time()
     solution = m.solve(problem, rtol=_RTOL)
     seconds = time.process_time() - start
     status = "" if solution.status == "converged_rtol" else f" {solution.status}"
-    left = f"{solution.report['discrete_residual']:.0e}"
-    matrix = MediumSystem(problem.operator, problem.domain.grid()).matrix.tocsr()
-    b = np.random.default_rng(1).standard_normal(matrix.shape[0])
-    factorised = by_superlu(matrix, b).seconds
-    row = [f"{solution.iterations}{status}", left, f"{seconds:.2f}", f"{factorised:.2f}"]
-    row.append(f"{seconds / factorised:.2f}")
+    row = [f"{solution.iterations}{status}", f"{solution.report['discrete_residual']:.0e}"]
+    row += [f"{seconds:.2f}", f"{factorised:.2f}", f"{seconds / factorised:.2f}"]
     try:
         peer = by_petsc(matrix, b, "hypre", _RTOL)
     except RuntimeError:
@@ -75,6 +78,36 @@ def _row(kind: str, cells: int, peclet: float, contrast: float) -> list[str]:
     if peer is None:
         return [*row, "", "", ""]
     return [*row, f"{peer.seconds:.2f}", str(peer.iterations), f"{seconds / peer.seconds:.2f}"]
+
+
+def _keep(key: tuple[str, ...], row: list[str]) -> None:
+    """Put a row beside the others."""
+    rows = _read() | {key: row}
+    with open(_ROWS, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*_KEYS, *_COLUMNS])
+        writer.writerows([*which, *values] for which, values in rows.items())
+
+
+def _read() -> dict[tuple[str, ...], list[str]]:
+    """Return the rows that are known."""
+    if not _ROWS.exists():
+        return {}
+    with open(_ROWS, newline="") as file:
+        _, *rows = csv.reader(file)
+    return {tuple(row[: len(_KEYS)]): row[len(_KEYS) :] for row in rows}
+
+
+def _publish() -> None:
+    """Write a table for each size."""
+    rows = _read()
+    parts = [
+        f"By `python scripts/bench_flows.py`; its head says what is measured. {petsc_described()}"
+    ]
+    for cells in sorted({key[0] for key in rows}, key=int):
+        here = [[*key[1:], *row] for key, row in rows.items() if key[0] == cells]
+        parts.append(f"## {cells} x {cells}\n\n{table([*_KEYS[1:], *_COLUMNS], here)}")
+    publish("flows", "Flows", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

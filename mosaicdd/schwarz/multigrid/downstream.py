@@ -16,7 +16,7 @@ import torch
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.lines import Lines, earlier, orders
+from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
 from mosaicdd.schwarz.multigrid.parities import Class
 from mosaicdd.schwarz.multigrid.smoothing import LevelStep
 from mosaicdd.schwarz.multigrid.sums import Sum
@@ -37,7 +37,7 @@ class Downstream(LevelStep):
             (first + (first < low), last - (last > high))
             for (first, last), (low, high) in zip(nodes.box, blocks.owned, strict=True)
         ]
-        lines = Lines(level, box)
+        lines = LineSweeps(level, box)
         self._down.append(x.zero_)
         for number, order in enumerate(orders(nodes.axes)):
             steps = level.steps if number else [s for s in level.steps if earlier(s, order)]

@@ -38,7 +38,7 @@ def earlier(step: Step, order: Order) -> bool:
     return tuple(s * way for s, way in zip(step, order, strict=True)) < (0,) * len(step)
 
 
-class Lines:
+class LineSweeps:
     """The nodes of a box of a directed level, of which all directions have couplings of their own.
 
     Parameters

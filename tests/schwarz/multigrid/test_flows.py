@@ -14,7 +14,7 @@ from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.multigrid import cycle, lines
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.lines import Lines, earlier, orders
+from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares
 
@@ -85,7 +85,7 @@ def test_a_sweep_from_every_corner_solves_node_after_node(shape, by_code, monkey
             np.tril(turned), b.ravel()[place] - np.triu(turned, 1) @ start.ravel()[place]
         )
         right, x = (nodes.take(torch.from_numpy(of).float(), nodes.new()) for of in (b, start))
-        Lines(level, nodes.box).sweep(order, level.steps, right, x)()
+        LineSweeps(level, nodes.box).sweep(order, level.steps, right, x)()
         found = system.values(x).ravel()[place]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
