@@ -168,6 +168,10 @@ class Exact:
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
         periodic, mixed = problem.conditions.periodic, _is_mixed(problem.operator)
         spacing = spacing_between(grid, cells // 2, periodic, whole=mixed)
+        if isinstance(problem.operator, Nonlinear) and not problem.operator.one_by_one:
+            # which is solved where the lattice ends at the edge of the domain
+            every = (s for s in range(spacing, 3, -1) if all(n % s == 0 for n in grid.shape))
+            spacing = next((s for s in every if min(grid.shape) >= 2 * s), spacing)
         return Subdomain(2 * spacing, 2 * spacing * grid.spacing, len(grid.shape))
 
 

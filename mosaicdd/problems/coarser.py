@@ -11,7 +11,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields.fields import LocalPart
+from mosaicdd.problems.fields.fields import LocalPart, Part
 from mosaicdd.problems.fields.lognormal import PREFIX
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
@@ -75,6 +75,13 @@ def refined(values: np.ndarray, apart: int) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(padded, 4, axis=-1)
     between = windows @ weights
     return np.concatenate([between.reshape(*values.shape[:-1], -1), values[..., -1:]], axis=-1)
+
+
+def refined_at(values: np.ndarray, apart: int, part: Part) -> np.ndarray:
+    """Interpolate by cubics along all axes, as `refined`, to the nodes of a part of the finer grid."""
+    for axis, along in enumerate(part):
+        values = np.moveaxis(refined(np.moveaxis(values, axis, -1), apart)[..., along], -1, axis)
+    return values
 
 
 def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -234,7 +234,6 @@ OWN = m.NonlinearEquation(
     ("wrong", "says"),
     [
         (lambda: m.Problem(BOX, "burgers"), "burgers is solved in the plane only"),
-        (lambda: m.Problem(BOX, "p-laplace"), "p-laplace is solved in the plane only"),
         (lambda: m.Problem(BOX, OWN), r"bratu-of-the-plane is solved in the plane only.*axes=\(2, 3\)"),
         (lambda: m.Problem(BOX, "poisson-boltzmann", {"c": np.ones((8, 8, 8))}), r"c is given per cell.*\(8, 8, 8\).*\(9, 9, 9\)"),
         (lambda: m.solve(m.Problem(BOX, "poisson-boltzmann", {"a": -np.ones((8, 8, 8))})), "a must be positive everywhere; 512 of the 512"),

@@ -48,7 +48,7 @@ class NonlinearDiscretisation:
         operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
-        operator.require_flows(problem.equation.name, grid.spacing)
+        operator.require_flows(problem.equation.name)
         _require_cells(operator, problem, grid)
         self.operator, self.grid = operator, grid
         self.rounds = problem.conditions.periods(grid)

@@ -233,7 +233,7 @@ class NonlinearEquations:
     def _patches(self, places: np.ndarray) -> dict[str, Patch]:
         """Return the fields around nodes, by their places in the ring."""
         ring = tuple(p.stop - p.start for p in self._ring)
-        steps = [_flat(offset, ring) for offset in offsets(len(ring))]
+        steps = [_flat(offset, ring) for offset in offsets(len(ring), corners=False)]
 
         def moved(values: torch.Tensor, step: int) -> torch.Tensor:
             number = not any(values.stride())
@@ -257,7 +257,7 @@ class NonlinearEquations:
         volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]])
         total = volumes * reaction
         for k, (other, weights) in enumerate(zip(beside, self._weights[:, strip], strict=True), 1):
-            patch = Patch(*(other if i == k else centre for i in range(len(offsets(axes)))))
+            patch = Patch(*(other if i == k else centre for i in range(1 + len(beside))))
             flow = self.operator.at(patch, fields, h) - reaction
             total = total + torch.from_numpy(weights) * flow
         return h**2 * total
@@ -283,8 +283,7 @@ class NonlinearEquations:
         if not self._alphas.any():
             return torch.ones_like(u)
         rises = [torch.zeros_like(u, requires_grad=True) for _ in self._weights]
-        corners = offsets(self.active.ndim)[1 + len(rises) :]
-        patch = Patch(u, *(u + rise for rise in rises), *(u for _ in corners))
+        patch = Patch(u, *(u + rise for rise in rises))
         fields = self._patches(self._centres[self._on_outline])
         flows = self.grid.spacing**2 * self.operator.at(patch, fields, self.grid.spacing).sum()
         along = torch.stack(torch.autograd.grad(flows, rises, create_graph=True))

@@ -90,11 +90,12 @@ MINIMAL_SURFACE = NonlinearEquation(
     linear=EllipticOperator,
     steepest=2.0,
     conductivity=_of_slope,
+    axes=(2, 3),
 )
 """Surfaces of least area over their boundary, or of given mean curvature ``f / 2``: soap films, capillary surfaces.
 
-The area over a cell is the mean over its four corners of ``h^2 sqrt(1 + p^2 + q^2)``, with ``p`` and ``q`` the
-difference quotients along the two edges of the cell that meet there.
+The area over a cell is the mean over its corners of ``h^2 sqrt(1 + p^2 + q^2)``, with ``p`` and ``q`` the
+difference quotients along the two edges of the cell that meet there; over one of a box likewise, of three.
 """
 
 
@@ -109,6 +110,7 @@ P_LAPLACE = NonlinearEquation(
     parameters={"a": 1.0, "p": 3.0, "eps": 1e-3},
     signs={"a": True, "eps": True},
     numbers={"p": 1.0, "eps": 0.0},
+    axes=(2, 3),
 )
 """Power-law fluids, glaciers, nonlinear diffusion; regularised by ``eps``.
 

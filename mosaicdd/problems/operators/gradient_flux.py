@@ -1,15 +1,14 @@
 r"""The discrete $-\nabla\cdot(a\,k(|\nabla u|^2)\,\nabla u)$, the derivative of an energy on the corners of cells.
 
-With $k = 2 e'$ the energy of a cell of width ``h`` is the mean over its four corners,
+With $k = 2 e'$ the energy of a cell of width ``h``, of ``d`` axes, is the mean over its corners,
 
-$$E = \frac{h^2}{4} \sum_{\text{corners}} a\, e(p^2 + q^2),$$
+$$E = \frac{h^d}{2^d} \sum_{\text{corners}} a\, e(p_1^2 + .. + p_d^2),$$
 
-where ``p`` and ``q`` are the difference quotients along the two edges of the cell that meet at the corner, and
-``a`` the value at that corner. So the residual at a node is $h^{-2}\,\partial E / \partial u$: of second
-order, symmetric like the square, and with a symmetric derivative, positive definite wherever ``e`` is a
-convex function of the gradient. For ``k = 1`` it is the 5-point Laplacian. Each of the four cells around a
-node has three corners whose gradients depend on the node's value; with the node ``c``, and ``b`` beside,
-``d`` above or below, ``x`` across,
+where the ``p`` are the difference quotients along the edges of the cell that meet at the corner, and ``a`` the value at
+that corner. So the residual at a node is $h^{-d}\,\partial E / \partial u$: of second order, symmetric like the cell, and
+with a symmetric derivative, positive definite wherever ``e`` is a convex function of the gradient. For ``k = 1`` it is
+the Laplacian of neighbours. Each of the cells around a node has corners whose gradients depend on the node's value: itself,
+and those beside it. In the plane, with the node ``c``, and ``b`` beside, ``d`` above or below, ``x`` across,
 
 ```
    d --- x        at c:  p = (c - b) / h,  q = (c - d) / h
@@ -17,13 +16,17 @@ node has three corners whose gradients depend on the node's value; with the node
    c --- b        at d:  p = (d - x) / h,  q = (c - d) / h
 ```
 
-Where the nodes are all those of an array, the conductivity at each corner is taken once for all three of them.
+Where the nodes are all those of an array, the conductivity at each corner is taken once for all nodes of it.
 """
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
+from mosaicdd.lattice.axes import at, last
 from mosaicdd.problems.operators.patch import Patch, is_number
 
 
@@ -35,20 +38,22 @@ def outflow(
     ``conductivity``: ``k`` of the squared gradient; ``a``: by default 1.
     """
     if u.whole is not None and (a is None or a.whole is not None):
-        return _through_edges(u.whole, h, conductivity, None if a is None else a.whole)
-    weights = u.quarters if a is None else a.quarters
-    total, scale = torch.zeros_like(u.centre), 1.0 / h**2
-    for (beside, above, across), (a_beside, a_above, _) in zip(u.quarters, weights, strict=True):
-        p, q = u.centre - beside, u.centre - above
-        pp, qq, far_p, far_q = (d * d for d in (p, q, above - across, beside - across))
-        at_centre = conductivity(scale * (pp + qq)) * (p + q)
-        at_beside = conductivity(scale * (pp + far_q)) * p
-        at_above = conductivity(scale * (far_p + qq)) * q
-        if a is None:
-            total = total + at_centre + at_beside + at_above
-        else:
-            total = total + a.centre * at_centre + a_beside * at_beside + a_above * at_above
-    return total * (scale / 4.0)
+        return _through_edges(u.whole, h, conductivity, None if a is None else a.whole, u.axes)
+    total, scale, axes = torch.zeros_like(u.centre), 1.0 / h**2, u.axes
+    for cell in itertools.product((-1, 1), repeat=axes):
+        steps = [at(axis, axes, way, 0) for axis, way in enumerate(cell)]
+        rises = [u.centre - u.at(step) for step in steps]
+        here = conductivity(scale * _total(rise * rise for rise in rises)) * _total(rises)
+        total = total + (here if a is None else a.centre * here)
+        for axis, (step, rise) in enumerate(zip(steps, rises, strict=True)):
+            beside, squares = u.at(step), rise * rise
+            for other, across in enumerate(steps):
+                if other != axis:
+                    corner = tuple(s + t for s, t in zip(step, across, strict=True))
+                    squares = squares + (beside - u.at(corner)).square()
+            there = conductivity(scale * squares) * rise
+            total = total + (there if a is None else a.at(step) * there)
+    return total * (scale / 2**axes)
 
 
 def _through_edges(
@@ -56,25 +61,41 @@ def _through_edges(
     h: float,
     conductivity: Callable[[torch.Tensor], torch.Tensor],
     a: torch.Tensor | None,
+    axes: int,
 ) -> torch.Tensor:
-    """Return it inside of arrays ``(..., rows, columns)``: what flows through the edges between nodes."""
-    across, up = u.diff(dim=-1), u.diff(dim=-2)
-    low, high = slice(None, -1), slice(1, None)
-    scale = 1.0 / h**2
-    pp, qq = scale * across.square(), scale * up.square()
+    """Return it inside of arrays ``(..., rows, columns)``, of so many axes: what flows through the edges between nodes."""
+    ends, inner, scale = (slice(None, -1), slice(1, None)), slice(1, -1), 1.0 / h**2
+    rises = [u.diff(dim=axis - axes) for axis in range(axes)]
+    squares = [scale * rise.square() for rise in rises]
+    corners = list(itertools.product((0, 1), repeat=axes))
 
-    def corner(y: slice, x: slice) -> torch.Tensor:
+    def along(axis: int, corner: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return which edges along an axis meet at a corner of all cells."""
+        return last([slice(None) if k == axis else ends[c] for k, c in enumerate(corner)])
+
+    def conductance(corner: tuple[int, ...]) -> torch.Tensor:
         """Return the conductivity at one of the corners of all cells."""
-        k = conductivity(pp[..., y, :] + qq[..., x])
-        return k if a is None else k * (a if is_number(a) else a[..., y, x])
+        k = conductivity(_total(s[along(axis, corner)] for axis, s in enumerate(squares)))
+        if a is None:
+            return k
+        return k * (a if is_number(a) else a[last([ends[c] for c in corner])])
 
-    (low_left, low_right), (high_left, high_right) = (
-        [corner(y, x) for x in (low, high)] for y in (low, high)
-    )
-    along = across[..., 1:-1, :] * (
-        (low_left + low_right)[..., high, :] + (high_left + high_right)[..., low, :]
-    )
-    upward = up[..., 1:-1] * (
-        (low_left + high_left)[..., high] + (low_right + high_right)[..., low]
-    )
-    return -(along.diff(dim=-1) + upward.diff(dim=-2)) * (scale / 4.0)
+    k = {corner: conductance(corner) for corner in corners}
+    total: Any = 0.0
+    for axis, rise in enumerate(rises):
+        conducts: Any = 0.0
+        for corner in corners:
+            if not corner[
+                axis
+            ]:  # of both ends of the edge that begins there, in the cells around inner ones
+                both = k[corner] + k[(*corner[:axis], 1, *corner[axis + 1 :])]
+                opposite = tuple(1 - c for c in corner)
+                conducts = conducts + both[along(axis, opposite)]
+        total = total - (rise[last(at(axis, axes, slice(None), inner))] * conducts).diff(
+            dim=axis - axes
+        )
+    return total * (scale / 2**axes)
+
+
+def _total(values: Iterable[torch.Tensor]) -> torch.Tensor:
+    return functools.reduce(torch.add, values)

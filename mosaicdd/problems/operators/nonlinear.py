@@ -10,6 +10,7 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -204,27 +205,34 @@ class Nonlinear:
 
     @property
     def by_flows(self) -> bool:
-        """Whether it is taken apart into flows whatever the domain is: in space, and with a factor of these."""
-        return self.axes != 2 or self.factor is not None
+        """Whether it is taken apart into flows whatever the domain is: with a factor of these, and in space if it can be."""
+        return self.factor is not None or (self.axes != 2 and self.one_by_one)
 
-    def require_flows(self, name: str, h: float) -> None:
+    def require_flows(self, name: str) -> None:
         """Raise `Unsupported` unless the neighbours of a node count one by one, and its corners not at all."""
+        if not self.one_by_one:
+            domain, most = ("a rectangle", 16) if self.axes == 2 else ("a box", 8)
+            raise Unsupported(
+                f"{name} couples the differences along the axes, and is solved with values on all sides of {domain} whose cells "
+                f"along all axes a number from 4 to {most} divides; natural sides, values held inside and other domains are "
+                "for equations whose neighbours count one by one"
+            )
+
+    @cached_property
+    def one_by_one(self) -> bool:
+        """Whether the neighbours of a node count one by one, and its corners not at all."""
         rng = np.random.default_rng(0)
         values = torch.from_numpy(rng.uniform(0.4, 0.6, (len(offsets(self.axes)), 16)))
         centre = values[0]
-        fields = self._ordinary(centre)
+        fields, h = self._ordinary(centre), 1.0
         alone = self.at(self._uniform(centre), fields, h)
         total, size = alone.clone(), abs(alone)
         for k in range(1, 1 + 2 * self.axes):
             patch = Patch(*(values[k] if i == k else centre for i in range(len(values))))
             flow = self.at(patch, fields, h) - alone
             total, size = total + flow, size + abs(flow)
-        if (abs(self.at(Patch(*values), fields, h) - total) > _ROUNDING * size).any():
-            raise Unsupported(
-                f"{name} couples the differences along the axes, and is solved with values on all "
-                "sides of a rectangle whose cells are a multiple of half a subdomain; natural sides, "
-                "values held inside and other domains are for equations whose neighbours count one by one"
-            )
+        left = abs(self.at(Patch(*values), fields, h) - total)
+        return not (left > _ROUNDING * size).any()
 
     def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
         """Return fields of their numbers; 1 where they vary."""

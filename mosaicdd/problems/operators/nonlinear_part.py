@@ -1,5 +1,6 @@
 """A nonlinear operator on a part of the grid: its residual, and its derivative as a medium between nodes."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ class NonlinearPart:
         values = np.empty([n - 2 for n in u.shape])
         with torch.no_grad():
             for strip, there in self._strips(self.part):
-                patch = Patch.of(torch.from_numpy(u[there]))
+                patch = Patch.of(torch.from_numpy(u[there]), u.ndim)
                 values[strip] = self._at(patch, there).numpy()
         return values
 
@@ -69,7 +70,7 @@ class NonlinearPart:
         """Say whether the residual depends on the corners of its patches."""
         corner = tuple(slice(p.start, p.start + 3) for p in self.part)
         _, _, partials = next(self._partials(u, corner))
-        return any(y and x for (y, x), _ in partials)
+        return any(sum(map(abs, offset)) > 1 for offset, _ in partials)
 
     def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
         """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
@@ -87,25 +88,25 @@ class NonlinearPart:
     ) -> Iterator[tuple[slice, Slices, list[tuple[Offset, torch.Tensor]]]]:
         """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
         for strip, there in self._strips(part):
-            patch = Patch.of(torch.from_numpy(u[there]))
+            patch = Patch.of(torch.from_numpy(u[there]), u.ndim)
             leaves = [leaf.detach().requires_grad_() for leaf in patch.values]
             total = self._at(Patch(*leaves), there).sum()
             gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-            pairs = zip(offsets(2), gradients, strict=True)
+            pairs = zip(offsets(u.ndim), gradients, strict=True)
             known = [(offset, gradient) for offset, gradient in pairs if gradient is not None]
             yield strip, there, known
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""
-        rows, columns = within(part, self.part)
+        rows, *others = within(part, self.part)
         height = rows.stop - rows.start - 2
-        step = max(1, _STRIP // (columns.stop - columns.start))
+        step = max(1, _STRIP // math.prod(p.stop - p.start for p in others))
         for start in range(0, height, step):
             stop = min(start + step, height)
-            yield (slice(start, stop), (slice(rows.start + start, rows.start + stop + 2), columns))
+            yield slice(start, stop), (slice(rows.start + start, rows.start + stop + 2), *others)
 
     def _at(self, u: Patch, there: Slices) -> torch.Tensor:
-        fields = {name: Patch.of(values[there]) for name, values in self.fields.items()}
+        fields = {name: Patch.of(values[there], len(there)) for name, values in self.fields.items()}
         h = self.grid.spacing
         return self._operator.at(u, fields, h) * h**2
 

@@ -10,6 +10,9 @@ Offset = tuple[int, ...]
 _CROSS: tuple[Offset, ...] = ((1, 0), (-1, 0), (0, -1), (0, 1))
 _CORNERS: tuple[Offset, ...] = ((1, -1), (1, 1), (-1, -1), (-1, 1))
 _IN_SPACE: tuple[Offset, ...] = (*((0, *offset) for offset in _CROSS), (1, 0, 0), (-1, 0, 0))
+_ON_FACES: tuple[Offset, ...] = tuple(
+    (*corner[:axis], 0, *corner[axis:]) for axis in range(3) for corner in _CORNERS
+)
 
 
 def neighbours_of(axes: int) -> tuple[Offset, ...]:
@@ -17,9 +20,10 @@ def neighbours_of(axes: int) -> tuple[Offset, ...]:
     return _CROSS if axes == 2 else _IN_SPACE
 
 
-def offsets(axes: int) -> tuple[Offset, ...]:
-    """Return from the centre to the nodes of a patch: itself, those beside it, and in the plane the corners."""
-    return ((0,) * axes, *neighbours_of(axes), *(_CORNERS if axes == 2 else ()))
+def offsets(axes: int, *, corners: bool = True) -> tuple[Offset, ...]:
+    """Return from the centre to the nodes of a patch: itself, those beside it, and the corners of faces of cells."""
+    across = _CORNERS if axes == 2 else _ON_FACES
+    return ((0,) * axes, *neighbours_of(axes), *(across if corners else ()))
 
 
 def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
@@ -37,12 +41,12 @@ def is_number(values: torch.Tensor) -> bool:
 class Patch:
     """Values at nodes and at those around them, tensors of one shape.
 
-    ``up`` is where y is larger, ``right`` where x is, ``front`` where z is. There are corners in the plane alone.
+    ``up`` is where y is larger, ``right`` where x is, ``front`` where z is.
 
     Parameters
     ----------
     values
-        In the order of `offsets`.
+        In the order of `offsets`, with corners or without.
     whole
         The array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they
         come one by one.
@@ -69,7 +73,11 @@ class Patch:
     @property
     def axes(self) -> int:
         """How many the grid has."""
-        return 2 if len(self.values) == len(offsets(2)) else 3
+        return 2 if len(self.values) in (len(offsets(2)), len(offsets(2, corners=False))) else 3
+
+    def at(self, offset: Offset) -> torch.Tensor:
+        """Return those at an offset from the nodes."""
+        return self.values[offsets(self.axes).index(offset)]
 
     def float(self) -> "Patch":
         """Return it in float32."""
@@ -140,21 +148,11 @@ class Patch:
     def _known(self, here: bool, member: int) -> torch.Tensor:
         if not here:
             raise AttributeError(
-                f"a patch of {self.axes} axes has no such node: front and back are there in space, corners in the plane"
+                f"a patch of {self.axes} axes has no such node: front and back are there in space, corners by name in the plane"
             )
         return self.values[member]
 
     @property
     def corners(self) -> tuple[torch.Tensor, ...]:
-        """Those across from the centre, from the upper left row by row; none in space."""
+        """Those across faces of cells from the centre, in the plane from the upper left row by row."""
         return self.values[1 + 2 * self.axes :]
-
-    @property
-    def quarters(self) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]:
-        """Of each cell around the centre, its other corners: beside, above or below, and across."""
-        return (
-            (self.left, self.down, self.down_left),
-            (self.right, self.down, self.down_right),
-            (self.right, self.up, self.up_right),
-            (self.left, self.up, self.up_left),
-        )

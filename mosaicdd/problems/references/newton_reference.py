@@ -9,7 +9,7 @@ import scipy.sparse
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.coarser import coarser, refined, screening, smooth_problem
+from mosaicdd.problems.coarser import coarser, refined_at, screening, smooth_problem
 from mosaicdd.problems.discretisation.discrete import DirichletSystem, LinearSystem, MediumSystem
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
@@ -86,7 +86,7 @@ def _nested(problem: Problem, grid: Grid, number: int, solve: Solve) -> np.ndarr
         values = solve_by_newton(coarse, coarse.domain.grid(), 0, solve, _LOOSE)
     except (RuntimeError, ValueError):  # it may be too coarse for this equation
         return None
-    return boundary.impose(refined(refined(values, 2).T, 2).T)
+    return boundary.impose(refined_at(values, 2, tuple(slice(0, n) for n in grid.nodes)))
 
 
 class _Rectangle:
@@ -94,7 +94,7 @@ class _Rectangle:
 
     def __init__(self, problem: Problem, grid: Grid, number: int):
         whole = tuple(slice(0, nodes) for nodes in grid.nodes)
-        operator = problem.operator
+        self._inner, operator = (slice(1, -1),) * len(grid.nodes), problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
         self._operator = operator.on(grid, whole)
@@ -102,7 +102,7 @@ class _Rectangle:
         f = problem.source_at(grid, whole)
         self._source: np.ndarray | float = 0.0
         if f is not None:
-            self._source = grid.spacing**2 * f[number % len(f)][1:-1, 1:-1]
+            self._source = grid.spacing**2 * f[number % len(f)][self._inner]
 
     def begun(self, solve: Solve) -> np.ndarray:
         system = DirichletSystem(EllipticOperator(), self._operator.grid)
@@ -110,7 +110,7 @@ class _Rectangle:
 
     def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:
         other = u.copy()
-        other[1:-1, 1:-1] += length * change.reshape(u[1:-1, 1:-1].shape)
+        other[self._inner] += length * change.reshape(u[self._inner].shape)
         return other
 
     def residual(self, u: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
 from mosaicdd.schwarz.multigrid.trial import try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
-_AROUND = 9  # nodes: the copies of four colours, and one more
+AROUND = 9  # nodes: the copies of four colours, and one more
 
 
 class MultigridSystem:
@@ -205,7 +205,7 @@ class MultigridSystem:
             block.nodes, self.own, rounds, lattice.first_node, lattice.last_node, strict=True
         )
         for part, own, (count, period), first, last in ends:
-            low, high = own.start - _AROUND, own.stop + _AROUND
+            low, high = own.start - AROUND, own.stop + AROUND
             if count is None:
                 low, high = max(min(part.start, low), first), min(max(part.stop, high), last + 1)
             elif count == period:

@@ -24,6 +24,7 @@ from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.measure import require_range
+from mosaicdd.schwarz.multigrid.multigrid_system import AROUND
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, Step, Steps
@@ -54,8 +55,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
 
     def _prepare(self, lattice: Lattice, local_solver: NewtonSolver) -> None:
         require_method(self.settings)
-        # A region, and what its conductances and its diagonal need.
-        self._place = FieldShare(self._ranks, lattice, lattice.spacing + 2)
+        # A region, or what multigrid has around it, and what their conductances and their diagonal need.
+        self._place = FieldShare(self._ranks, lattice, max(lattice.spacing + 1, AROUND) + 1)
         self._fields: torch.Tensor | None = None
         self._known: _Beginning | None = None
         with self.clock.part("sample"):

@@ -136,17 +136,17 @@ class _OnRectangle(NewtonEquations):
 
     def residual(self, u: np.ndarray) -> np.ndarray:
         r = np.zeros_like(u)
-        r[1:-1, 1:-1] = self._operator.residual(u)
+        r[_inside(u)] = self._operator.residual(u)
         r -= self.source
         return self.cleared(r)
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
         right, constant = np.zeros_like(u), np.zeros_like(u)
-        right[1:-1, 1:-1] = self._operator.product(
+        right[_inside(u)] = self._operator.product(
             u, u - self._boundary.impose(np.zeros_like(u), self._place.wide)
         )
-        right[1:-1, 1:-1] -= self._operator.residual(u)
-        constant[1:-1, 1:-1] = self._operator.product(u, self.cleared(np.ones_like(u)))
+        right[_inside(u)] -= self._operator.residual(u)
+        constant[_inside(u)] = self._operator.product(u, self.cleared(np.ones_like(u)))
         return LinearForm(self.cleared(right), self.cleared(constant), 1.0)
 
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
@@ -192,7 +192,7 @@ class _OnOutlines(NewtonEquations):
         right, active = -self.residual(u) - self.source, self._equations.active
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
-        right[(slice(1, -1),) * u.ndim] += conductances.apply(np.where(active, u, 0.0))
+        right[_inside(u)] += conductances.apply(np.where(active, u, 0.0))
         constant = self.cleared(conductances.reaction.copy())
         return LinearForm(self.cleared(right), constant, weights.every(active.shape))
 
@@ -231,3 +231,7 @@ class _OnOutlines(NewtonEquations):
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         return self._equations.completed(u, self._problem, self._number, beyond=beyond)
+
+
+def _inside(u: np.ndarray) -> Part:
+    return (slice(1, -1),) * u.ndim

@@ -9,11 +9,13 @@ Sine transforms invert the right-hand side. How many iterations that takes depen
 grid, and nothing is factorised: a few iterations where a step in the medium takes the time of twenty.
 """
 
+import functools
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, at, crossed, within
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
@@ -82,19 +84,22 @@ class NodesInside:
     def sine_solve(self, reaction: float) -> SineSolve:
         """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing."""
 
-        def symbol(rows: slice, columns: slice) -> np.ndarray:
-            y, x = (
+        def symbol(*part: slice) -> np.ndarray:
+            along = (
                 4 * np.sin(np.pi * np.arange(p.start + 1, p.stop + 1) / (2 * (n + 1))) ** 2
-                for p, n in zip((rows, columns), self.owned.shape, strict=True)
+                for p, n in zip(part, self.owned.shape, strict=True)
             )
-            return y[:, None] + (x + reaction)
+            return functools.reduce(np.add, crossed(*along)) + reaction
 
         return SineSolve(self.owned, self.held, symbol, self._ranks)
 
     def harmonic(self, boundary: Boundary) -> np.ndarray:
         """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
         u = boundary.impose(np.zeros([p.stop - p.start for p in self.part]), self.part)
-        beside = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        inner, beside = slice(1, -1), np.zeros(())
+        for axis in range(u.ndim):
+            for ends in (slice(2, None), slice(None, -2)):
+                beside = beside + u[at(axis, u.ndim, ends, inner)]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
 
 
@@ -114,9 +119,9 @@ class SineStep:
         ranks = steps.ranks
         with steps.clock.part("derivative"):
             derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
-            within = (slice(1, -1), slice(1, -1))
+            within = (slice(1, -1),) * derivative.axes
             c = derivative.reaction[within]
-            scales = (derivative.diagonal() - derivative.reaction)[within] / 4
+            scales = (derivative.diagonal() - derivative.reaction)[within] / (2 * derivative.axes)
             # Where flows are nothing beside a reaction they are no numbers.
             with np.errstate(divide="ignore", invalid="ignore"):
                 sums = ranks.sum(np.array([(c / scales).sum(), scales.size, (scales <= 0).sum()]))
@@ -139,7 +144,7 @@ class SineStep:
         r = inner.of_wide(force).copy()
         x, image = np.zeros_like(r), np.empty_like(r)
         p = np.zeros([n + 2 for n in r.shape])
-        direction = p[1:-1, 1:-1]
+        direction = p[(slice(1, -1),) * p.ndim]
         (first,) = self._sums((r, r))
         left, before, last = first, 0.0, 0.0
         for number in range(_MOST):
@@ -170,14 +175,14 @@ class SineStep:
 
     def _sums(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """Add up products over the nodes of all ranks."""
-        return self._steps.ranks.sum(np.array([np.einsum("ij,ij->", *pair) for pair in pairs]))
+        return self._steps.ranks.sum(np.array([np.vdot(*pair) for pair in pairs]))
 
 
 def _cut(whole: Conductances) -> Iterator[tuple[slice, slice, Conductances]]:
     """Cut the derivative into strips: their nodes, those with the ones around, and what is between them."""
-    rows, columns = (n - 2 for n in whole.reaction.shape)
-    step = max(1, _STRIP // columns)
+    rows, *others = (n - 2 for n in whole.reaction.shape)
+    step = max(1, _STRIP // math.prod(others))
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         around = slice(start, stop + 2)
-        yield slice(start, stop), around, whole.part(around, slice(0, columns + 2))
+        yield slice(start, stop), around, whole.part(around, *(slice(0, n + 2) for n in others))

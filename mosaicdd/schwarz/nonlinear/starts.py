@@ -18,10 +18,11 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.coarser import coarser, every, refined, screening, smooth_problem
+from mosaicdd.problems.coarser import coarser, every, refined, refined_at, screening, smooth_problem
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import NotEllipticError
@@ -108,10 +109,11 @@ class NestedStart:
 
     def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
         grid = problem.domain.grid()
-        solver = Exact(cells).newton(problem, grid)
+        solver = Exact.of(Subdomain(cells, 1.0, len(grid.shape))).newton(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         lattice = Lattice(grid, solver.subdomain)
-        self._engine = engine_of(solver.method)(Ranks.alone(), lattice, solver, loose)
+        alone = Ranks.alone().fitted(lattice.subdomains)
+        self._engine = engine_of(solver.method)(alone, lattice, solver, loose)
         self._boundaries, self._apart = problem.boundaries(grid), apart
 
     def check(self) -> None:
@@ -126,9 +128,7 @@ class NestedStart:
             return None
         if outcome.field is None or not torch.isfinite(outcome.field).all():
             return None
-        rows, columns = part
-        values = refined(outcome.field.double().cpu().numpy(), self._apart)[:, columns]
-        return refined(values.T, self._apart)[:, rows].T
+        return refined_at(outcome.field.double().cpu().numpy(), self._apart, part)
 
 
 def nested_start(
