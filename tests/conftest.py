@@ -38,6 +38,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 
+_HERE = Path(__file__).parent
 _WATCHDOG_SECONDS = 120
 _GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
 
@@ -45,18 +46,28 @@ torch.set_num_threads(1)
 
 
 def pytest_addoption(parser):
-    every = (
+    all_sizes = (
         "each test on all sizes of its marker (tests/test_mpi_suite.py), and those marked nightly"
     )
-    parser.addoption("--nightly", action="store_true", help=every)
-    few = "each test on one rank and on four, or else on the fewest that its marker has"
+    parser.addoption("--nightly", action="store_true", help=all_sizes)
+    few = "each test on one rank and on one other size: see `daily`"
     parser.addoption("--daily", action="store_true", help=few)
 
 
-def daily(sizes):
-    """Return the sizes of a marker that show most: one rank, and four, which cut both axes, or the least ones."""
+# Where fields are computed, and four ranks show most, as they cut both axes; elsewhere two show as much.
+_CUT = ("gradients", "lattice", "parallel", "problems", "schwarz", "time")
+
+
+def daily(sizes, folder):
+    """Return the sizes of a marker that show most in a folder of tests: one rank, and four, or the least ones."""
     several = {size for size in sizes if 1 < size <= 6}
-    return {1} & set(sizes) | ({4} & several or set(sorted(several)[:1]))
+    four = {4} & several if folder in _CUT else set()
+    return {1} & set(sizes) | (four or set(sorted(several)[:1]))
+
+
+def every(sizes, folder):
+    """Return all sizes of a marker, whatever the folder."""
+    return set(sizes)
 
 
 @pytest.hookimpl(trylast=True)  # after the reporter has been made
@@ -76,7 +87,7 @@ class _Ranks:
         # What pytest has not captured: it does not capture at this point.
         self.stderr = os.fdopen(os.dup(2), "w")
         self.failed = False
-        self.sizes = daily if config.getoption("daily") else set
+        self.sizes = daily if config.getoption("daily") else every
         self.nightly = config.getoption("nightly")
         if world.rank > 0:
             config.pluginmanager.unregister(name="terminalreporter")
@@ -87,7 +98,8 @@ class _Ranks:
             marker = item.get_closest_marker("ranks")
             if item.get_closest_marker("nightly") and not self.nightly:
                 return False
-            return self.world.size in self.sizes(marker.args if marker else (1,))
+            folder = item.path.relative_to(_HERE).parts[0]
+            return self.world.size in self.sizes(marker.args if marker else (1,), folder)
 
         config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])
         items[:] = filter(belongs, items)
@@ -126,8 +138,8 @@ class _Ranks:
 
 @pytest.fixture(scope="session")
 def sizes_that_run(pytestconfig):
-    """Return a function of a marker's sizes: those that the suite of several ranks runs."""
-    return set if pytestconfig.getoption("nightly") else daily
+    """Return a function of a marker's sizes and the folder: those that the suite of several ranks runs."""
+    return every if pytestconfig.getoption("nightly") else daily
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ def files_with_ranks(size, sizes_that_run):
 
     def needed(path):
         marks = _MARKED.findall(path.read_text())
-        return any(size in sizes_that_run([*map(int, mark.split(","))]) for mark in marks)
+        folder = path.relative_to(_HERE).parts[0]
+        return any(size in sizes_that_run([*map(int, mark.split(","))], folder) for mark in marks)
 
     names = [str(path.relative_to(_HERE)) for path in _HERE.rglob("*/test_*.py") if needed(path)]
     return [

@@ -59,7 +59,7 @@ def test_a_file_of_coefficients_is_solved_and_kept(
             assert file["fields/c"].shape == f.shape
 
 
-@pytest.mark.ranks(1, 3, 4)
+@pytest.mark.ranks(1, 2, 3, 4)
 def test_a_random_medium_is_the_same_on_any_ranks(comm, mosaicdd, common_path):
     output = common_path / "out.h5"
     a = "lognormal:seed=5,length=0.1,contrast=1e3"
