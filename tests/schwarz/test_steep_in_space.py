@@ -115,6 +115,22 @@ def test_it_begins_with_the_solution_on_a_coarser_grid(monkeypatch):
     np.testing.assert_allclose(nested.field, plain.field, rtol=0, atol=1e-5)
 
 
+def test_gradients_are_central_differences():
+    rng, shape = np.random.default_rng(0), (9, 9, 9)
+    a, change, weights = rng.uniform(0.5, 2.0, shape), *rng.standard_normal((2, *shape))
+    tight, step = m.SolveSettings(rtol=1e-11), 1e-4
+    problem = m.Problem(
+        m.Domain((8, 8, 8), H), "p-laplace", {"a": a, "eps": 0.3}, m.Dirichlet("x*y + z")
+    )
+    gradients = m.adjoint(m.solve(problem, settings=tight), weights)
+    beside = [
+        (weights * m.solve(problem.with_fields(a=a + e * change), settings=tight).field).sum()
+        for e in (step, -step)
+    ]
+    expected = (beside[0] - beside[1]) / (2 * step)
+    assert (gradients["a"] * change).sum() == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("cells", "sides", "says"),
     [

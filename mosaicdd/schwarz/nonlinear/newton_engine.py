@@ -146,14 +146,15 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         return change.values, change.status
 
     def _varies(self, inner: NodesInside, equations: NewtonEquations, u: np.ndarray) -> bool:
-        """Say whether what conducts at values differs along a row, where multigrid has many digits sooner than sine transforms."""
-        rows, columns = inner.part
+        """Say whether what conducts at values differs along a row, in space in a plane, where multigrid has many digits sooner than sine transforms."""
+        rows, *others = inner.part
         middle = (rows.start + rows.stop) // 2
-        part = (slice(middle - 1, middle + 2), columns)
+        part = (slice(middle - 1, middle + 2), *others)
 
         def ends() -> tuple[float, float]:
             derivative = equations.derivative(u, part)
-            conducts = (derivative.diagonal() - derivative.reaction)[1, 1:-1]
+            inside = (slice(1, -1),) * u.ndim
+            conducts = (derivative.diagonal() - derivative.reaction)[inside]
             return float(conducts.max()), float(-conducts.min())
 
         most, least = map(self._ranks.largest, self._ranks.agree(ends))
