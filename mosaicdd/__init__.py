@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mosaicdd.gradients.adjoint import adjoint
     from mosaicdd.gradients.differentiable import differentiable
+    from mosaicdd.gradients.in_jax import in_jax
     from mosaicdd.gradients.taylor import taylor_test
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.discretisation.floating import without_floating
@@ -82,6 +83,7 @@ _HOMES = {
     "differentiable": "gradients.differentiable",
     "effective": "schwarz.effective.effective",
     "generate": "training",
+    "in_jax": "gradients.in_jax",
     "march": "time.march",
     "read": "report.presented",
     "solve": "schwarz.solver",
@@ -123,6 +125,7 @@ __all__ = [
     "differentiable",
     "effective",
     "generate",
+    "in_jax",
     "march",
     "read",
     "solve",

@@ -49,6 +49,7 @@ HOMES = {
     "PIL": {"storage.domain_file", "storage.raster", "report"},
     "xarray": {"report", "storage.raster"},
     "IPython": {"report"},
+    "jax": {"gradients.in_jax"},
     "torch.distributed": {"training", "parallel.layouts.dtensor"},
     "pytorch_optimizer": {"training"},
     "torch.utils.tensorboard": {"storage.metrics_file"},

@@ -47,10 +47,7 @@ class Differentiable:
         ValueError
             If a name is none of ``wrt``, or a tensor is of another shape or on another device.
         """
-        for name, value in named.items():
-            if name not in self.wrt:
-                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
-            self.require_fits(name, value)
+        self.require(named)
         u = self.unknowns(**named)
         return u if self.reported is None else torch.where(self.reported, u, torch.nan)
 
@@ -71,6 +68,11 @@ class Differentiable:
         return {name: values.shape for name, values in self._values.items()}
 
     @property
+    def nodes(self) -> tuple[int, ...]:
+        """How many the grid has per axis."""
+        return self._parameters.grid.nodes
+
+    @property
     def reported(self) -> torch.Tensor | None:
         """Which nodes have values in a field; None if all."""
         return self._lagrangian.reported
@@ -89,6 +91,13 @@ class Differentiable:
         if self._solver is not None:
             self._solver.close()
         self._solver, self._planned = None, {}
+
+    def require(self, named: Mapping[str, torch.Tensor]) -> None:
+        """Raise `ValueError` or `TypeError` unless a call may have these."""
+        for name, value in named.items():
+            if name not in self.wrt:
+                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
+            self.require_fits(name, value)
 
     def require_fits(self, name: str, value: torch.Tensor) -> None:
         """Raise `ValueError` or `TypeError` unless a tensor may stand for what the problem was given."""
