@@ -57,8 +57,8 @@ def in_jax(solve: Differentiable) -> Callable[..., Any]:
         named, u = kept
 
         def slopes(n: Named, u: Any, w: Any) -> Named:
-            of = _tensors({"u": u, "w": w})
-            _, by = solve.slopes((*n,), _tensors(n), *of, (*n,))
+            at, force = _tensors({"u": u, "w": w})
+            _, by = solve.slopes((*n,), _tensors(n), at, force, (*n,))
             return {name: by[name].numpy().astype(named[name].dtype) for name in n}
 
         shapes = {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in named.items()}
