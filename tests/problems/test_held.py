@@ -214,7 +214,7 @@ def test_where_places_meet_a_node_has_the_mean_and_both_have_their_share(comm):
     assert alone.flow("both") == pytest.approx(solution.flow("river") + solution.flow("ditch"))
 
 
-@pytest.mark.ranks(1, 2, 3, 4)
+@pytest.mark.ranks(1, 2)
 def test_around_a_period_that_is_not_the_lattice_s_one_free_node_among_held_ones_is_solved(comm):
     held = np.zeros((21, 21), bool)  # 20 cells, which lattices go round in 24 or 28
     held[[*range(5), *range(-5, 0)], 5:15] = True
