@@ -86,7 +86,7 @@ def _joined(
     tops = np.zeros(count)
     for each in of_ranks:
         np.maximum.at(tops, np.searchsorted(every, each.names), each.tops)
-    aggregate, small = _together(same, count), _SMALL
+    aggregate, small = together(same, count), _SMALL
     while True:
         of_pairs = np.sort(aggregate[pairs], axis=1)
         between = of_pairs[:, 0] != of_pairs[:, 1]
@@ -101,11 +101,11 @@ def _joined(
         if len(size) <= _MOST:
             joins &= to_mate >= _LOOSE * top
         loose = np.flatnonzero(joins)
-        aggregate = _together(np.stack([loose, mates[loose]], axis=1), len(size))[aggregate]
+        aggregate = together(np.stack([loose, mates[loose]], axis=1), len(size))[aggregate]
         small *= 2
 
 
-def _together(pairs: np.ndarray, count: int) -> np.ndarray:
+def together(pairs: np.ndarray, count: int) -> np.ndarray:
     """Return the numbers of sets, by their first members, that pairs of so many members make."""
     graph = scipy.sparse.coo_array((np.ones(len(pairs), np.int8), tuple(pairs.T)), (count, count))
     sets, number = scipy.sparse.csgraph.connected_components(graph, directed=False)
@@ -134,7 +134,7 @@ def _matrix(pairs: np.ndarray, couplings: np.ndarray, excess: np.ndarray) -> sci
     count = len(excess)
     a, b = pairs.T
     diagonal = np.bincount(a, couplings, count) + np.bincount(b, couplings, count) + excess
-    part = _together(pairs, count)
+    part = together(pairs, count)
     first = np.unique(part, return_index=True)[1]
     open_ = np.bincount(part, excess) <= 0
     diagonal[first[open_]] *= 2

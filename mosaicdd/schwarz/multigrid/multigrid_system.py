@@ -24,6 +24,7 @@ from mosaicdd.schwarz.layouts import blocks_along
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
+from mosaicdd.schwarz.multigrid.levels import require_levels
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
@@ -99,6 +100,8 @@ class MultigridSystem:
             self.nodes = NodeSystem(blocks, between, start, active, weights)
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
+            if isinstance(medium, Medium):  # of a Newton step the equations that it is for tell
+                require_levels(self.nodes)
             self.gradients = gradients_of(self.nodes)
         with clock.part("trial"):
             try_out(self.gradients)
