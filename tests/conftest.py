@@ -172,15 +172,19 @@ def by_one(comm):
     return call
 
 
+def _known(solved):
+    """Return what is known of a solve or a march, which itself does not travel."""
+    told = ("field", "iterations", "error_estimate", "status", "steps", "report")
+    many = {"fields": list(solved)} if hasattr(solved, "times") else {"results": solved.results}
+    return SimpleNamespace(**{name: getattr(solved, name, None) for name in told}, **many)
+
+
 @pytest.fixture
 def known_by_one(by_one):
-    """Return a function: as `by_one`, of a solve or a march, which itself does not travel."""
-    told = ("field", "iterations", "error_estimate", "status", "steps", "report")
+    """Return a function: as `by_one`, of a solve or a march."""
 
     def known(function, *arguments, **options):
-        found = function(*arguments, **options)
-        many = {"fields": list(found)} if hasattr(found, "times") else {"results": found.results}
-        return SimpleNamespace(**{name: getattr(found, name, None) for name in told}, **many)
+        return _known(function(*arguments, **options))
 
     return lambda *arguments, **options: by_one(known, *arguments, **options)
 
@@ -192,7 +196,7 @@ def alone_and_together(known_by_one, comm):
     def both(function, *arguments, **options):
         together = function(*arguments, ranks=comm, **options)
         if comm.size == 1:  # a second time would be the same once more
-            return together, together
+            return _known(together), together
         return known_by_one(function, *arguments, **options), together
 
     return both
