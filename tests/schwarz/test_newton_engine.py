@@ -145,8 +145,10 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, name):
     alone, together = alone_and_together(
         solve, problem(name, (64, 96)), settings=SolveSettings(rtol=1e-4)
     )
-    # As of linear media: some ten iterations, each with some ten roundings to float32.
-    rtol = 100 * np.finfo(np.float32).eps
+    # As of linear media: some ten iterations, each with some ten roundings to float32. Where the derivative has a
+    # direction, each rank sweeps over its own nodes in order, so linear solves differ by their tolerance.
+    directed = name == "quasilinear-diffusion"
+    rtol = 1e-2 if directed else 100 * np.finfo(np.float32).eps
     np.testing.assert_allclose(together.error_estimate, alone.error_estimate, rtol=rtol)
 
 
