@@ -5,7 +5,7 @@ Peclet numbers are of a medium of 1. Of a medium of another contrast the logarit
 at all nodes, and 1 is in the middle of its range. A random source, values on all sides and a reaction of 1;
 one thread, float64, to a true relative residual of 1e-8. Seconds are the processor's, from the problem to
 the field; of BoomerAMG, and of SuperLU's factorisation of the first matrix of each size and medium (all have
-the same pattern) from the matrix to the answer. A status other than ``converged_rtol`` stands beside the
+the same pattern) from the matrix to the answer, for a random right-hand side of theirs. A status other than ``converged_rtol`` stands beside the
 iterations. Ratios are of our seconds to each of the others'. Rows are kept in ``benchmarks/flows.csv``, where
 those that are measured anew replace the old ones, and all are written to ``benchmarks/flows.md``.
 """

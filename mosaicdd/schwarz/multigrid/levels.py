@@ -25,9 +25,11 @@ def require_levels(system: NodeSystem) -> None:
     Unsupported
         If what joins one is less than `_TOLD` of its own couplings.
     """
+    if system.directed:
+        return
     low = _TOLD * system.scale
     weak = any(bool(((k > 0) & (k < low)).any()) for k in system.couplings.values())
-    if system.directed or not system.blocks.ranks.any(weak):
+    if not system.blocks.ranks.any(weak):
         return
     of_ranks = system.blocks.ranks.allgather(pieces_of(system)[0])
     every = np.unique(np.concatenate([known.names for known in of_ranks]))
