@@ -21,6 +21,8 @@ from mosaicdd.tensors import Tensors
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+_GIVEN_UP: "list[tuple[MPI.Prequest, list[_Message]]]" = []
+
 Part = tuple[int, tuple[slice, ...]]
 """Which of the arrays, and which part of its last axes."""
 
@@ -82,7 +84,8 @@ class HaloExchange:
                     messages.append(message)
                     self._requests.append(initialise(message.for_mpi(), rank, label))
         # Also when nobody closes it: a request that is not freed keeps its communicator.
-        self._free = weakref.finalize(self, _free, self._requests)
+        messages = [*self._outgoing, *self._incoming]
+        self._free = weakref.finalize(self, _free, self._requests, messages)
         ranks.keep(self)
         self.words = sum(len(message.buffer) for message in self._outgoing)
         self.messages = len(self._outgoing)
@@ -124,10 +127,14 @@ class HaloExchange:
         self._free()
 
 
-def _free(requests: "list[MPI.Prequest]") -> None:
-    """Free requests that are not on their way."""
+def _free(requests: "list[MPI.Prequest]", messages: "list[_Message]") -> None:
+    """Free requests, but for those on their way when an exchange was given up: MPI still writes into their buffers."""
     while requests:
-        requests.pop().Free()
+        request = requests.pop()
+        if request.Test():
+            request.Free()
+        else:
+            _GIVEN_UP.append((request, messages))
 
 
 class _Message:

@@ -13,6 +13,7 @@ import torch
 
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
+from mosaicdd.parallel import halo
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.layouts import block_of
 
@@ -28,10 +29,10 @@ def cases(all_dims, make_ranks, make_lattice):
     found = []
     for dims in all_dims:
         ranks = make_ranks(dims)
-        for more, halo in itertools.product(MORE, DEPTHS):
-            counts = [max(d * halo, d + m) for d, m in zip(dims, more, strict=True)]
+        for more, depth in itertools.product(MORE, DEPTHS):
+            counts = [max(d * depth, d + m) for d, m in zip(dims, more, strict=True)]
             lattice = make_lattice([count + 1 for count in counts])
-            found.append((ranks, block_of(ranks, lattice, ranks.rank, halo)))
+            found.append((ranks, block_of(ranks, lattice, ranks.rank, depth)))
     return found
 
 
@@ -118,6 +119,26 @@ def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cas
         assert torch.equal(mine.flat, whole.flat)
         exchange.finish()  # nothing travels any more
         assert torch.equal(mine.flat, whole.flat)
+
+
+@pytest.mark.ranks(*SIZES)
+def test_what_an_exchange_that_was_given_up_still_receives_has_its_memory(
+    cases, interface_of, comm
+):
+    ranks, block = cases[0]
+    mine = share(block, interface_of(block, whole_numbers(block.lattice, seed=0)))
+    exchange, before = interface_exchange(ranks, block, mine), len(halo._GIVEN_UP)
+    if comm.rank == 0 and comm.size > 1:  # the others have not sent yet
+        exchange.start(mine.lines)
+        exchange.close()
+        assert len(halo._GIVEN_UP) > before
+    comm.Barrier()
+    if comm.rank > 0:
+        exchange.add(mine.lines)
+        exchange.close()
+        assert len(halo._GIVEN_UP) == before
+    comm.Barrier()
+    assert all(request.Test() for request, _ in halo._GIVEN_UP)
 
 
 @pytest.mark.ranks(*SIZES)

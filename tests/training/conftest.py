@@ -1,6 +1,7 @@
 """A small dataset, and a process group over the ranks of the test."""
 
 import pytest
+import torch.distributed as dist
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.generation import generate_dataset
@@ -24,3 +25,9 @@ def ranks():
 
     with rank_group(MPI.COMM_WORLD) as group:
         yield group
+
+
+@pytest.fixture
+def collectives():
+    """Return what says how many collective operations of the process group there have been."""
+    return lambda: dist.group.WORLD._get_sequence_number_for_group()
