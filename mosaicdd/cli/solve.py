@@ -185,7 +185,7 @@ _GROUPS = {
 @click.option(
     "--points",
     metavar="FILE",
-    help="Write the solution at these points, too, between the nodes by the network: rows 'x y', text "
+    help="Write the solution at these points, too, between the nodes by the network, or interpolated: rows 'x y', text "
     "or .npy.",
 )
 @click.option(

@@ -56,19 +56,29 @@ def interpolate(field: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
     `ValueError` if a point lies beside the field, in a window of the domain.
     """
-    last = np.array(field.shape[1:]) - 1
+    values = np.zeros((len(field), len(cells)))
+    for nodes, weights in nodes_around(cells, field.shape[1:]):
+        index: tuple[slice | np.ndarray, ...] = (slice(None), *nodes)
+        values += weights * field[index]
+    return values
+
+
+def nodes_around(
+    cells: np.ndarray, nodes: tuple[int, ...]
+) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray]]:
+    """Yield the nodes at the corners of the cells that points lie in, an index per axis, and their weights ``(q,)``.
+
+    `ValueError` if a point lies beside the array of so many nodes, in a window of the domain.
+    """
+    last = np.array(nodes) - 1
     if ((cells < 0) | (cells > last)).any():
         raise ValueError("a point lies outside of the window that the field is known in")
     low = np.minimum(cells.astype(int), np.maximum(last - 1, 0))
-    high = np.minimum(low + 1, last)
-    corners = itertools.product(*zip(low.T, high.T, strict=True))
-    values = [field[:, *corner] for corner in corners]
-    for t in reversed((cells - low).T):
-        values = [
-            (1 - t) * below + t * above
-            for below, above in zip(values[::2], values[1::2], strict=True)
-        ]
-    return values[0]
+    ends, above = (low, np.minimum(low + 1, last)), cells - low
+    for corner in itertools.product((0, 1), repeat=len(last)):
+        place = tuple(ends[end][:, axis] for axis, end in enumerate(corner))
+        shares = [above[:, axis] if end else 1 - above[:, axis] for axis, end in enumerate(corner)]
+        yield place, np.prod(shares, axis=0)
 
 
 def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) -> np.ndarray:

@@ -115,13 +115,6 @@ class SharedSolver(BoundSolver):
         """Return what tells perimeters outside of the training range, if there is one."""
         return None
 
-    def plan_points(self, **tensors: Unpack[Tensors]) -> PointPlan:
-        """Refuse: only a network has values between nodes."""
-        raise Unsupported(
-            "an exact local solver has values at grid nodes only; points between them need a "
-            "network; leave out out_of_range='exact' and the certificate"
-        )
-
 
 class PlannedSolver(Protocol):
     """A local solver planned for a block: ``N g + w`` at fixed query points; ``affine`` if there is a source now."""

@@ -65,7 +65,8 @@ class Solver:
         ``"field"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
         where control volumes reach; or ``"interface"``: the values on the lattice lines only, no fill.
     points
-        Points ``(q, 2)``, (x, y), whose values an output file is to hold, too; not with a source.
+        Points ``(q, 2)``, (x, y), in space (x, y, z), whose values an output file of one problem is to hold, too, as
+        `Solution.at` has them.
     output
         A file to write instead of keeping the fields in memory.
     clock
@@ -214,7 +215,7 @@ class Solver:
         RuntimeError
             If this solver has been closed, or is at work in another thread.
         TypeError
-            If the problem is none, or has a source beside points; or the start is no `Solution`, or the progress
+            If the problem is none, or has a source beside points by a network; or the start is no `Solution`, or the progress
             no function.
         ValueError
             If the problem is of another kind, its data are not sound or have changed since they were

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
-from mosaicdd.schwarz.results.point_values import PointValues
+from mosaicdd.schwarz.results.point_values import InterpolatedValues, PointValues
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -54,7 +55,7 @@ class Writing:
         self.output = None if output is None else Output.of(output)
         self.earlier: Earlier | None = None
         self._checkpoints: Checkpoints | None = None
-        self._values_at: PointValues | None = None
+        self._values_at: PointValues | InterpolatedValues | None = None
         if self.output is None:
             return
         asked = self.output
@@ -81,22 +82,33 @@ class Writing:
             "keep='interface'": output is not None and not setup.fill,
         }
         require_one_problem(problems, asked)
-        if self._values_at is not None and (problem.source is not None or problems > 1):
+        values_at = self._values_at
+        if values_at is not None and (
+            problems > 1 or (problem.source is not None and not values_at.takes_source)
+        ):
             raise Unsupported(
-                "this Solver was planned with points, which take one problem without a source; make "
-                "a new one without points and interpolate the field"
+                "this Solver was planned with points, which take one problem, by a network without a source; "
+                "make a new one without points and interpolate the field"
             )
 
     def plan(self, setup: Setup, work: Work, points: Any) -> None:
         """Plan the values at points, and checkpoints; read where an earlier run stopped."""
         single = work.problem.problems == 1
         if points is not None:
+            by_network = work.first_engine.filling.between_nodes
+            if not by_network:
+                setup.require_field("points")
             with argument("points"):
                 if not single or self.output is None:
                     raise Unsupported("points are written to the output file of one problem")
                 self._points = as_points(points, len(setup.grid.shape))
                 cells = on_grid(self._points, setup.grid)
-                self._values_at = work.first_engine.plan_points(cells)
+                if by_network:
+                    self._values_at = work.first_engine.plan_points(cells)
+                else:
+                    shape = work.problem.domain.shape
+                    level = None if shape is None else partial(shape.level, setup.grid)
+                    self._values_at = InterpolatedValues(setup.ranks, cells, setup.window, level)
         if self.output is None or not single:
             return
         self._checkpoints = Checkpoints(
@@ -132,6 +144,7 @@ class Writing:
             self._clock,
             shards=self.output.shards,
             outline_points=work.first_engine.outline_points,
+            seen=None if self._values_at is None else self._values_at.seen,
         )
 
     def points(self, file: SolutionOutput, outcome: Outcome, work: Work) -> None:

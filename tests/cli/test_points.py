@@ -1,4 +1,4 @@
-"""``solve --points``: the solution anywhere, by the network."""
+"""``solve --points``: the solution anywhere, by the network, or interpolated."""
 
 import itertools
 
@@ -6,7 +6,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import RegularGridInterpolator
 
+import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid
@@ -174,32 +176,62 @@ def test_points_can_be_a_text(solve):
     np.testing.assert_array_equal(values, solve(between_nodes())[1])
 
 
-@pytest.mark.ranks(1, 2)
+@pytest.mark.ranks(1, 2, 4)
 @pytest.mark.parametrize(
-    "exact",
-    [("--local-solver", "exact"), ("--out-of-range", "exact"), ("--certify", "1e-6")],
+    "how",
+    [
+        ("--local-solver", "exact"),
+        ("--out-of-range", "exact"),
+        ("--certify", "1e-6"),
+        ("--pde", "poisson", "--field", "f=1"),
+        ("--side", "left=neumann:1"),
+        ("--pde", "quasilinear-diffusion", "--field", "k=expr:1+u**2"),
+    ],
     ids=" ".join,
 )
-def test_what_is_exact_at_nodes_only_is_refused_before_any_work(
-    exact, mosaicdd, common_path, comm, monkeypatch
+def test_what_is_known_at_nodes_only_is_interpolated_from_the_field(how, solve, comm):
+    points = between_nodes()
+    path, values = solve(points, "--boundary", "expr:x*x-y", *how)
+    with h5py.File(path) as file:
+        field = file["solution"][()]
+    nodes = [np.arange(n) * H for n in GRID.nodes]
+    linear = RegularGridInterpolator(nodes, field)(points[:, ::-1])
+    np.testing.assert_allclose(values, linear, rtol=0, atol=1e-13 * np.ptp(field))
+    comm.Barrier()
+
+
+@RANKS
+def test_beyond_an_outline_and_beside_it_values_are_those_of_the_library(solve, comm):
+    points = between_nodes()
+    disk = ("--domain", "expr:hypot(x-1.5,y-1)-0.7", "--pde", "poisson", "--field", "f=1")
+    path, values = solve(points, "--boundary", "0", *disk)
+    np.testing.assert_allclose(values, m.read(path).at(points), rtol=0, atol=1e-14)
+    inside = np.hypot(points[:, 0] - 1.5, points[:, 1] - 1) < 0.7 - H
+    assert np.isfinite(values[inside]).all()
+    assert np.isnan(values[np.hypot(points[:, 0] - 1.5, points[:, 1] - 1) > 0.7 + H]).all()
+    comm.Barrier()
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--window", "0:1,0:1"), "outside of the window that the field is known in"),
+        (("--keep", "interface"), "the field is left out by --keep interface"),
+    ],
+)
+def test_without_the_field_there_is_nothing_to_interpolate(
+    more, says, mosaicdd, common_path, comm, monkeypatch
 ):
     monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
     file = common_path / "points.txt"
     if comm.rank == 0:
-        file.write_text("0.5 0.5\n")
+        file.write_text("2.5 0.5\n")
     comm.Barrier()
-    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, "--points", file, *exact)
-    assert ended.code == 2
-    assert "Error: --points: an exact local solver has values at grid nodes only" in ended.err
-
-
-def test_what_a_source_adds_between_nodes_is_not_known(mosaicdd, tmp_path):
-    (tmp_path / "points.txt").write_text("0.5 0.5\n")
-    problem = ("--pde", "poisson", "--field", "f=1", "--boundary", "0")
-    problem += ("--points", tmp_path / "points.txt")
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *CELLS, *problem)
-    assert ended.code == 2
-    assert "Error: --points: what a source adds is known at grid nodes only" in ended.err
+    more = ("--points", file, "--boundary", "0", "--local-solver", "exact", *more)
+    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, *more)
+    assert (ended.code, says in ended.err) == (2, True), ended.err
+    assert not (common_path / "out.h5").exists()
 
 
 @pytest.mark.ranks(1, 2)

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.interpolate import RegularGridInterpolator
 
 import mosaicdd as m
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
@@ -49,6 +50,54 @@ def test_the_file_holds_the_library_s_field(how, mosaicdd, common_path, comm, by
     assert stored.grid.shape == CELLS
     assert stored.window.start == tuple(p.start or 0 for p in place)
     np.testing.assert_allclose(stored.coordinates(0)[0], 0.05 * stored.window.start[0])
+    comm.Barrier()
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("solver", ["multigrid", "exact"])
+def test_values_at_points_are_those_between_the_nodes(solver, mosaicdd, common_path, comm):
+    points, path = common_path / "points.txt", common_path / "out.h5"
+    places = np.random.default_rng(0).uniform(0, 0.8, (200, 3))
+    places[:9, 0], places[9:20, 2], places[20:30, 1] = 1.2, 0.0, 0.35
+    if comm.rank == 0:
+        np.savetxt(points, places, fmt="%.17g")
+    comm.Barrier()
+    how = (*SOLVE, *FIELDS, *SIDES)
+    if solver != "multigrid":
+        how = ("solve", "--cells", "32x16x24", "--spacing", "0.05", "--local-solver", solver)
+        how = (*how, "--boundary", "expr:x + y*z")
+    ended = mosaicdd(*how, "-o", path, "--points", points)
+    assert ended.code == 0, ended.err
+    with h5py.File(path) as file:
+        field, values = file["solution"][()], file["values"][()]
+        np.testing.assert_array_equal(file["points"][()], places)
+    nodes = [0.05 * np.arange(n) for n in field.shape]
+    linear = RegularGridInterpolator(nodes, field)(places[:, ::-1])
+    np.testing.assert_allclose(values, linear, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(m.read(path).at(places), linear, rtol=0, atol=1e-13)
+    comm.Barrier()
+
+
+@pytest.mark.ranks(1, 2, 4)
+def test_values_at_points_of_a_mask_of_voxels_are_nan_outside(mosaicdd, common_path, comm):
+    voxels, path = np.ones(CELLS, bool), common_path / "out.h5"
+    voxels[:, 8:14, 9:20] = False
+    rng = np.random.default_rng(0)
+    places = rng.uniform(0, 1, (300, 3)) * np.multiply(CELLS[::-1], 0.05)
+    if comm.rank == 0:
+        np.save(common_path / "part.npy", voxels)
+        np.savetxt(common_path / "points.txt", places, fmt="%.17g")
+    comm.Barrier()
+    domain = ("--domain", common_path / "part.npy", "--boundary", "expr:x*x+y*z")
+    more = ("--points", common_path / "points.txt", "--pde", "poisson", "--field", "f=1")
+    ended = mosaicdd(*SOLVE, *domain, *more, "-o", path)
+    assert ended.code == 0, ended.err
+    with h5py.File(path) as file:
+        values = file["values"][()]
+    np.testing.assert_allclose(values, m.read(path).at(places), rtol=0, atol=1e-13)
+    inside = voxels[tuple((places[:, ::-1] / 0.05).astype(int).T)]
+    assert np.isfinite(values[inside]).all()
+    assert np.isnan(values[~inside]).any()
     comm.Barrier()
 
 

@@ -69,6 +69,8 @@ class SolutionOutput:
         Whether each rank writes its part of the field to a file of its own; one problem only.
     outline_points
         Tells where conditions on outlines act on a rank's nodes, if it knows.
+    seen
+        What looks at the strips of the field on their way, if anything does.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class SolutionOutput:
         *,
         shards: bool = False,
         outline_points: Callable[[], Points | None] | None = None,
+        seen: Callable[[Iterator[Strip]], Iterator[Strip]] | None = None,
     ):
         self._path = path
         self._ranks = ranks
@@ -97,7 +100,7 @@ class SolutionOutput:
         self._open = ExitStack()
         self._opened: SolutionWriter | None = None
         self._maps: set[str] = set()
-        self._tell_points = outline_points
+        self._tell_points, self._seen = outline_points, seen
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +130,7 @@ class SolutionOutput:
         ``place``: where the strips of this rank belong together in the domain.
         """
         problems = slice(members.start, members.stop)
+        strips = strips if self._seen is None else self._seen(strips)
         parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in strips)
         self.fields(parts, place)
 
@@ -153,11 +157,9 @@ class SolutionOutput:
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
+        arrays = {"points": (points, "float64"), "values": (values, self._dtype)}
         if self._ranks.is_root:
-            for name, array, dtype in (
-                ("points", points, "float64"),
-                ("values", values, self._dtype),
-            ):
+            for name, (array, dtype) in arrays.items():
                 self._writer.create(name, array.shape, dtype)
                 self._writer.write(name, array, (slice(None),))
 

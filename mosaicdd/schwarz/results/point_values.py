@@ -1,25 +1,26 @@
-"""The solution at arbitrary points, by a network: it takes any position within its subdomain.
+"""The solution at arbitrary points, by a network, which takes any position within its subdomain, or interpolated.
 
-A value is blended by the partition of unity from the up to four subdomains that cover a point: between
+A network's value is blended by the partition of unity from the up to four subdomains that cover a point: between
 nodes a network is worst beside its perimeter, where the weights vanish. (Of a smooth solution, errors
 from one tile alone were twice as large.) The field is not blended, so at grid nodes the two differ by
 errors of the network. On the edge of the domain the boundary data are interpolated linearly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Unpack
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import family
+from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.points import PointCover, covers, interpolate, owned_points
+from mosaicdd.lattice.points import PointCover, covers, interpolate, nodes_around, owned_points
+from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.fill import FILL_HALO
+from mosaicdd.schwarz.fill import FILL_HALO, Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.tensors import Tensors
 
@@ -30,6 +31,8 @@ class PointValues:
     `Unsupported` if the local solver has values at grid nodes only, or has a source.
     ``points``: ``(q, 2)``, (y, x) in cells of the grid, the same on all ranks.
     """
+
+    takes_source = False
 
     def __init__(
         self,
@@ -43,6 +46,10 @@ class PointValues:
         self._movement = movement
         self._points = points
         self._plan = local_solver.plan_points(**tensors)
+
+    def seen(self, strips: Iterator[Strip]) -> Iterator[Strip]:
+        """Pass strips of the field on; nothing of it is needed."""
+        return strips
 
     def __call__(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return the values of each problem, ``(n, q)``, on all ranks."""
@@ -68,6 +75,72 @@ class PointValues:
             g = perimeters_at(v, problem, cover.centres[part])
             values[part] = self._plan(g, cover.local[part]).cpu().numpy()
         return values
+
+
+class InterpolatedValues:
+    """Values at points, linear along each axis between the nodes: each rank adds up the shares of its nodes.
+
+    They are those of `lattice.points.interpolate`, of domains that are no rectangles `interpolate_within`, of fields
+    that pass strip by strip.
+
+    Parameters
+    ----------
+    points
+        ``(q, axes)``, in cells of the grid, the same on all ranks.
+    window
+        The part of the field that the strips are of; a point outside of it is a `ValueError`.
+    level
+        Of a domain that is no rectangle, at some nodes of the grid: negative inside.
+    """
+
+    takes_source = True
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        points: np.ndarray,
+        window: Window,
+        level: Callable[[Slices], np.ndarray] | None,
+    ):
+        self._ranks, self._level = ranks, level
+        inside = points - np.array(window.start)
+        self._corners = [
+            (np.stack(place, axis=1) + np.array(window.start), weights)
+            for place, weights in nodes_around(inside, window.shape)
+        ]
+        self._sums = np.zeros((3, len(points)))
+
+    def seen(self, strips: Iterator[Strip]) -> Iterator[Strip]:
+        """Pass strips of the field of one problem on, and add up what they are at the points."""
+        self._sums[:] = 0.0
+        for strip in strips:
+            self._add(strip)
+            yield strip
+
+    def _add(self, strip: Strip) -> None:
+        place = strip.place
+        low, high = np.array([(part.start, part.stop) for part in place]).T
+        for nodes, weights in self._corners:
+            here = np.flatnonzero(((nodes >= low) & (nodes < high) & (weights[:, None] > 0)).all(1))
+            if not len(here):
+                continue
+            there, share = tuple((nodes[here] - low).T), weights[here]
+            held = strip.owned[0][tuple(map(torch.from_numpy, there))].double().cpu().numpy()
+            if self._level is not None:
+                around = tuple(slice(int(at.min()), int(at.max()) + 1) for at in nodes[here].T)
+                level = self._level(around)[tuple(nodes[here].T - [[p.start] for p in around])]
+                self._sums[2, here] += share * level
+                share = share * np.isfinite(held)
+                held = np.where(np.isfinite(held), held, 0.0)
+            self._sums[:2, here] += share * held, share
+
+    def __call__(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:
+        """Return the values of the problem whose strips passed, ``(1, q)``, on all ranks."""
+        values, weights, level = self._ranks.sum(self._sums)
+        if self._level is None:
+            return values[None]
+        outside = (level > 0) | (weights == 0)
+        return np.where(outside, np.nan, values / np.where(weights > 0, weights, 1.0))[None]
 
 
 def perimeters_at(v: Interface, problem: int, centres: np.ndarray) -> torch.Tensor:
