@@ -14,12 +14,12 @@ import torch
 
 from mosaicdd.parallel.machine import fits_beside
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
+from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
-from mosaicdd.schwarz.multigrid.sums import dots
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
 # have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).
@@ -129,8 +129,7 @@ class FlexibleGradients:
         """
         r, least = self._cycle.right_hand_side, ended.least
         z = self._correction()
-        product = dots(zip(r, z, strict=True))
-        energy = max(self._total(product)[0], 0.0) / least / self.system.scale
+        energy = max(self._total(dot(r, z))[0], 0.0) / least / self.system.scale
         largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
         z /= largest
         factor = ended.unit / self.system.scale / least * largest
@@ -140,14 +139,7 @@ class FlexibleGradients:
 
     def work(self, x: torch.Tensor, ended: Ended) -> float:
         """Return the product of values with the residual that the last solve left, before the next; all ranks together."""
-        r = self._cycle.right_hand_side
-        stretches = self.system.nodes.stretches()
-        product = dots(
-            (values[s].to(left.dtype), left[s])
-            for values, left in zip(x, r, strict=True)
-            for s in stretches
-        )
-        return ended.unit * self._total(product)[0]
+        return ended.unit * self._total(dot(self._cycle.right_hand_side, x))[0]
 
     def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
         """Return where an iteration from values begins, and what computes the left side of its directions."""
@@ -173,8 +165,7 @@ class FlexibleGradients:
             self._correction()
             beta = 0.0
             if state.energy:
-                along = dots((part.q, part.z) for part in state.every())
-                beta = -self._total(along)[0] / state.energy
+                beta = -self._total(dot(state.q, state.z))[0] / state.energy
             state.energy, gamma = self._direction(state, product, beta)
             if not state.energy > 0:
                 status = "stagnated" if math.isfinite(state.energy) else "diverged_nan"
@@ -210,23 +201,21 @@ class FlexibleGradients:
     def _direction(self, state: State, product: Product, beta: float) -> list[float]:
         """Let ``p = z + beta p`` and ``q = A p``; return ``p q`` and ``r p``."""
         gamma = energy = 0.0
-        for number, parts in enumerate(state.parts):
-            for part in parts:
-                state.add_direction(part)
-                torch.add(part.z, part.p, alpha=beta, out=part.p)
-            gamma += dots((part.r, part.p) for part in parts)
+        count = len(state.stretches)
+        for number in range(count):
+            gamma += state.turn(number, beta)
             if number:  # whose neighbours are there now
                 energy += product.of_stretch(number - 1)
-        energy += product.of_stretch(len(product.stretches) - 1)
+        energy += product.of_stretch(count - 1)
         energy += self._excess(state)
         if self._aggregates is not None:
             # Without what aggregates have of it, and with what rounding has left there.
             self._aggregates.add(-self._aggregates.of(state.q, state.r), state.p)
-            energy = sum(map(product.of_stretch, range(len(product.stretches))))
+            energy = sum(map(product.of_stretch, range(count)))
             energy += self._excess(state)
-            gamma = dots((part.r, part.p) for part in state.every())
+            gamma = dot(state.r, state.p)
         if self._copies is not None:
-            energy = dots((part.p, part.q) for part in state.every())
+            energy = dot(state.p, state.q)
         return self._total(energy, gamma)
 
     def _excess(self, state: State) -> float:
@@ -283,7 +272,7 @@ class FlexibleGradients:
         return norm
 
     def _plain_norm(self, r: torch.Tensor) -> float:
-        (squares,) = self._total(dots(zip(r, r, strict=True)))
+        (squares,) = self._total(dot(r, r))
         return math.sqrt(squares)
 
     def _total(self, *numbers: float) -> list[float]:

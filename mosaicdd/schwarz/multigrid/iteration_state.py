@@ -1,25 +1,13 @@
 """Where an iteration on all nodes is: its vectors, stretch by stretch, and what it remembers of its steps."""
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 
 from mosaicdd.schwarz.error_estimate import least_ritz_value
-from mosaicdd.schwarz.multigrid.sums import dots
-
-
-class _Views(NamedTuple):
-    """The vectors of an iteration at the slots of a class in a stretch; views, made once."""
-
-    x: torch.Tensor
-    r: torch.Tensor
-    p: torch.Tensor
-    q: torch.Tensor
-    z: torch.Tensor
+from mosaicdd.schwarz.multigrid.combinations import Combination, combining
 
 
 @dataclass
@@ -64,18 +52,25 @@ class State:
     steps: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        vectors = self.x, self.r, self.p, self.q, self.z
-        self.parts = [
-            [_Views(*(vector[of, s] for vector in vectors)) for of in range(len(self.x))]
-            for s in self.stretches
-        ]
-        self._room = self.x.new_empty(max(s.stop - s.start for s in self.stretches))
+        numbers = range(len(self.x))
+        self._settling, self._turning = (
+            [combining([of(number, s) for number in numbers]) for s in self.stretches]
+            for of in (self._settled, self._turned)
+        )
 
-    def add_direction(self, part: "_Views") -> None:
-        """Add the last direction's part to the values of a class in a stretch."""
+    def _settled(self, number: int, s: slice) -> Combination:
+        x = self.x[number, s]
+        return Combination(self.p[number, s], x, x)
+
+    def _turned(self, number: int, s: slice) -> Combination:
+        p = self.p[number, s]
+        return Combination(p, p, self.z[number, s], self.r[number, s])
+
+    def turn(self, stretch: int, beta: float) -> float:
+        """Let ``p = z + beta p`` in a stretch, and the values have the last direction's part; return ``r p``."""
         if self.length:
-            p = self._room[: len(part.p)].copy_(part.p)
-            part.x.add_(p, alpha=self.length)
+            self._settling[stretch](self.length)
+        return self._turning[stretch](beta)
 
     def begin_again(self) -> None:
         """Forget the last direction; what its steps have seen of the spectrum is kept, where that is no rounding."""
@@ -86,19 +81,11 @@ class State:
 
     def settle(self) -> None:
         """Add the last direction's part to all values."""
-        for part in self.every():
-            self.add_direction(part)
+        for add in self._settling if self.length else []:
+            add(self.length)
         self.length = 0.0
-
-    def every(self) -> Iterator["_Views"]:
-        """Yield all parts, stretch by stretch."""
-        return itertools.chain.from_iterable(self.parts)
 
     def step(self, alpha: float) -> float:
         """Subtract ``alpha q`` from the residual; return its square."""
-        squares = 0.0
-        for parts in self.parts:
-            for part in parts:
-                part.r.add_(part.q, alpha=-alpha)
-            squares += dots((part.r, part.r) for part in parts)
-        return squares
+        r = self.r.view(-1)
+        return combining([Combination(self.q.view(-1), r, r, r)])(-alpha)

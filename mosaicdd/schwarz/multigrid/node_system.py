@@ -11,9 +11,10 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
-from mosaicdd.schwarz.multigrid.sums import Left, dots, planned
+from mosaicdd.schwarz.multigrid.sums import Left, planned
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
@@ -170,7 +171,7 @@ class NodeSystem:
     def square(self, vector: torch.Tensor) -> float:
         """Return the square of a vector over the nodes that this rank owns."""
         if self.copies is None:
-            return dots(zip(vector, vector, strict=True))
+            return dot(vector, vector)
         norms = []
         for number, of_class in enumerate(vector):
             own = self.nodes.slots_of(number, self.blocks.owned)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 
+from mosaicdd.schwarz.multigrid.combinations import Combination, combining
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.sums import Sum, dots, planned
+from mosaicdd.schwarz.multigrid.sums import Sum, planned
 
 
 class Product:
@@ -21,7 +22,10 @@ class Product:
         self._level, self._p, self._q = level, p, q
         self.stretches = level.nodes.stretches()
         self._sums = [self._of_stretch(s) for s in self.stretches]
-        self._pairs = [list(zip(p[:, s], q[:, s], strict=True)) for s in self.stretches]
+        self._energies = [
+            combining([Combination(a, by=b) for a, b in zip(p[:, s], q[:, s], strict=True)])
+            for s in self.stretches
+        ]
 
     def _of_stretch(self, stretch: slice) -> Callable[[], None]:
         """Return the sums of a stretch."""
@@ -44,4 +48,4 @@ class Product:
     def of_stretch(self, number: int) -> float:
         """Compute it in a stretch; return what that makes of ``p q``."""
         self._sums[number]()
-        return dots(self._pairs[number])
+        return self._energies[number](0.0)

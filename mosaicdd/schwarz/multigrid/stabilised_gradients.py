@@ -10,12 +10,12 @@ import math
 
 import torch
 
+from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.flexible_gradients import Ended, FlexibleGradients
 from mosaicdd.schwarz.multigrid.iteration_state import State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.product import Product
-from mosaicdd.schwarz.multigrid.sums import dots
 
 # Of estimates, see `scripts/bench_field_estimate.py`.
 _SAFETY = 1.5
@@ -116,7 +116,7 @@ class StabilisedGradients(FlexibleGradients):
                 r.add_(image, alpha=-step)
                 state.length = step * state.unit / self.system.scale
                 state.settle()
-                here = self._here(r, r), self.system.square(self._cycle.values), *judge.calls()
+                here = dot(r, r), self.system.square(self._cycle.values), *judge.calls()
                 squares, square, *calls = self._total(*here)
                 state.norm = math.sqrt(squares) * state.unit
                 norm = self.norm(r) if self._weighted else math.sqrt(squares)
@@ -156,11 +156,7 @@ class StabilisedGradients(FlexibleGradients):
 
     def _dots(self, *pairs: tuple[torch.Tensor, torch.Tensor]) -> list[float]:
         """Return inner products over all ranks, of vectors whose copies are zero."""
-        return self._total(*(self._here(*pair) for pair in pairs))
-
-    @staticmethod
-    def _here(a: torch.Tensor, b: torch.Tensor) -> float:
-        return dots(zip(a, b, strict=True))
+        return self._total(*(dot(*pair) for pair in pairs))
 
 
 def gradients_of(system: NodeSystem) -> FlexibleGradients:

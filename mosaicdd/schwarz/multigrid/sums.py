@@ -57,11 +57,6 @@ class Sum:
             out.copy_(so_far)
 
 
-def dots(pairs: Iterable[Factors]) -> float:
-    """Return the sum of the inner products of pairs of vectors, for which a GPU is waited for once."""
-    return sum(torch.stack([torch.dot(a, b) for a, b in pairs]).tolist())
-
-
 @dataclass(frozen=True)
 class Left:
     """``out = (base - sum_i a_i (own - b_i)) scale``, what equations leave, computed as base, own and ``b_i`` are.

@@ -8,7 +8,7 @@ product. It is the same number: products are added in the same order, each with 
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,13 +54,15 @@ def compiled(kind: Kind) -> Callable[[np.ndarray], None] | None:
 
 
 @cache
-def function(name: str, text: str, arguments: str) -> Callable[..., None] | None:
+def function(
+    name: str, text: str, arguments: str, result: str | None = None
+) -> Callable[..., Any] | None:
     """Return a function of a text in LLVM's language, compiled for this processor; None without llvmlite.
 
     Parameters
     ----------
-    arguments
-        A letter for each: ``p``, an address, or ``i``, a number of 64 bits.
+    arguments, result
+        A letter for each: ``p``, an address, ``i``, a whole number of 64 bits, or ``d``, one in float64.
     """
     try:
         import llvmlite.binding as llvm
@@ -74,13 +76,14 @@ def function(name: str, text: str, arguments: str) -> Callable[..., None] | None
     )
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
+    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "d": ctypes.c_double}
     types = [kinds[of] for of in arguments]
-    call = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(name))
+    returned = None if result is None else kinds[result]
+    call = ctypes.CFUNCTYPE(returned, *types)(engine.get_function_address(name))
 
-    def run(*values: int, kept: object = engine) -> None:
+    def run(*values: float, kept: object = engine) -> Any:
         """Call it; the code lives as long as its engine."""
-        call(*values)
+        return call(*values)
 
     return run
 
