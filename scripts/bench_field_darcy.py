@@ -23,7 +23,7 @@ import mosaicdd as m
 
 _SEED = 12345
 _TIGHT = m.SolveSettings(rtol=1e-9)
-_SOLVERS = ("averaged", "diffusion", "diffusion-operator")
+_SOLVERS = ("averaged", "diffusion")
 _PUBLISHED = "1 %"
 _FINER, _CHECKED = 4, 3  # times, and samples that are solved on such a grid
 

@@ -437,7 +437,6 @@ def small_networks():
     """Return settings of small networks, of those that learn from rows of a dataset."""
     return {
         "conductances": {"filters": 2, "width": 4},
-        "operator": {"modes": 4, "filters": 2, "features": 1, "width": 4},
         "correction": {"channels": 2, "depth": 2},
         "unrolled": {"stages": 2},
     }
@@ -460,28 +459,13 @@ def lesson_data(tmp_path_factory):
     folder = comm.bcast(tmp_path_factory.mktemp("data"))
 
     def file(case):
-        kind = "conductances" if case == "operator" else case
-        if kind not in files:
-            files[kind] = folder / f"{kind}.h5"
+        if case not in files:
+            files[case] = folder / f"{case}.h5"
             if comm.rank == 0:
-                generate(files[kind], data[kind])
+                generate(files[case], data[case])
             written = comm.Ibarrier()
             while not written.Test():
                 time.sleep(0.01)  # rank 0 may need this core
-        return files[kind]
+        return files[case]
 
     return file
-
-
-@pytest.fixture
-def few_modes(monkeypatch):
-    """Let operators begin with some modes: the principal components take a second."""
-    from mosaicdd.training.operators import OperatorLesson
-
-    def begin(lesson):
-        generator = torch.Generator().manual_seed(0)
-        modes = torch.randn(lesson.network.modes.shape, generator=generator)
-        with torch.no_grad():
-            lesson.network.modes.copy_(modes / 1000)
-
-    monkeypatch.setattr(OperatorLesson, "begin", begin)

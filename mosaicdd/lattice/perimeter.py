@@ -68,8 +68,3 @@ def perimeter_nodes(shape: tuple[int, ...]) -> np.ndarray:
         nodes = nodes.reshape(-1, axes)
         faces.append(nodes[::-1] if backwards else nodes)
     return np.concatenate(faces)
-
-
-def square_perimeter(cells: int) -> np.ndarray:
-    """Return the perimeter of a square of ``m`` cells a side, ``(4 m, 2)`` integers."""
-    return perimeter_nodes((cells, cells))

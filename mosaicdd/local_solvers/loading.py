@@ -15,7 +15,6 @@ from mosaicdd.local_solvers.models.correction_model import CorrectionModel
 from mosaicdd.local_solvers.models.trained_model import (
     ConductanceModel,
     NetworkModel,
-    OperatorModel,
     TrainedModel,
 )
 from mosaicdd.local_solvers.networks.conductances import (
@@ -29,7 +28,6 @@ from mosaicdd.local_solvers.networks.correction import (
     CorrectionSettings,
 )
 from mosaicdd.local_solvers.networks.network import insert_weights
-from mosaicdd.local_solvers.networks.operator import OPERATOR, OperatorNetwork, OperatorSettings
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.unrolled import (
     UNROLLED,
@@ -81,7 +79,6 @@ _MODELS: dict[str, tuple[type[TrainedModel], Callable[[ModelCard], torch.nn.Modu
         ConductanceModel,
         lambda card: ConductanceNetwork(ConductanceSettings(**card.settings)),
     ),
-    OPERATOR: (OperatorModel, lambda card: OperatorNetwork(OperatorSettings(**card.settings))),
     CORRECTION: (
         CorrectionModel,
         lambda card: CorrectionNetwork(card.cells, CorrectionSettings(**card.settings)),

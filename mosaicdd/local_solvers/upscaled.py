@@ -37,11 +37,6 @@ _COARSE_CELLS = (32, 16, 8)  # per side of a subdomain of the coarse grid; the f
 class UpscaledSolver(BoundSolver):
     """Subdomains of a medium on a coarser grid, bound to a problem.
 
-    Parameters
-    ----------
-    sizes
-        Cells per side that a subdomain of the coarse grid may have; the first that fits is taken.
-
     Raises
     ------
     Unsupported
@@ -65,14 +60,7 @@ class UpscaledSolver(BoundSolver):
     method = "upscaled"
     certifiable = False  # the exact operators solve alone: their own answer takes little longer
 
-    def __init__(
-        self,
-        name: str,
-        problem: Problem,
-        grid: Grid,
-        rule: Rule,
-        sizes: tuple[int, ...] = _COARSE_CELLS,
-    ):
+    def __init__(self, name: str, problem: Problem, grid: Grid, rule: Rule):
         medium = problem.operator
         if not isinstance(medium, Medium):
             raise Unsupported(
@@ -84,7 +72,7 @@ class UpscaledSolver(BoundSolver):
                 f"{name} is for diffusion without a velocity or a mixed derivative, by five points; take 'exact'"
             )
         require_plain(name, problem)
-        cells = RATIO * _fitting(name, grid, sizes)
+        cells = RATIO * _fitting(name, grid)
         self.name = name
         self.operator = medium
         self.subdomain = Subdomain(cells, cells * grid.spacing)
@@ -114,15 +102,15 @@ class UpscaledSolver(BoundSolver):
             )
 
 
-def _fitting(name: str, grid: Grid, sizes: tuple[int, ...]) -> int:
-    """Return the cells of a coarse subdomain, the first of some sizes that fits."""
+def _fitting(name: str, grid: Grid) -> int:
+    """Return the cells of a coarse subdomain, the first number of them that fits."""
     if grid.aspect:
         raise Unsupported(f"{name} is for square cells, these are {grid.cell}: take 'exact'")
-    for cells in sizes:
+    for cells in _COARSE_CELLS:
         s = RATIO * cells // 2
         if all(n % s == 0 and n >= 4 * s for n in grid.shape):
             return cells
-    least = RATIO * sizes[-1] // 2
+    least = RATIO * _COARSE_CELLS[-1] // 2
     ny, nx = grid.shape
     raise Unsupported(
         f"cells={nx}x{ny}: {name} needs multiples of {least}, at least {4 * least}; take 'exact'"

@@ -12,7 +12,6 @@ _ENGINES = {
     "newton": "nonlinear.newton_engine:NewtonEngine",
     "nonlinear": "nonlinear.nonlinear_engine:NonlinearEngine",
     "upscaled": "upscaled.upscaled_engine:UpscaledEngine",
-    "operators": "upscaled.operator_engine:OperatorEngine",
 }
 
 

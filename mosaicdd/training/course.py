@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from mosaicdd.lattice.axes import times
-from mosaicdd.local_solvers.networks.conductances import CONDUCTANCES
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.registry import NETWORKS, network_class
 from mosaicdd.settings import unknown
@@ -15,7 +14,6 @@ from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.equation_lesson import EquationLesson, FamilyLesson
 from mosaicdd.training.lesson import Lesson
-from mosaicdd.training.operators import OperatorLesson
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.row_lesson import RowLesson
 from mosaicdd.training.settings import MEDIUM_CELLS, ExecutionSettings, TrainingSettings
@@ -23,8 +21,7 @@ from mosaicdd.training.whole_media import WholeMediaLesson
 from mosaicdd.unsupported import Unsupported
 
 LESSONS: dict[str, type[RowLesson]] = {
-    lesson.name: lesson
-    for lesson in (ConductanceLesson, OperatorLesson, CorrectionLesson, UnrolledLesson)
+    lesson.name: lesson for lesson in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
 }
 """Of networks that do not give a linear equation's solutions."""
 
@@ -39,21 +36,10 @@ def find_lesson(network: str) -> type[Lesson]:
     return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
 
 
-_WHOLE: dict[str, type[RowLesson]] = {CONDUCTANCES: WholeMediaLesson}
 _NO_DIMS = (
     "dims {}: what {} learns from here are small problems, which a rank has whole; leave it out, or train conductances "
     "on whole media, of generate --media --cells 1024"
 )
-
-
-def _of_whole_media(network: str, dataset: MediaDataset) -> type[RowLesson]:
-    """Return what a network is taught by on media that are domains; `Unsupported` if there is nothing."""
-    if network not in _WHOLE:
-        raise Unsupported(
-            f"the network {network} learns from squares of {MEDIUM_CELLS} cells, these media have {dataset.cells}: "
-            f"generate them with cells={MEDIUM_CELLS}, or train {', '.join(_WHOLE)}"
-        )
-    return _WHOLE[network]
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ class Course:
         lesson = find_lesson(name)
         dataset = _read(lesson, data, ranks)
         if isinstance(dataset, MediaDataset) and dataset.cells > MEDIUM_CELLS:
-            lesson = _of_whole_media(name, dataset)
+            lesson = WholeMediaLesson
         elif execution.dims is not None:
             raise Unsupported(_NO_DIMS.format(times(execution.dims), name))
 

@@ -162,14 +162,10 @@ class RowLesson(Lesson):
                 f"of the data that {self.name} can learn from, {sum(counts)}, rank {counts.index(0)} of "
                 f"{len(counts)} has none: use fewer ranks or more data"
             )
-        self.begin()
 
     @abstractmethod
     def take(self, rows: Any) -> int:
         """Take up rows, as `part` returns them, and return how many of them are to be learned from."""
-
-    def begin(self) -> None:
-        """Do what needs all ranks and the numbers of their rows."""
 
     @abstractmethod
     def tensors(self) -> list[torch.Tensor]:
@@ -203,16 +199,11 @@ class RowLesson(Lesson):
         return OwnRows.of(dataset, ranks)
 
     @classmethod
-    def few(cls, dataset: Any, count: int) -> Any:
-        """Read some rows of each kind."""
-        return OwnRows.few(dataset, count)
-
-    @classmethod
     def sketch(
         cls, network: Any, dataset: Any, settings: TrainingSettings, ranks: int
     ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
         """Return a pass over a few rows, and the bytes of a share of all."""
-        lesson = cls(network, cls.few(dataset, _FEW), settings)
+        lesson = cls(network, OwnRows.few(dataset, _FEW), settings)
         each = sum(tensor.nbytes / len(tensor) for tensor in lesson.tensors() if len(tensor))
         return lesson.loss, lesson.probe(), round(each * len(dataset) / ranks)
 

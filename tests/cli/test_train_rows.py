@@ -20,7 +20,6 @@ OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOp
 
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.usefixtures("few_modes")
 def test_data_are_made_and_every_network_is_trained_from_python(
     lesson_data, small_networks, comm, common_path, case
 ):
@@ -54,14 +53,14 @@ def test_data_are_made_and_every_network_is_trained_from_python(
     ("network", "options", "message"),
     [
         ("conductances", ["--pde-weight", 0.5], "no use for --pde-weight 0.5: it has no loss at"),
-        ("operator", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
+        ("conductances", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
         ("correction", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
         ("unrolled", ["--precision", "bf16"], "it trains in float32, float64, tf32; leave it out"),
         ("conductances", ["--recompute"], "cannot recompute its hidden layers"),
-        ("operator", ["--no-labels"], "operator learns from solutions alone: leave"),
+        ("conductances", ["--no-labels"], "conductances learns from solutions alone: leave"),
         ("conductances", ["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of"),
         ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
-        ("operator", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
+        ("conductances", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
         ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
         ("family", ["--points", 5], "no use for --points 5: it learns from solutions alone"),
     ],

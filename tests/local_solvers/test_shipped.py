@@ -76,7 +76,7 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 
 def test_the_shipped_models_are_the_documented_ones():
     families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
-    others = ["diffusion", "diffusion-operator", "laplace", "laplace-cubes", "laplace-sdnet"]
+    others = ["diffusion", "laplace", "laplace-cubes", "laplace-sdnet"]
     others += ["minimal-surface", "poisson-boltzmann"]
     assert shipped_models() == sorted([*others, *families])
     for name in families:

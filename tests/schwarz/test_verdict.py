@@ -93,7 +93,6 @@ ENGINES = {
     "a medium": (DIFFUSION, "exact", {}, corrupt_medium),
     "a flow": (FLOWING, "exact", {}, corrupt_medium),
     "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
-    "operators": (DIFFUSION, "diffusion-operator", {}, corrupt_bands),
     "Newton's method": (SURFACE, "exact", {}, corrupt_newton),
     "Newton's method in squares": (SURFACE, "subdomain-newton", {}, corrupt_squares),
 }

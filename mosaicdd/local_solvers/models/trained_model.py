@@ -13,7 +13,6 @@ from mosaicdd.local_solvers.networks.conductances import ROUGHNESS, LearnedRule
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.subdomain_operators import OperatorSolver
 from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -59,16 +58,6 @@ class ConductanceModel(TrainedModel):
         """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
         _, roughest = self.card.ranges[ROUGHNESS]
         return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
-
-
-class OperatorModel(TrainedModel):
-    """A network that makes the operators of subdomains of media."""
-
-    makes = "operators of a medium"
-
-    def bind(self, problem: Problem, grid: Grid) -> OperatorSolver:
-        """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
-        return OperatorSolver(self.name, problem, grid, self.network, self.card)
 
 
 _ROUNDING = 1e-6  # of limits to what operators are like

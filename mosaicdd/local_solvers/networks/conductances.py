@@ -205,17 +205,12 @@ def roughness(right: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     where all neighbours differ by a factor of 2, 2.3 by one of 10.
     """
     half = slice(RATIO // 2, -(RATIO // 2))
-    return rms_of_steps(right[:, half, half], up[:, half, half], _SHORT, RATIO)
-
-
-def rms_of_steps(right: torch.Tensor, up: torch.Tensor, cells: int, apart: int) -> torch.Tensor:
-    """Return the root mean square of the steps between neighbours in squares of so many cells, so many apart."""
     squares = torch.zeros(())
-    for logs, size in ((right, (cells + 1, cells)), (up, (cells, cells + 1))):
+    for logs, size in ((right, (_LONG, _SHORT)), (up, (_SHORT, _LONG))):
         for axis in (0, 1):
-            steps = logs.diff(dim=1 + axis).square()
+            steps = logs[:, half, half].diff(dim=1 + axis).square()
             width = [n - (axis == i) for i, n in enumerate(size)]
-            squares = squares + torch.nn.functional.avg_pool2d(steps, width, apart)
+            squares = squares + torch.nn.functional.avg_pool2d(steps, width, RATIO)
     return (squares / 4).sqrt()
 
 

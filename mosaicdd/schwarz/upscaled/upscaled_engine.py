@@ -11,8 +11,6 @@ is of the size of the residual over the diagonal. The estimate is three times th
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -30,8 +28,6 @@ from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.upscaled.fine_fill import REACH, Band, Filled, Slot
 from mosaicdd.schwarz.verdict import Evidence
 from mosaicdd.unsupported import Unsupported
@@ -42,22 +38,7 @@ _SLOWEST = 0.95  # rate of further corrections, at most
 _CORRECTION = 1e-2  # relative residual of the correction, which is one digit of the answer at most
 
 
-U = TypeVar("U", bound=UpscaledSolver)
-
-
-@dataclass(frozen=True)
-class Approximation:
-    """What a problem's values at the coarse nodes are, and how they were found; as `Outcome`."""
-
-    status: str
-    update: float
-    size: float
-    history: History
-    interface: Interface
-    field: torch.Tensor | None
-
-
-class UpscaledEngine(BaseEngine[U]):
+class UpscaledEngine(BaseEngine[UpscaledSolver]):
     """Solves boundary value problems in a medium that is seen on a coarser grid.
 
     `ValueError` if the ranks do not fit the lattice, the coefficients are not sound, or a network does not know the
@@ -66,8 +47,8 @@ class UpscaledEngine(BaseEngine[U]):
 
     acceleration = "multigrid"
 
-    def _prepare(self, lattice: Lattice, local_solver: U) -> None:
-        settings, ranks = self._settings_of_averages, self._ranks
+    def _prepare(self, lattice: Lattice, local_solver: UpscaledSolver) -> None:
+        settings, ranks = self.settings, self._ranks
         if not self._wanted:
             raise Unsupported(f"{local_solver.name} gives fields only: leave out keep='interface'")
         self._grid = lattice.grid
@@ -88,11 +69,6 @@ class UpscaledEngine(BaseEngine[U]):
             FieldShare(ranks, self._lattice, width) for width in (REACH, self._lattice.spacing)
         )
         self._own = self._near.own
-
-    @property
-    def _settings_of_averages(self) -> SolveSettings:
-        """How the equation of averages is solved."""
-        return self.settings
 
     @property
     def unknowns(self) -> int:
@@ -142,9 +118,7 @@ class UpscaledEngine(BaseEngine[U]):
             for i, approximation in enumerate(coarse)
         ]
 
-    def _approximate(
-        self, boundaries: Sequence[Boundary], options: SolveOptions
-    ) -> Sequence[Approximation | Outcome]:
+    def _approximate(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         """Solve for boundary data at the coarse nodes, as `solve_many`."""
         with _without_fields(options.watch):
             outcomes = self._coarse.solve_many(
