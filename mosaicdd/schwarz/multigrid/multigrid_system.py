@@ -113,8 +113,9 @@ class MultigridSystem:
         both = self._known
         here, there = within(both, box), within(both, self._block.nodes)
         if source is not None:
-            b[here] = source.values[number].cpu().numpy()[there]
-            b[here] *= source.scale
+            np.multiply(
+                source.values[number].cpu().numpy()[there], source.scale, out=b[here], dtype=float
+            )
         if self.equations is not None:
             b[here] *= self.equations.active[there]
         else:

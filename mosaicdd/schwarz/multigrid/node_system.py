@@ -20,7 +20,7 @@ _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
 # of 12.
 _CONTRAST = 1e8
-_LONG = 2**15  # numbers of a stretch where few are read more than once
+_LONG = 2**18  # numbers of a stretch where few are read more than once, and each is planned anew
 
 
 class NodeSystem:
@@ -256,9 +256,9 @@ class NodeSystem:
     def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> float:
         """Add the excess, divided by `scale`, times float32 values ``p`` to ``q``; return what that adds to ``p q``."""
         if self._few:
-            values = p.view(-1)[self._places]
-            more = (self._amounts / self.scale).to(values.dtype) * values
-            q.view(-1)[self._places] += more
+            values = p.view(-1).index_select(0, self._places)
+            more = (self._amounts / self.scale).to(values.dtype).mul_(values)
+            q.view(-1).index_add_(0, self._places, more)
             return float(torch.dot(values, more))
         added = []
         for number in range(len(p)):

@@ -123,9 +123,11 @@ def planned(sums: Sequence[Sum | Left]) -> Callable[[], None]:
         factors = [factor.data_ptr() for product in each.products for factor in product]
         row[HEAD : HEAD + len(factors)] = factors
 
-    def by_code(kept: Sequence[Sum | Left] = sums) -> None:
+    where = table.ctypes.data, *table.shape
+
+    def by_code(kept: object = (table, sums)) -> None:
         """Compute them; their numbers stay where they are as long as they are kept."""
-        run(table)
+        run(*where)
 
     return by_code
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 _BYTES = 32  # of a register
@@ -44,13 +43,13 @@ class Kind(NamedTuple):
 
 
 @cache
-def compiled(kind: Kind) -> Callable[[np.ndarray], None] | None:
+def compiled(kind: Kind) -> Callable[..., None] | None:
     """Return what computes the sums of a table, ``(sums, numbers)`` int64, see `HEAD`; None without llvmlite.
 
-    Rows are as long as that of the sum with most products; what a row has beyond its own is not read.
+    It takes the table's address and shape. Rows are as long as that of the sum with most products; what a row has
+    beyond its own is not read.
     """
-    call = function("sums", _text(kind), "pii")
-    return None if call is None else lambda table: call(table.ctypes.data, *table.shape)
+    return function("sums", _text(kind), "pii")
 
 
 @cache
