@@ -33,13 +33,14 @@ def given_problem(
     given_wells: tuple[tuple[str, str], ...] = (),
     given_holds: tuple[tuple[str, str], ...] = (),
     given_foils: tuple[tuple[str, str], ...] = (),
+    origin: tuple[float, ...] | None = None,
 ) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
     A part of the outline of which neither ``boundary`` nor a side says anything is a `ValueError`.
     """
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.fields.given import require_one_corner
+    from mosaicdd.problems.fields.given import one_corner
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import side_names
     from mosaicdd.problems.sides.conditions import Dirichlet
@@ -87,11 +88,19 @@ def given_problem(
     with argument("spacing"):
         if spacing is not None:
             Domain(cells, spacing)
+    with argument("origin"):
+        if origin is not None:
+            Domain(cells, spacing, origin=origin)
     with argument("domain"):
-        domain = Domain(cells, spacing) if spec is None else read_domain(spec, cells, spacing)
+        domain = (
+            Domain(cells, spacing, origin=origin)
+            if spec is None
+            else read_domain(spec, cells, spacing, origin)
+        )
         mask = None if spec is None else placed(spec)
     with argument("field"):
-        require_one_corner(beside | {"the domain": mask}, cells)
+        place = one_corner(beside | {"the domain": mask}, cells, origin)
+        domain = replace(domain, origin=place)
     problem = Problem(domain, pde, fields, sides)
     if boundary is None:
         _require_sides(problem)

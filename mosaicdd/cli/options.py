@@ -72,6 +72,13 @@ def _spacing(text: str) -> float | tuple[float, ...]:
     return sides[0] if len(sides) == 1 else sides[::-1]
 
 
+def _place(text: str) -> tuple[float, ...]:
+    place = tuple(map(float, text.split(",")))
+    if len(place) not in (2, 3):
+        raise ValueError
+    return place
+
+
 def _extent(text: str) -> tuple[tuple[float, float], ...]:
     pairs = (map(float, axis.split(":")) for axis in text.split(","))
     ends = [(low, high) for low, high in pairs]
@@ -97,11 +104,12 @@ def _side(text: str) -> tuple[str, Condition]:
     return side, condition_of_spec(condition)
 
 
-# Of axes in the package's order, ``(ny, nx)``: whole numbers, equal ones, the side or the sides of a cell, pairs of
-# ends of a rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
+# Of axes in the package's order, ``(ny, nx)``: whole numbers, equal ones, the side or the sides of a cell; a place, x
+# first; pairs of ends of a rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
 SIZES = TextOption("NXxNY[xNZ]", _sizes, "2048x1024")
 CUBE = TextOption("M|MxM|MxMxM", _cube, "32 or 16x16x16")
 SPACING = TextOption("H|DXxDY[xDZ]", _spacing, "0.5 or 25x10")
+ORIGIN = TextOption("X,Y[,Z]", _place, "500000,4200000")
 EXTENT = TextOption("X0:X1,Y0:Y1[,Z0:Z1]", _extent, "0.5:2,0:1.5")
 PLANE = TextOption("AXIS=PLACE", _plane, "z=0.5")
 FIELD = TextOption("NAME=SPEC", _field, "c=3.0")

@@ -7,7 +7,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.options import SIDE, SIZES, dtype_option, once_each
+from mosaicdd.cli.options import ORIGIN, SIDE, SIZES, dtype_option, once_each
 from mosaicdd.lattice.axes import times
 from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
@@ -64,6 +64,11 @@ _ITERATIONS, _BY_MULTIGRID = 9, 12
     help="Side of a grid cell, in domain units.  [default: 1/64]",
 )
 @click.option(
+    "--origin",
+    type=ORIGIN,
+    help="Where the lower-left corner of the cells lies, as for solve.  [default: 0,0]",
+)
+@click.option(
     "--problems",
     type=click.IntRange(1),
     default=1,
@@ -91,6 +96,7 @@ def plan(
     domain: str | None,
     given_sides: tuple[tuple[str, Condition], ...],
     spacing: float | None,
+    origin: tuple[float, ...] | None,
     problems: int,
     rates: str,
     dtype: str,
@@ -120,7 +126,9 @@ def plan(
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
     with bad_input():
-        problem = given_problem(cells, spacing, domain, "diffusion", (), "expr:0", given_sides)
+        problem = given_problem(
+            cells, spacing, domain, "diffusion", (), "expr:0", given_sides, origin=origin
+        )
         grid = problem.domain.grid()
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:

@@ -12,6 +12,7 @@ from mosaicdd.cli.options import (
     EXTENT,
     FIELD,
     FOIL,
+    ORIGIN,
     SIDE,
     SIZES,
     SPACING,
@@ -35,7 +36,7 @@ _RANDOM = "gp:seed=0"  # the boundary where nothing is said of the problem but i
 
 _GROUPS = {
     "Problem": (
-        *("cells", "spacing", "domain", "leave_out_floating", "pde", "given_fields"),
+        *("cells", "spacing", "origin", "domain", "leave_out_floating", "pde", "given_fields"),
         *("given_wells", "given_foils", "boundary"),
         *("given_sides", "given_holds"),
     ),
@@ -151,6 +152,12 @@ _GROUPS = {
     "else 1/64]",
 )
 @click.option(
+    "--origin",
+    type=ORIGIN,
+    help="Where the lower-left corner of the cells lies; all places, of formulas, wells, points and in files, are told in these "
+    "coordinates. [default: 0,0, or where rasters begin]",
+)
+@click.option(
     "--local-solver",
     metavar="NAME|FILE",
     help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
@@ -215,6 +222,7 @@ def solve(
     given_sides: tuple[tuple[str, Condition], ...],
     given_holds: tuple[tuple[str, str], ...],
     spacing: float | tuple[float, ...] | None,
+    origin: tuple[float, ...] | None,
     local_solver: str | None,
     initial: str | None,
     dims: tuple[int, ...] | None,
@@ -227,9 +235,8 @@ def solve(
 ) -> int:
     """Solve a boundary value problem on a large domain.
 
-    The domain is nx by ny grid cells, in space nx by ny by nz, with its lower-left corner at the origin. Exit code 0:
-    converged; 1: not converged (the file is written all the same, its status says why); 2: bad
-    input.
+    The domain is nx by ny grid cells, in space nx by ny by nz. Exit code 0: converged; 1: not converged (the
+    file is written all the same, its status says why); 2: bad input.
 
     Example: mpiexec -n 2 mosaicdd solve -o out.h5 --cells 2048x2048 --boundary gp:seed=0
     """
@@ -283,6 +290,7 @@ def solve(
                 given_wells,
                 given_holds,
                 given_foils,
+                origin,
             )
         )
         if leave_out_floating:

@@ -206,7 +206,7 @@ def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
     if problem.domain.shape is not None and not any(is_outline(part.name) for part in parts):
         surface: Any = 0.0
         if edges is not None:
-            surface = functools.partial(_on_surface, edges, grid.steps)
+            surface = functools.partial(_on_surface, edges, grid)
         conditions["outline"] = Dirichlet(surface)
     return conditions
 
@@ -223,9 +223,9 @@ def _side_of(piece: Any) -> tuple[int, int]:
     return piece.side
 
 
-def _on_surface(edges: Boundary, steps: Sequence[float], *places: np.ndarray) -> np.ndarray:
+def _on_surface(edges: Boundary, grid: Grid, *places: np.ndarray) -> np.ndarray:
     """Return the values of the surface that those on all edges span, at coordinates, that along x first."""
-    return edges.at(*(along / step for along, step in zip(places[::-1], steps, strict=True)))
+    return edges.at(*np.moveaxis(grid.cells(np.stack(places[::-1], axis=-1)), -1, 0))
 
 
 def _fields(problem: Problem) -> dict[str, Field]:

@@ -3,16 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from mosaicdd.lattice.axes import times
 
+ROUNDING = 1e-9
+"""Cells by which a place may miss a node, or the domain."""
+
+_TELLS_APART = 1e-4  # of a cell, to which places are known at least
+
 
 @dataclass(frozen=True)
 class Grid:
-    """A uniform grid of cells, with its lower-left node at the origin.
+    """A uniform grid of cells.
 
     Cells are squares, in space cubes, or else rectangles or boxes, all alike. Then `spacing` is the side of a square
     (a cube) of the same area (volume): equations are scaled by it, as if cells were squares and what conducts along
@@ -26,11 +31,14 @@ class Grid:
         Side of a cell, in units of domain length.
     steps
         The sides of a cell per axis, ``(dy, dx)`` in the plane; by default all are `spacing`. See `of_cells`.
+    origin
+        The coordinates of its first node per axis, ``(y, x)`` in the plane; by default all are 0.
     """
 
     shape: tuple[int, ...]
     spacing: float
     steps: tuple[float, ...] = ()
+    origin: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if min(self.shape) < 1:
@@ -42,19 +50,37 @@ class Grid:
                 )
         if not self.steps:
             object.__setattr__(self, "steps", (self.spacing,) * len(self.shape))
+        if not self.origin:
+            object.__setattr__(self, "origin", (0.0,) * len(self.shape))
+        for step, low, high in zip(self.steps, *zip(*self.ends, strict=True), strict=True):
+            rounding = math.ulp(max(abs(low), abs(high)))
+            if not rounding < _TELLS_APART * step:  # NaN, too
+                raise ValueError(
+                    f"nodes {step:g} apart cannot be told apart at {low:g}, where numbers are rounded by {rounding:.1g}: "
+                    "give another origin"
+                )
+
+    def __str__(self) -> str:
+        """Say in a few words what it is."""
+        place = ", ".join(f"{at:.10g}" for at in self.origin[::-1])
+        return f"{times(self.shape)} cells with a spacing of {self.cell}" + (
+            f" from ({place}) on" if any(self.origin) else ""
+        )
 
     @classmethod
-    def of_cells(cls, shape: tuple[int, ...], steps: Sequence[float]) -> Self:
-        """Return the grid of cells with the sides ``steps``, per axis."""
+    def of_cells(
+        cls, shape: tuple[int, ...], steps: Sequence[float], origin: Sequence[float] = ()
+    ) -> Self:
+        """Return the grid of cells with the sides ``steps``, per axis, and its first node at the origin."""
         if len(set(steps)) == 1:
-            return cls(shape, steps[0])
+            return cls(shape, steps[0], origin=tuple(origin))
         logarithms = [math.log(step) if step > 0 else math.nan for step in steps]
         mean = math.exp(math.fsum(logarithms) / len(steps))
-        return cls(shape, mean, tuple(steps))
+        return cls(shape, mean, tuple(steps), tuple(origin))
 
     def coarser(self, shape: tuple[int, ...], by: int) -> "Grid":
         """Return a grid of so many cells whose sides are so many times as long."""
-        return Grid.of_cells(shape, [by * step for step in self.steps])
+        return Grid.of_cells(shape, [by * step for step in self.steps], self.origin)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -65,6 +91,20 @@ class Grid:
     def size(self) -> tuple[float, ...]:
         """Extent per axis, in units of domain length."""
         return tuple(cells * step for cells, step in zip(self.shape, self.steps, strict=True))
+
+    @property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """The coordinates of the first and of the last node, per axis."""
+        return tuple((low, low + size) for low, size in zip(self.origin, self.size, strict=True))
+
+    @property
+    def reach(self) -> str:
+        """Between which corners it lies, x first, for messages."""
+        low, high = (
+            ", ".join(f"{at:.10g}" for at in corner)
+            for corner in zip(*self.ends[::-1], strict=True)
+        )
+        return f"from ({low}) to ({high})"
 
     @property
     def aspect(self) -> tuple[float, ...]:
@@ -82,4 +122,20 @@ class Grid:
 
     def places(self, nodes: Sequence[slice]) -> tuple[np.ndarray, ...]:
         """Return the coordinates of some nodes along each axis, by their slices, in units of domain length."""
-        return tuple(np.arange(p.start, p.stop) * s for p, s in zip(nodes, self.steps, strict=True))
+        axes = zip(nodes, self.steps, self.origin, strict=True)
+        return tuple(np.arange(p.start, p.stop) * step + first for p, step, first in axes)
+
+    def at(self, cells: Any) -> np.ndarray:
+        """Return the coordinates of places in cells from the first node, ``(.., axes)`` in the order of the axes."""
+        return np.multiply(cells, self.steps) + self.origin
+
+    def cells(self, places: Any) -> np.ndarray:
+        """Return where places, ``(.., axes)`` in the order of the axes, are in cells from the first node.
+
+        What misses a node by rounding only is at it.
+        """
+        cells = np.subtract(places, self.origin) / self.steps
+        nodes = np.rint(cells)
+        rounding = [math.ulp(max(map(abs, ends))) for ends in self.ends]
+        near = np.maximum(ROUNDING, 4 * np.divide(rounding, self.steps))
+        return np.where(abs(cells - nodes) < near, nodes, cells)

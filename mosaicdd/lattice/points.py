@@ -11,8 +11,6 @@ from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
-_ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
-
 
 def as_points(points: Any, axes: int = 2) -> np.ndarray:
     """Return points as an array ``(q, axes)``; they may be a list, a tensor, or a single point.
@@ -36,14 +34,14 @@ def on_grid(points: np.ndarray, grid: Grid) -> np.ndarray:
 
     `ValueError` if one is not finite or lies outside of the domain.
     """
-    cells = points[:, ::-1] / grid.steps
-    nodes = np.rint(cells)
-    cells = np.where(np.abs(cells - nodes) < _ROUNDING, nodes, cells)
+    cells = grid.cells(points[:, ::-1])
     outside = ~((cells >= 0) & (cells <= grid.shape)).all(axis=1)  # NaN, too
     if outside.any():
         first = int(outside.argmax())
-        ends = zip(reversed(letters(len(grid.size))), reversed(grid.size), strict=True)
-        domain = " and ".join(f"0 to {size:g} along {letter}" for letter, size in ends)
+        ends = zip(reversed(letters(len(grid.size))), reversed(grid.ends), strict=True)
+        domain = " and ".join(
+            f"{low:.10g} to {high:.10g} along {letter}" for letter, (low, high) in ends
+        )
         raise ValueError(
             f"{outside.sum()} of {len(points)} points lie outside of the domain, {domain}; the first is "
             f"number {first + 1}, ({', '.join(f'{x:g}' for x in points[first])})"

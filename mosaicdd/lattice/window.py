@@ -10,9 +10,6 @@ from mosaicdd.lattice.axes import Slices, common, in_order, letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 
-_ROUNDING = 1e-9  # cells by which a coordinate may miss a node that is meant
-
-
 Extent = Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]]
 """A part of the domain by its ends: of all axes in the order (y, x), or by the names of some."""
 
@@ -70,7 +67,7 @@ class Window:
         `TypeError` if these are not two ends for each axis. `ValueError` if it is empty or reaches beyond the domain.
         """
         if isinstance(extent, Mapping):
-            extent = in_order(extent, len(grid.shape), [(0.0, size) for size in grid.size])
+            extent = in_order(extent, len(grid.shape), grid.ends)
         try:
             ends = np.asarray(extent, float)
         except (ValueError, TypeError):
@@ -80,19 +77,19 @@ class Window:
             form = ", ".join(f"({name}0, {name}1)" for name in names)
             raise TypeError(f"the ends must be numbers ({form}), got {extent!r}")
         start, stop = [], []
-        axes = zip(names, ends.tolist(), grid.shape, grid.steps, strict=True)
-        for name, (low, high), cells, step in axes:
-            size = cells * step
+        places = grid.cells(ends.T).T.tolist()
+        axes = zip(names, ends.tolist(), places, grid.shape, grid.ends, strict=True)
+        for name, (low, high), (first_at, last_at), cells, whole in axes:
             if not low < high:
                 raise ValueError(
                     f"{name} from {low:g} to {high:g} holds nothing; the first number must be less"
                 )
             # Infinite ends, too, lie beyond.
-            first = math.floor(max(low / step, -1.0) + _ROUNDING)
-            last = math.ceil(min(high / step, cells + 1.0) - _ROUNDING)
+            first = math.floor(max(first_at, -1.0))
+            last = math.ceil(min(last_at, cells + 1.0))
             if first < 0 or last > cells:
                 raise ValueError(
-                    f"{name} from {low:g} to {high:g} reaches beyond the domain, 0 to {size:g}"
+                    f"{name} from {low:g} to {high:g} reaches beyond the domain, {whole[0]:.10g} to {whole[1]:.10g}"
                 )
             start.append(first)
             stop.append(last + 1)
@@ -110,12 +107,12 @@ class Window:
 
     def coordinates(self, grid: Grid, axis: int) -> np.ndarray:
         """Return where the nodes lie along an axis, in domain coordinates."""
-        return np.arange(self.start[axis], self.stop[axis]) * grid.steps[axis]
+        return grid.places(self.place)[axis]
 
     def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, in domain coordinates."""
-        ends = zip(self.start, self.stop, grid.steps, strict=True)
-        return tuple((a * step, (b - 1) * step) for a, b, step in ends)
+        corners = grid.at([self.start, np.subtract(self.stop, 1)])
+        return tuple((low, high) for low, high in corners.T.tolist())
 
     def clip(self, place: Slices) -> Slices:
         """Return the part of a place in the whole field that lies in the window, maybe nothing."""

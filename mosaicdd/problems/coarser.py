@@ -36,8 +36,7 @@ def coarser(
     fields = {name: every(values, number, apart, axes) for name, values in problem.fields.items()}
     if any(values is None for values in fields.values()):
         return None
-    steps = tuple(step * apart for step in grid.steps)
-    domain = Domain(tuple(cells // apart for cells in grid.shape), steps)
+    domain = Domain.of_grid(grid.coarser(tuple(cells // apart for cells in grid.shape), apart))
     return Problem(domain, problem.equation, fields, boundary.every(apart))
 
 
@@ -90,7 +89,7 @@ def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def smooth_problem(problem: Problem, grid: Grid, c: float) -> Problem:
     """Return the linear problem with a reaction ``c``."""
-    domain = Domain(grid.shape, grid.steps, problem.domain.shape)
+    domain = Domain.of_grid(grid, problem.domain.shape)
     return Problem(domain, "diffusion", {"c": c}, problem.conditions)
 
 

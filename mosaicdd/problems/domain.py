@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import in_order, letters, times
+from mosaicdd.lattice.axes import coordinates, in_order, letters, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
@@ -19,9 +19,13 @@ DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""
 
 
+Origin = Sequence[float] | None
+"""A place, ``(x, y)``, in space ``(x, y, z)``; or by the names of coordinates."""
+
+
 @dataclass(frozen=True)
 class Domain:
-    """A rectangle of grid cells with its lower-left corner at the origin, a box, or a part of one.
+    """A rectangle of grid cells, a box, or a part of one.
 
     Parameters
     ----------
@@ -33,13 +37,16 @@ class Domain:
     shape
         Which part of the rectangle, or the box, it is; by default all of it. See `from_mask`, `from_distance`,
         `from_polygons`.
+    origin
+        Where its lower-left corner lies, ``(x, y)``, in space ``(x, y, z)``, or by name, in units of domain length: all
+        places are told in these coordinates. By default 0, or where fields of a problem that have coordinates begin.
 
     Raises
     ------
     ValueError
-        If there is no cell along an axis, or the spacing is not positive.
+        If there is no cell along an axis, the spacing is not positive, or the origin not finite.
     TypeError
-        If the cells are no pair, nor three, or the spacing is not one number, nor one for each axis.
+        If the cells are no pair, nor three, or the spacing is not one number, nor one for each axis; or the origin is none.
     Unsupported
         If a box has another shape than a mask of voxels, or cells of a shape in the plane are no squares.
     """
@@ -47,6 +54,7 @@ class Domain:
     cells: tuple[int, ...]
     spacing: float | tuple[float, ...] | None = None
     shape: Shape | None = None
+    origin: Origin = None
 
     def __post_init__(self) -> None:
         cells = self.cells
@@ -59,6 +67,8 @@ class Domain:
         object.__setattr__(self, "cells", tuple(map(int, cells)))
         if self.spacing is not None:
             object.__setattr__(self, "spacing", _spacing(self.spacing, len(self.cells)))
+        if self.origin is not None:
+            object.__setattr__(self, "origin", _place(self.origin, len(self.cells)))
         grid = self.grid()  # checks the numbers
         if self.shape is not None:
             self.shape.require_shape(grid)
@@ -66,9 +76,16 @@ class Domain:
     def __str__(self) -> str:
         """Say in a few words what it is."""
         spacing = "" if self.spacing is None else f" of {self.grid().cell}"
+        if any(self.origin or ()):
+            spacing += f" {self.grid().reach}"
         return f"{times(self.cells)} cells{spacing}" + (
             "" if self.shape is None else f" ({self.shape})"
         )
+
+    @classmethod
+    def of_grid(cls, grid: Grid, shape: Shape | None = None) -> "Domain":
+        """Return that of all cells of a grid, or the part of it that a shape is."""
+        return cls(grid.shape, grid.steps, shape, grid.origin[::-1] if any(grid.origin) else None)
 
     @classmethod
     def from_mask(
@@ -77,6 +94,7 @@ class Domain:
         spacing: float | tuple[float, ...] | None = None,
         *,
         per_cell: bool | None = None,
+        origin: Origin = None,
     ) -> "Domain":
         """Return where a mask is true.
 
@@ -103,7 +121,7 @@ class Domain:
                     "in space a mask is per voxel, (nz, ny, nx), not of nodes: leave out per_cell=False"
                 )
             voxels = VoxelMask(mask)
-            return cls(voxels.voxels.shape, spacing, voxels)
+            return cls(voxels.voxels.shape, spacing, voxels, origin)
         values = real_array(mask, "the mask")
         if values.ndim != 2 or not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
@@ -111,13 +129,17 @@ class Domain:
                 f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
             )
         if per_cell:
-            return cls(tuple(values.shape), spacing, level_of_cells(values > 0))
+            return cls(tuple(values.shape), spacing, level_of_cells(values > 0), origin)
         cells = tuple(count - 1 for count in values.shape)
-        return cls(cells, spacing, level_of_mask(values > 0))
+        return cls(cells, spacing, level_of_mask(values > 0), origin)
 
     @classmethod
     def from_distance(
-        cls, distance: Any, cells: tuple[int, ...], spacing: float | tuple[float, ...] | None = None
+        cls,
+        distance: Any,
+        cells: tuple[int, ...],
+        spacing: float | tuple[float, ...] | None = None,
+        origin: Origin = None,
     ) -> "Domain":
         """Return where a signed distance, or anything like it, is negative; of second order.
 
@@ -127,7 +149,7 @@ class Domain:
             A function ``f(x, y)`` of arrays of coordinates in units of domain length, the text of an
             expression, or node values ``(ny + 1, nx + 1)``.
         """
-        return cls(cells, spacing, Level(distance))
+        return cls(cells, spacing, Level(distance), origin)
 
     @classmethod
     def from_polygons(
@@ -137,6 +159,7 @@ class Domain:
         *,
         cells: tuple[int, ...],
         spacing: float | tuple[float, ...] | None = None,
+        origin: Origin = None,
     ) -> "Domain":
         """Return what is inside a polygon and outside of others, its holes; of second order.
 
@@ -154,14 +177,15 @@ class Domain:
         ValueError
             If an outline crosses itself or another, or they do not fit the cells.
         """
-        return cls(cells, spacing, Polygons(outer, holes))
+        return cls(cells, spacing, Polygons(outer, holes), origin)
 
     def grid(self, spacing: float | None = None) -> Grid:
         """Return the grid, with the spacing given where the domain has none of its own."""
         own = spacing if self.spacing is None else self.spacing
+        place = () if self.origin is None else tuple(self.origin)[::-1]
         if isinstance(own, tuple):
-            return Grid.of_cells(self.cells, own)
-        return Grid(self.cells, DEFAULT_SPACING if own is None else own)
+            return Grid.of_cells(self.cells, own, place)
+        return Grid(self.cells, DEFAULT_SPACING if own is None else own, origin=place)
 
 
 def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:
@@ -177,6 +201,18 @@ def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:
             f"spacing must be one number, or one for each axis, ({names}), got {spacing!r}"
         )
     return float(sides[0]) if len(set(sides)) == 1 else tuple(map(float, sides))
+
+
+def _place(origin: object, axes: int) -> tuple[float, ...]:
+    """Return a place, that along x first; else raise `TypeError` or `ValueError`."""
+    if isinstance(origin, Mapping):
+        origin = in_order(origin, axes)[::-1]
+    place = tuple(origin) if isinstance(origin, Sequence | np.ndarray) else ()
+    if len(place) != axes or not all(isinstance(along, numbers.Real) for along in place):
+        raise TypeError(f"the origin is a place, ({coordinates(axes)}), got {origin!r}")
+    if not np.isfinite(place).all():
+        raise ValueError(f"the origin must be finite, got {origin!r}")
+    return tuple(map(float, place))
 
 
 def _is_whole(count: object) -> bool:

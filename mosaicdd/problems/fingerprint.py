@@ -36,6 +36,7 @@ Told = dict[str, object]
 def told_of_kind(problem: Problem, grid: Grid) -> Told:
     """Return what must be equal before values can be compared at all."""
     operator, domain = problem.operator, problem.domain
+    own = domain.grid(grid.spacing)
     if isinstance(operator, EllipticOperator):
         kind: object = operator
     elif isinstance(operator, Nonlinear):
@@ -43,7 +44,7 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
     else:
         kind = "medium", operator.bilinear
     return {
-        "domain": (domain.cells, domain.grid(grid.spacing).steps, domain.shape is None),
+        "domain": (domain.cells, own.steps, own.origin, domain.shape is None),
         "equation, or other coefficients": kind,
         "kind of sides": problem.conditions.kinds,
         "nodes that are held": tuple(
@@ -102,11 +103,13 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
     if not callable(values):
         numbers = real_array(read(values), what)
     elif piece is not None:
-        numbers = evaluate(values, tuple((piece.nodes * grid.steps).T), what)
+        numbers = evaluate(values, tuple(grid.at(piece.nodes).T), what)
     else:
         t = (np.arange(_PROBES) + 0.5) / _PROBES  # all over the rectangle, or the box
         turns = (t, t * math.sqrt(_PROBES) % 1.0, t * math.pi * _PROBES % 1.0)
-        places = tuple(turn * size for turn, size in zip(turns, grid.size, strict=False))
+        places = tuple(
+            low + turn * (high - low) for turn, (low, high) in zip(turns, grid.ends, strict=False)
+        )
         try:
             with np.errstate(all="ignore"):
                 numbers = evaluate(values, places, "an outline")

@@ -14,7 +14,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_eq
 from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.fields.given import require_one_corner, same_values, usable
+from mosaicdd.problems.fields.given import one_corner, same_values, usable
 from mosaicdd.problems.in_space import require_in_space
 from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -90,7 +90,8 @@ class Problem:
         known = known.on(len(domain.cells))
         object.__setattr__(self, "equation", known)
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
-        require_one_corner(values, domain.cells)
+        origin = one_corner(values, domain.cells, domain.origin)
+        object.__setattr__(self, "domain", dataclasses.replace(domain, origin=origin))
         require_foils(values, linear=not isinstance(known, NonlinearEquation), name=known.name)
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)

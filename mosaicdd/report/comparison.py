@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import crossed, letters, times
+from mosaicdd.lattice.axes import crossed, letters
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -259,8 +259,7 @@ def _of_solution(
     """Return another solution's field at the nodes of a solution, and what solved it or its name."""
     if other.grid != solution.grid:
         raise ValueError(
-            f"{name} has {times(other.grid.shape)} cells with a spacing of {other.grid.cell}, the "
-            f"solution {times(solution.grid.shape)} with {solution.grid.cell}; they must be equal"
+            f"{name} has {other.grid}, the solution {solution.grid}; they must be equal"
         )
     if other.window.clip(solution.window.place) != solution.window.place:
         raise ValueError(

@@ -26,7 +26,10 @@ ACTIVE = "active"
 
 
 def read_domain(
-    spec: str, cells: tuple[int, ...], spacing: float | tuple[float, ...] | None
+    spec: str,
+    cells: tuple[int, ...],
+    spacing: float | tuple[float, ...] | None,
+    origin: tuple[float, ...] | None = None,
 ) -> Domain:
     """Return the domain that a text describes.
 
@@ -38,6 +41,8 @@ def read_domain(
         ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
+    origin
+        Where its lower-left corner lies, (x, y).
 
     Raises
     ------
@@ -47,11 +52,11 @@ def read_domain(
         If it is none of these, or does not fit the cells.
     """
     if spec.startswith("expr:"):
-        return Domain.from_distance(spec, cells, spacing)
+        return Domain.from_distance(spec, cells, spacing, origin)
     path = Path(spec)
     if path.suffix.lower() == ".json":
         shape = _polygons(path)
-        return Domain(cells, spacing, shape)
+        return Domain(cells, spacing, shape, origin)
     readers = {".npy": npy_array, ".png": _picture, **dict.fromkeys(RASTERS, _with_data)}
     readers |= {".tif": _stack, ".tiff": _stack}
     if path.suffix.lower() not in readers:
@@ -71,7 +76,7 @@ def read_domain(
         raise ValueError(
             f"{path} has the shape {mask.shape}, a mask of the domain has {of_nodes}{cells} cells{hint}"
         )
-    domain, raster = Domain.from_mask(mask, spacing, per_cell=per_cell), placed(spec)
+    domain, raster = Domain.from_mask(mask, spacing, per_cell=per_cell, origin=origin), placed(spec)
     if raster is not None:
         require_spacing(raster, domain.grid(), str(path))
     return domain

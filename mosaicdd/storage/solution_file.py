@@ -196,7 +196,7 @@ class StoredSolution(Placed):
     @cached_property
     def problem(self) -> Problem:
         """The boundary value problem that was solved; one of the user's own equations must be in use."""
-        domain = Domain(self.grid.shape, self.grid.steps, self.shape)
+        domain = Domain.of_grid(self.grid, self.shape)
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
         functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
@@ -222,13 +222,11 @@ class StoredSolution(Placed):
 
     def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
-        ends = []
-        starts = self.lattice_start or (0,) * len(nodes)
-        axes = zip(starts, nodes, self.grid.shape, self.grid.steps, strict=True)
-        for first, count, cells, side in axes:
-            step = self.lattice_step or cells / (count - 1)
-            ends.append((first * side, (first + step * (count - 1)) * side))
-        return tuple(ends)
+        first = np.array(self.lattice_start or (0,) * len(nodes))
+        count = np.subtract(nodes, 1)
+        step = self.lattice_step or np.divide(self.grid.shape, count)
+        low, high = self.grid.at([first, first + step * count]).tolist()
+        return tuple(zip(low, high, strict=True))
 
     def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:

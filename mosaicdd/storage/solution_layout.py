@@ -91,17 +91,19 @@ def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
     if "sides" in file:
         cells = tuple(int(count) for count in file["sides"].attrs["cells"])
-        return Grid.of_cells(cells, sides_of_cells(file, len(cells)))
+        return Grid.of_cells(cells, *_places_of_cells(file, len(cells)))
     # All but those along x from a side that is constant in it, those from one beside it.
     axes, edges = len(nodes), [file.get(f"boundary/{name}") for name in ("left", "bottom")]
     left, bottom = (None if edge is None else edge.shape[1 - axes :] for edge in edges)
     lengths = nodes if left is None or bottom is None else (*left, bottom[-1])
-    return Grid.of_cells(tuple(length - 1 for length in lengths), sides_of_cells(file, axes))
+    return Grid.of_cells(tuple(n - 1 for n in lengths), *_places_of_cells(file, axes))
 
 
-def sides_of_cells(file: h5py.File, axes: int) -> list[float]:
-    """Return the sides of a cell per axis: the attribute is one number, where they are the same."""
-    return np.broadcast_to(np.asarray(file.attrs["spacing"], float), axes).tolist()
+def _places_of_cells(file: h5py.File, axes: int) -> tuple[list[float], list[float]]:
+    """Return the sides of a cell per axis, where the attribute may be one number, and the origin, which old files lack."""
+    known = file.attrs["spacing"], file.attrs.get("origin", 0.0)
+    sides, origin = (np.broadcast_to(np.asarray(a, float), axes).tolist() for a in known)
+    return sides, origin
 
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:

@@ -180,6 +180,7 @@ def writing_solutions(
     window = window or Window.whole(grid)
     with replacing_shards(path, shards or []), new_file(path, "solution") as file:
         file.attrs["spacing"] = grid.steps if grid.aspect else grid.spacing
+        file.attrs["origin"] = grid.origin
         if sides is None:
             write_boundaries(file, boundaries)
         else:
@@ -208,7 +209,7 @@ def name_axes(solution: h5py.Dataset, grid: Grid, window: Window, leading: str) 
     """Say where the values of a field lie: names of its axes, the first node in the grid and its coordinates."""
     names = letters(len(grid.shape))
     solution.attrs["first_node"] = window.start
-    solution.attrs["origin"] = np.multiply(window.start, grid.steps)
+    solution.attrs["origin"] = grid.at(window.start)
     solution.attrs["spacing"] = grid.steps
     for axis, name in enumerate((leading, *names)[-solution.ndim :]):
         solution.dims[axis].label = name

@@ -155,7 +155,7 @@ class CutOutline:
             at = np.stack([y, x], axis=1).astype(float)
             at[:, axis] += p / (p - q)
             own = np.maximum(numbers[low][y, x], numbers[high][y, x]) == self.names.index(name)
-            crossings.append(at[own][:, ::-1] * self._grid.spacing)
+            crossings.append(self._grid.at(at[own])[:, ::-1])
         return np.concatenate(crossings)
 
     @property
@@ -190,10 +190,10 @@ class CutOutline:
             y, x = np.unravel_index(np.argmin(level), level.shape)
             return int(y), int(x)
         y, x = np.argwhere(parts == loose[0])[0]
-        size, h = int((parts == loose[0]).sum()), self._grid.spacing
+        size, (below, left) = int((parts == loose[0]).sum()), self._grid.at([y, x])
         raise ValueError(
-            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from ({x * h:g}, "
-            f"{y * h:g}) on, has no given value and no exchange, so its level is not known; "
+            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from ({left:.10g}, "
+            f"{below:.10g}) on, has no given value and no exchange, so its level is not known; "
             f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
         )
 
@@ -265,10 +265,12 @@ class CutOutline:
 
         The first one that does.
         """
-        steps, first = self._grid.steps, len(self.names) - len(self._parts)
-        coordinates = []
-        for along, step, period in zip(places.T, steps, self._periods, strict=True):
-            coordinates.append((along if period is None else along % period) * step)
+        first = len(self.names) - len(self._parts)
+        wrapped = [
+            along if period is None else along % period
+            for along, period in zip(places.T, self._periods, strict=True)
+        ]
+        coordinates = tuple(self._grid.at(np.stack(wrapped, axis=1)).T)
         chosen = numbers.copy()
         for number, part in reversed(list(enumerate(self._parts, start=first))):
             holds = evaluate(part.where, coordinates, f"the side {part}") != 0
@@ -313,7 +315,8 @@ def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> N
         wrong |= crossed & (abs(low - high) > _SAME * np.ptp(lines, axis=0))
         if wrong.any():
             both = " and ".join(name_of_side((axis, end)) for end in (0, 1))
+            place = grid.at([np.argmax(wrong)] * 2)[1 - axis]
             raise ValueError(
                 f"the sides {both} are periodic, but the outline of the domain is not the same on both, "
-                f"first at {'xy'[axis]} = {np.argmax(wrong) * grid.spacing:g}: let it go on at the other side"
+                f"first at {'xy'[axis]} = {place:.10g}: let it go on at the other side"
             )

@@ -46,7 +46,7 @@ def conditions_of(
             continue
         at = points.get(str(part), np.concatenate(list(points.values())))
         values = sides.on_outline(str(part), at, grid)
-        where = (at * grid.steps)[:, ::-1]
+        where = grid.at(at)[:, ::-1]
         conditions.append(EvaluatedPart(str(part), kind, part.alpha, values, where))
     return conditions
 

@@ -7,7 +7,7 @@ y, from the bottom to the top: of arrays that name their axes and have coordinat
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,26 +160,37 @@ def require_spacing(values: Any, grid: Grid, what: str) -> None:
         )
 
 
-def require_one_corner(fields: Mapping[str, Any], cells: tuple[int, ...]) -> None:
-    """Raise `ValueError` unless the lower left corner of a domain is the same by the coordinates of all that have any."""
-    first: dict[str, tuple[str, float]] = {}
+def one_corner(
+    fields: Mapping[str, Any], cells: tuple[int, ...], origin: Sequence[float] | None
+) -> tuple[float, ...] | None:
+    """Return where a domain begins by the coordinates of all that have any, x first; else the origin.
+
+    `ValueError` unless it is the same by all, and the origin where one is given.
+    """
+    names = letters(len(cells))
+    told = {} if origin is None else dict(zip(names[::-1], origin, strict=True))
+    first = {letter: ("its origin", along) for letter, along in told.items()}
     for name, field in fields.items():
         values = getattr(field, "beside", field)  # of wells and foils
         shape = tuple(getattr(values, "shape", ()))[-len(cells) :]
         if shape not in (cells, tuple(count + 1 for count in cells)):
             continue  # which is refused as such
-        for letter in letters(len(cells)):
+        for letter in names:
             step = step_along(values, letter, f"the field {name}")
             if step is None:
                 continue
             # Of values per cell the middle of the first cell has the first coordinate.
             corner = float(values.coords[letter][0]) - (step / 2 if shape == cells else 0.0)
-            before, known = first.setdefault(letter, (name, corner))
+            before, known = first.setdefault(letter, (f"the raster of {name}", corner))
             if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
+                by, way_out = "that", "cut them to the same rectangle"
+                if letter in told:
+                    by, way_out = "the raster", "leave the origin out"
                 raise ValueError(
-                    f"the domain begins at {letter} = {known:.10g} by the raster of {before}, at {corner:.10g} by that of "
-                    f"{name}: cut them to the same rectangle"
+                    f"the domain begins at {letter} = {known:.10g} by {before}, at {corner:.10g} by {by} of {name}: "
+                    f"{way_out}"
                 )
+    return tuple(first.get(letter, ("", 0.0))[1] for letter in names[::-1]) if first else None
 
 
 def same_values(first: Any, second: Any) -> bool:

@@ -14,7 +14,6 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable
 from mosaicdd.unsupported import Unsupported
 
-_ROUNDING = 1e-9  # cells by which a place may miss a node, or the domain
 Strength = float | str | Callable[[float], float]
 
 
@@ -124,15 +123,13 @@ class Wells:
             raise ValueError(
                 f"the place of a well has {places.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
             )
-        at = places / grid.steps
+        at = grid.cells(places)
         for place, cells in zip(self.points, at, strict=True):
-            if ((cells < -_ROUNDING) | (cells > np.add(grid.shape, _ROUNDING))).any():
+            if ((cells < 0) | (cells > grid.shape)).any():
                 raise ValueError(
-                    f"the well at ({_text(place[0])}) is outside of the domain, which goes from "
-                    f"({_text((0.0,) * axes)}) to ({_text(grid.size[::-1])})"
+                    f"the well at ({_text(place[0])}) is outside of the domain, which goes {grid.reach}: move it, or "
+                    "give the domain another origin"
                 )
-        near = np.round(at)
-        at = np.where(abs(at - near) < _ROUNDING, near, at)
         first = np.minimum(np.floor(at).astype(int), np.array(grid.shape) - 1)
         nodes, shares = [], []
         for step in itertools.product((0, 1), repeat=axes):
@@ -178,4 +175,4 @@ def _at(strength: Strength, t: float | None) -> float:
 
 
 def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in place)
+    return ", ".join(f"{value:.10g}" for value in place)

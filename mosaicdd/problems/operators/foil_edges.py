@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, at, common, others, within
-from mosaicdd.lattice.grid import Grid
-
-ROUNDING = 1e-9
-"""Cells by which a place may miss a node, or the domain."""
+from mosaicdd.lattice.grid import ROUNDING, Grid
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def edges_of(grid: Grid, sheets: Iterable[Sheet]) -> tuple[FoilEdges, ...]:
 def _changes(grid: Grid, sheet: Sheet) -> Iterator[tuple[int, int, float, bool]]:
     """Yield which edges a sheet changes: their axis, their place along its normal, by how much and whether it resists."""
     n, scale = sheet.normal, grid.spacing**2
-    place, side = sheet.low[n] / grid.steps[n], grid.steps[n]
+    place, side = float(grid.cells(sheet.low)[n]), grid.steps[n]
     if sheet.resistance:  # the middles of edges are half a cell beside nodes
         for edge, share in _shared(place - 0.5, grid.shape[n] - 1):
             yield n, edge, share * sheet.resistance * side / scale, True
@@ -126,7 +123,7 @@ def _covered(
     ``lengths``: of edges, between nodes; else of the faces around nodes, where ``whole`` of what these have in the grid.
     """
     cells = grid.shape[along]
-    low, high = (end[along] / grid.steps[along] for end in (sheet.low, sheet.high))
+    low, high = (float(grid.cells(end)[along]) for end in (sheet.low, sheet.high))
     middle = 0.0 if lengths else 0.5
     first = max(0, int(np.floor(low + middle + ROUNDING)))
     last = min(cells - lengths, int(np.ceil(high + middle - ROUNDING)) - 1)

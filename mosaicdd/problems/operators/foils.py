@@ -13,7 +13,7 @@ from mosaicdd.lattice.axes import Slices, coordinates
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.operators.edge_means import DIFFUSION
-from mosaicdd.problems.operators.foil_edges import ROUNDING, FoilEdges, Sheet, edges_of
+from mosaicdd.problems.operators.foil_edges import FoilEdges, Sheet, edges_of
 from mosaicdd.unsupported import Unsupported
 
 
@@ -180,15 +180,15 @@ class Foils:
             )
         for foil in self.foils:
             for place in foil.where:
-                cells = np.array(place[::-1]) / grid.steps
-                if ((cells < -ROUNDING) | (cells > np.add(grid.shape, ROUNDING))).any():
+                cells = grid.cells(place[::-1])
+                if ((cells < 0) | (cells > grid.shape)).any():
                     raise ValueError(
-                        f"the foil through ({_text(place)}) reaches out of the domain, which goes from "
-                        f"({_text((0.0,) * axes)}) to ({_text(grid.size[::-1])})"
+                        f"the foil through ({_text(place)}) reaches out of the domain, which goes {grid.reach}: move it, "
+                        "or give the domain another origin"
                     )
             for sheet in foil.sheets:
-                at = sheet.low[sheet.normal] / grid.steps[sheet.normal]
-                if foil.resistance and not ROUNDING < at < grid.shape[sheet.normal] - ROUNDING:
+                at = grid.cells(sheet.low)[sheet.normal]
+                if foil.resistance and not 0 < at < grid.shape[sheet.normal]:
                     name = coordinates(axes).split(", ")[::-1][sheet.normal]
                     raise ValueError(
                         f"the foil at {name} = {sheet.low[sheet.normal]:g} resists along a side of the domain: give the "
@@ -222,7 +222,7 @@ class Foils:
         if outside.any():
             first = np.argwhere(outside)[0]
             node = [p.start + q.start + i for p, q, i in zip(part, place, first, strict=True)]
-            at = _text(np.multiply(node, grid.steps).tolist()[::-1])
+            at = _text(grid.at(node).tolist()[::-1])
             raise ValueError(
                 f"a foil goes through a hole, or out of the domain, near ({at}): let it end at the outline"
             )
@@ -243,4 +243,4 @@ def require_foils(fields: Mapping[str, Any], *, linear: bool, name: str) -> None
 
 
 def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in place)
+    return ", ".join(f"{value:.10g}" for value in place)

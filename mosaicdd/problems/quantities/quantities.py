@@ -79,7 +79,7 @@ class Quantities:
     def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
         """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
         volumes = self._volumes
-        low, high = 0.0, math.inf
+        low, high = -math.inf, math.inf
         if "[" in name:
             named = part_of_name(name, Dirichlet(), len(self._grid.shape))
             name, (low, high) = named.name, (named.low, named.high)
@@ -88,7 +88,7 @@ class Quantities:
         if part is not None:
             low, high = max(low, float(part[0])), min(high, float(part[1]))
         if is_outline(name.partition("[")[0]) and volumes.outline is not None:
-            if (low, high) != (0.0, math.inf):
+            if (low, high) != (-math.inf, math.inf):
                 raise ValueError(
                     f"the outline {name} has no parts: only sides of the rectangle have"
                 )
@@ -148,7 +148,7 @@ class Quantities:
             if not known:
                 raise ValueError(f"problem {number} has no value anywhere")
             value, node = min(known, key=lambda entry: (-entry[0], entry[1]))
-            place = tuple(i * step for i, step in zip(node, self._grid.steps, strict=True))[::-1]
+            place = tuple(self._grid.at(node)[::-1].tolist())
             best.append(Extreme(sign * value, place))
         return best
 

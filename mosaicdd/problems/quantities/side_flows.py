@@ -39,10 +39,10 @@ class SideCondition:
 
     def within(self, piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.ndarray:
         """Return which share of each node's length lies between two coordinates, ``(M,)``."""
-        if (low, high) == (0.0, np.inf):
+        if (low, high) == (-np.inf, np.inf):
             return np.ones(len(self.lengths))
         inside = _overlap(piece, grid, low, high)
-        own = (0.0, np.inf) if self.part is None else (self.part.low, self.part.high)
+        own = (-np.inf, np.inf) if self.part is None else (self.part.low, self.part.high)
         inside = np.minimum(inside, _overlap(piece, grid, max(low, own[0]), min(high, own[1])))
         for other in self.others:
             inside = inside - _overlap(piece, grid, max(low, other.low), min(high, other.high))
@@ -96,7 +96,7 @@ class SideFlows:
         """Of the sides."""
         return list(self.out)
 
-    def total(self, name: str, low: float = 0.0, high: float = np.inf) -> np.ndarray:
+    def total(self, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
         """Return what flows out through a side, or a part of it, at this process's nodes, ``(n,)``."""
         piece = self._pieces[name]
         flows = (

@@ -1,6 +1,6 @@
 """Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,17 +29,17 @@ class RegionVolumes:
         self._box: tuple[tuple[float, float], ...] | None = None
         self._mask: np.ndarray | None = None
         if isinstance(region, Mapping):
-            whole = tuple((0.0, size) for size in grid.size)
             self._box = tuple(
                 (float(low), float(high))
-                for low, high in in_order(region, len(grid.shape), default=whole)
+                for low, high in in_order(region, len(grid.shape), default=grid.ends)
             )
-            for letter, (low, high), size in zip(
-                letters(len(grid.shape)), self._box, grid.size, strict=True
+            for letter, (low, high), (first, last) in zip(
+                letters(len(grid.shape)), self._box, grid.ends, strict=True
             ):
-                if not (low < high and low < size and high > 0):
+                if not (low < high and low < last and high > first):
                     raise ValueError(
-                        f"the region goes from {low:g} to {high:g} along {letter}, the domain from 0 to {size:g}: "
+                        f"the region goes from {low:g} to {high:g} along {letter}, the domain from {first:.10g} to "
+                        f"{last:.10g}: "
                         "give the lower end first, within the domain"
                     )
         elif region is not None:
@@ -60,10 +60,11 @@ class RegionVolumes:
         volumes = self._cover(part, cells).volumes * grid.spacing**axes
         if self._mask is not None and self._mask.shape == grid.nodes:
             volumes = volumes * self._mask[part]
-        for axis, ends in enumerate(self._box or ()):
+        box = () if self._box is None else grid.cells(np.transpose(self._box)).T
+        for axis, ends in enumerate(box):
             at = np.arange(part[axis].start, part[axis].stop)
             shape = [-1 if other == axis else 1 for other in range(axes)]
-            volumes = volumes * _share(at, ends, grid.steps[axis], grid.size[axis]).reshape(shape)
+            volumes = volumes * _share(at, ends, grid.shape[axis]).reshape(shape)
         return volumes
 
     def _of_cells(self, part: Part) -> np.ndarray:
@@ -89,18 +90,17 @@ class RegionVolumes:
         return cut_cells(level, cells)[0]
 
 
-def _share(at: np.ndarray, ends: tuple[float, float], spacing: float, size: float) -> np.ndarray:
-    """Return what an interval has of nodes' linear functions along an axis, relative to the whole axis's."""
+def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
+    """Return what an interval, in cells, has of nodes' linear functions along an axis, relative to the whole axis's."""
 
     def integral(x: np.ndarray) -> np.ndarray:
         """Of a hat of height and half width 1, from its foot on."""
         x = x.clip(-1.0, 1.0)
         return np.where(x < 0, (1 + x) ** 2 / 2, 1 - (1 - x) ** 2 / 2)
 
-    low, high = (min(max(end, 0.0), size) / spacing for end in ends)
-    first, last = 0.0, size / spacing
+    low, high = (min(max(end, 0.0), float(last)) for end in ends)
     own = integral(high - at) - integral(low - at)
-    return own / (integral(last - at) - integral(first - at))
+    return own / (integral(last - at) - integral(-at))
 
 
 def integrals(field: HeldField, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:

@@ -61,13 +61,13 @@ class Polygons(Shape):
     def require_shape(self, grid: Grid) -> None:
         """Raise `ValueError` unless polygons lie in the rectangle, and every hole has a node of the grid."""
         require_squares(grid)
-        (height, width), h = grid.size, grid.spacing
+        (first, last), h = np.transpose(grid.ends[::-1]), grid.spacing
         for name, ring in zip(self._names, self.rings, strict=True):
             low, high = ring.min(axis=0), ring.max(axis=0)
-            if (low < -_ON * h).any() or (high > np.array([width, height]) + _ON * h).any():
+            if (low < first - _ON * h).any() or (high > last + _ON * h).any():
                 raise ValueError(
-                    f"the polygon {name} reaches from ({low[0]:g}, {low[1]:g}) to ({high[0]:g}, "
-                    f"{high[1]:g}), the cells from (0, 0) to ({width:g}, {height:g}); give more cells"
+                    f"the polygon {name} reaches from ({low[0]:.10g}, {low[1]:.10g}) to ({high[0]:.10g}, "
+                    f"{high[1]:.10g}), the cells {grid.reach}; give more cells, or another origin"
                 )
         for name, edges, ring in zip(self._names[1:], self._edges[1:], self.rings[1:], strict=True):
             part = _box(ring, grid)
@@ -106,7 +106,7 @@ class Polygons(Shape):
                 if any(p.start == p.stop for p in near):
                     continue
                 own = within(near, part)
-                y, x = (h * np.arange(p.start, p.stop) for p in near)
+                y, x = grid.places(near)
                 far = _from_edge(edge, x, y[:, None])
                 nearer = far < distance[*own]
                 distance[*own][nearer] = far[nearer]
@@ -174,8 +174,9 @@ def _touching(edges: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _box(points: np.ndarray, grid: Grid, more: int = 0) -> Part:
     """Return the nodes of a grid around points (x, y), and so many more."""
-    low = np.floor(points.min(axis=0) / grid.spacing).astype(int)[::-1] - more
-    high = np.ceil(points.max(axis=0) / grid.spacing).astype(int)[::-1] + more
+    points = points.reshape(-1, 2)[:, ::-1]
+    low = np.floor(grid.cells(points.min(axis=0))).astype(int) - more
+    high = np.ceil(grid.cells(points.max(axis=0))).astype(int) + more
     ends = zip(low, high, grid.nodes, strict=True)
     return tuple(slice(max(int(a), 0), min(int(b) + 1, n)) for a, b, n in ends)
 
@@ -202,16 +203,15 @@ def _from_edge(edge: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _inside(edges: np.ndarray, grid: Grid, part: Part) -> np.ndarray:
     """Say which nodes of a part have an odd number of edges to their left."""
     rows, columns = (p.stop - p.start for p in part)
-    h = grid.spacing
     crossed = np.zeros((rows, columns + 1), np.int32)
-    for (x0, y0), (x1, y1) in edges:
+    for (y0, x0), (y1, x1) in grid.cells(edges[..., ::-1]):
         if y0 > y1:
             x0, y0, x1, y1 = x1, y1, x0, y0
-        low, high = (int(np.ceil(y / h)) for y in (y0, y1))  # lower end counts, upper does not
+        low, high = (int(np.ceil(y)) for y in (y0, y1))  # lower end counts, upper does not
         row = np.arange(max(low, part[0].start), min(high, part[0].stop))
         if len(row):
-            x = x0 + (row * h - y0) * (x1 - x0) / (y1 - y0)
-            first = np.ceil(x / h).astype(int) - part[1].start
+            x = x0 + (row - y0) * (x1 - x0) / (y1 - y0)
+            first = np.ceil(x).astype(int) - part[1].start
             np.add.at(crossed, (row - part[0].start, first.clip(0, columns)), 1)
     return crossed.cumsum(axis=1)[:, :-1] % 2 == 1
 

@@ -229,9 +229,7 @@ class Pieces:
             return first
         inside = np.count_nonzero(self.numbers)
         sizes = np.bincount(self.numbers.ravel())[self.loose]
-        place = ", ".join(
-            f"{n * step:g}" for n, step in zip(first[::-1], grid.steps[::-1], strict=True)
-        )
+        place = ", ".join(f"{along:.10g}" for along in grid.at(first)[::-1])
         raise ValueError(
             f"part {self.loose[0]} of the {self.count} parts of the domain, {sizes[0]} voxels from ({place}) on, has "
             f"no given value and no exchange, so its level is not known; {len(self.loose)} parts are like that, "

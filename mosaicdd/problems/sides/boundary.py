@@ -207,7 +207,7 @@ class Boundary:
         `ValueError` if the expression is not allowed or not finite on the edge.
         """
         expression = Expression(text) if isinstance(text, str) else text
-        axes = [np.linspace(0.0, s, n) for s, n in zip(grid.size, grid.nodes, strict=True)]
+        axes = grid.places([slice(0, n) for n in grid.nodes])
         edges = {}
         for axis, end in sides(len(axes)):
             at = np.ix_(*axes[:axis], *axes[axis + 1 :])

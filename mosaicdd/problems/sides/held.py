@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.axes import coordinates, in_rows
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.lattice.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import real_array, same_values
@@ -22,7 +22,6 @@ from mosaicdd.problems.sides.conditions import Dirichlet, Values
 from mosaicdd.settings import concerning
 
 _AT_ONCE = 2**20  # nodes at which a formula is evaluated at once
-_ROUNDING = 1e-9  # cells by which a point may miss the domain
 
 
 class HeldPlace:
@@ -108,18 +107,18 @@ class LinePlace(HeldPlace):
             raise ValueError(
                 f"a point of what is held has {self.told.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
             )
-        corners = self.told[:, ::-1] / grid.steps
-        beyond = ((corners < -_ROUNDING) | (corners > np.add(grid.shape, _ROUNDING))).any(axis=1)
+        corners = grid.cells(self.told[:, ::-1])
+        beyond = ((corners < 0) | (corners > grid.shape)).any(axis=1)
         if beyond.any():
             raise ValueError(
                 f"the point ({_text(self.told[beyond.argmax()])}) of what is held is outside of the domain, which goes "
-                f"from ({_text([0.0] * axes)}) to ({_text(grid.size[::-1])})"
+                f"{grid.reach}: move it, or give the domain another origin"
             )
         nodes = [_nearest(corners)]
         for first, last in itertools.pairwise(corners):
             most = int(np.argmax(abs(last - first)))
             low, high = sorted((first[most], last[most]))
-            steps = np.arange(math.ceil(low - _ROUNDING), math.floor(high + _ROUNDING) + 1)
+            steps = np.arange(math.ceil(low - ROUNDING), math.floor(high + ROUNDING) + 1)
             if len(steps) and high > low:
                 share = (steps - first[most]) / (last[most] - first[most])
                 nodes.append(_nearest(first + share[:, None] * (last - first)))
@@ -133,7 +132,7 @@ class NodesPlace(HeldPlace):
         return f"{len(self.told)} nodes"
 
     def _on(self, grid: Grid) -> np.ndarray:
-        return np.rint(self.told[:, ::-1] / grid.steps).astype(int)
+        return np.rint(grid.cells(self.told[:, ::-1])).astype(int)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -201,8 +200,8 @@ def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
 
 def _nearest(places: np.ndarray) -> np.ndarray:
     """Return the nearest whole numbers, half way always the lower ones: a line of them has no gaps."""
-    return np.floor(places + 0.5 - _ROUNDING).astype(int)
+    return np.floor(places + 0.5 - ROUNDING).astype(int)
 
 
 def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in place)
+    return ", ".join(f"{value:.10g}" for value in place)

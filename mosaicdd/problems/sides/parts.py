@@ -31,14 +31,14 @@ class SidePart:
     name: str  # of the piece
     condition: Condition
     # low, high: coordinates along it, in units of domain length
-    low: float = 0.0
+    low: float = -math.inf
     high: float = math.inf
     where: str = ""  # an expression in the coordinates, true where it holds, on an outline
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the piece."""
-        return (self.low, self.high, self.where) == (0.0, math.inf, "")
+        return (self.low, self.high, self.where) == (-math.inf, math.inf, "")
 
     @property
     def inside(self) -> Held | None:
@@ -70,7 +70,10 @@ class SidePart:
     def __str__(self) -> str:
         if self.where:
             return f"{self.name}[{self.where}]"
-        return self.name if self.whole else f"{self.name}[{self.low:g}:{self.high:g}]"
+        if self.whole:
+            return self.name
+        low, high = ("" if math.isinf(end) else f"{end:.10g}" for end in (self.low, self.high))
+        return f"{self.name}[{low}:{high}]"
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
@@ -102,11 +105,11 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
     if whole:
         return SidePart(match[1], condition)
     try:
-        low, high = float(match[2] or 0.0), float(match[3] or math.inf)
+        low, high = float(match[2] or -math.inf), float(match[3] or math.inf)
     except ValueError:
         low = high = math.nan
-    if not 0 <= low < high:
-        raise ValueError(f"the part {name} must go from a number >= 0 to a larger one")
+    if not low < high:
+        raise ValueError(f"the part {name} must go from a number to a larger one")
     return SidePart(match[1], condition, low, high)
 
 

@@ -30,7 +30,8 @@ from mosaicdd.problems.sides.held import Held, NodesPlace
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 
-_ROUNDING = 1e-6  # cells by which the end of a part may miss a node
+ROUNDING_OF_ENDS = 1e-6
+"""Cells by which the end of a part may miss a node."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
             raise ValueError(f"{what} has values of the shape {np.shape(values)}, it has {needed}")
         at_nodes = at_nodes.reshape(-1, nodes)
     else:
-        at_nodes = evaluated_at(part, tuple((piece.nodes * grid.steps).T))
+        at_nodes = evaluated_at(part, tuple(grid.at(piece.nodes).T))
     if piece.inside is not None:
         if len(grid.shape) == 2:
             at_nodes = _finite_near(at_nodes, piece.inside)
@@ -150,21 +151,30 @@ def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray
     low, high = _ends(part, piece, grid)
     ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
     lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
-    return lengths, (t >= low - _ROUNDING) & (t <= high + _ROUNDING)
+    return lengths, (t >= low - ROUNDING_OF_ENDS) & (t <= high + ROUNDING_OF_ENDS)
 
 
-def holds_a_node(part: SidePart, step: float) -> bool:
-    """Say whether there are nodes in a part of a side, along which they are ``step`` apart."""
-    return math.ceil(part.low / step - _ROUNDING) <= part.high / step + _ROUNDING
+def holds_a_node(low: float, high: float) -> bool:
+    """Say whether there are nodes between two places in cells."""
+    return math.ceil(low - ROUNDING_OF_ENDS) <= high + ROUNDING_OF_ENDS
+
+
+def ends_of_part(part: SidePart, along: int, grid: Grid) -> tuple[float, float]:
+    """Return where a part of a side begins and ends, in cells along it; where nothing is said, as the side."""
+    first, last = grid.ends[along]
+    places = np.array([grid.origin] * 2)
+    places[:, along] = (
+        part.low if math.isfinite(part.low) else first,
+        part.high if math.isfinite(part.high) else last,
+    )
+    low, high = grid.cells(places)[:, along].tolist()
+    return low, high
 
 
 def _ends(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[float, float]:
-    """Return where a part of a side begins and ends, in cells along it."""
     axes = len(grid.shape)
     along = axes - 1 if piece.side is None else others(piece.side[0], axes)[-1]
-    return part.low / grid.steps[along], min(
-        part.high / grid.steps[along], float(len(piece.nodes) - 1)
-    )
+    return ends_of_part(part, along, grid)
 
 
 def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
@@ -172,11 +182,11 @@ def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> 
     t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
     beside = np.zeros(len(t), bool)
     for step in (-1, 1):
-        at = t + 2 * step * _ROUNDING
+        at = t + 2 * step * ROUNDING_OF_ENDS
         named = (at < 0) | (at > count) if parts else np.zeros(len(t), bool)
         for part in parts:
             low, high = _ends(part, piece, grid)
-            named |= (at >= low - _ROUNDING) & (at <= high + _ROUNDING)
+            named |= (at >= low - ROUNDING_OF_ENDS) & (at <= high + ROUNDING_OF_ENDS)
         beside |= ~named
     return beside
 
@@ -195,7 +205,7 @@ def enter(
     fixed = isinstance(part.condition, Dirichlet)
     if piece.inside is not None:
         inside = inside & piece.inside
-    at = inside if fixed else lengths > _ROUNDING
+    at = inside if fixed else lengths > ROUNDING_OF_ENDS
     values = evaluated(part, piece, grid)[:, at]
     require_finite(values[0] if len(values) == 1 else values, part.called)
     if fixed:

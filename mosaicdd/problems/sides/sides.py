@@ -29,11 +29,13 @@ from mosaicdd.problems.sides.parts import (
     require_conditions,
 )
 from mosaicdd.problems.sides.side_values import (
+    ROUNDING_OF_ENDS,
     EvaluatedPart,
     OutlineValues,
     beside_parts,
     collected,
     covered,
+    ends_of_part,
     enter,
     evaluated,
     evaluated_at,
@@ -122,9 +124,7 @@ class Sides:
         """
         part, places = self.outline(name), tuple(points.T)
         if part is not None:
-            values = evaluated_at(
-                part, [along * step for along, step in zip(places, grid.steps, strict=True)]
-            )
+            values = evaluated_at(part, tuple(grid.at(points).T))
             return require_finite(values, part.called)
         if self.data is None:
             return np.zeros((1, len(points)))
@@ -166,14 +166,15 @@ class Sides:
             if self.axes != 2:
                 raise Unsupported(f"{part}: parts are of sides of rectangles; name the whole side")
             along = 1 - names[part.name][0]
-            size, step = grid.size[along], grid.steps[along]
-            high = 0.0 if part.high == math.inf else part.high
-            if max(part.low, high) > size * (1 + 1e-9) or part.low == size:
-                raise ValueError(f"{part} reaches beyond the side, which goes from 0 to {size:g}")
-            if isinstance(part.condition, Dirichlet) and not holds_a_node(part, step):
+            (first, last), (low, high) = grid.ends[along], ends_of_part(part, along, grid)
+            if min(low, grid.shape[along] - high) < -ROUNDING_OF_ENDS or low >= high:
                 raise ValueError(
-                    f"{part} holds no node, so its value would have no effect: nodes are {step:g} apart; "
-                    "take a longer part or smaller cells"
+                    f"{part} reaches beyond the side, which goes from {first:.10g} to {last:.10g}"
+                )
+            if isinstance(part.condition, Dirichlet) and not holds_a_node(low, high):
+                raise ValueError(
+                    f"{part} holds no node, so its value would have no effect: nodes are "
+                    f"{grid.steps[along]:g} apart; take a longer part or smaller cells"
                 )
 
     @concerning("hold")
@@ -301,7 +302,7 @@ class Sides:
                     values = np.where(covered(part, piece, grid)[1], values, 0.0)
                 kind = type(part.condition).__name__
                 values = piece.as_side(values, grid)
-                places = (piece.nodes * grid.steps)[:, ::-1] if part.inside else None
+                places = grid.at(piece.nodes)[:, ::-1] if part.inside else None
                 parts.append(EvaluatedPart(str(part), kind, part.alpha, values, places))
         return parts
 

@@ -89,7 +89,7 @@ class NewtonEquations(abc.ABC):
         return solver
 
     def _linear_source(self, fields: dict) -> Source:
-        problem = Problem(Domain(self._grid.shape, self._grid.spacing), "poisson", fields)
+        problem = Problem(Domain.of_grid(self._grid), "poisson", fields)
         return Source(problem, self._grid, self._subdomain)
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, common, times
+from mosaicdd.lattice.axes import Slices, common
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -222,9 +222,7 @@ class Kept:
         lattice, other = self.lattice, block.lattice
         if lattice.grid != other.grid:
             raise ValueError(
-                f"start has {times(lattice.grid.shape)} cells with a spacing of "
-                f"{lattice.grid.cell}, the problem {times(other.grid.shape)} with "
-                f"{other.grid.cell}; they must be equal"
+                f"start has {lattice.grid}, the problem {other.grid}; they must be equal"
             )
         if lattice != other:
             raise ValueError(
