@@ -17,6 +17,7 @@ Progress = Callable[[float, str], None]
 """``progress(fraction, note)``: how much of the work is done, and a remark."""
 
 _LINES = 10  # plain lines of one stage without a terminal, at most
+_TOLD = 0.02  # of the work, from which on its rate says something
 _SECONDS = 2.0  # between two of them, at least
 
 
@@ -110,6 +111,6 @@ class PlainLines:
 
     def _left(self, fraction: float, now: float, before: float, start: float) -> str:
         """Say how long it takes to the end, if it goes on as it went."""
-        if not before < fraction < 1:
+        if not before + _TOLD <= fraction < 1:
             return ""
         return f"{math.ceil((1 - fraction) * (now - start) / (fraction - before))} s left"

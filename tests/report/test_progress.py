@@ -43,6 +43,14 @@ def test_plain_lines_say_how_much_is_done_and_the_time_that_is_left(capsys):
     ]
 
 
+def test_of_a_hundredth_of_the_work_no_time_is_told(capsys):
+    seconds = iter([0.0, 0.0, 27.0])
+    show = PlainLines("solving", lambda: next(seconds))
+    show(0.0)
+    show(0.01)
+    assert capsys.readouterr().err == "solving: 1%\n"
+
+
 def test_a_resumed_work_counts_from_where_it_began(capsys):
     seconds = iter([0.0, 0.0, 10.0])
     show = PlainLines("training", lambda: next(seconds))
