@@ -176,9 +176,9 @@ class Exact:
 
 
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
-    """Say whether a linear operator has a mixed derivative."""
+    """Say whether an operator couples nodes across cells, as one with a mixed derivative does."""
     if isinstance(operator, Nonlinear):
-        return False
+        return not operator.one_by_one
     return operator.couples_corners
 
 

@@ -111,7 +111,9 @@ class Problem:
             require_no_periodic_outline(self.conditions.parts)
         if not self.plain:  # checks that natural sides and shapes can be solved for
             if isinstance(self.operator, Nonlinear):
-                self.operator.require_flows(known.name)
+                shape = self.domain.shape
+                whole = shape is None or shape.voxels is not None
+                self.operator.require_flows(known.name, whole_cells=whole)
             elif self.domain.shape is not None and self.operator.couples_corners:
                 raise Unsupported(
                     f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nodes that are "

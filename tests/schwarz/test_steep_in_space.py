@@ -129,20 +129,3 @@ def test_gradients_are_central_differences():
     ]
     expected = (beside[0] - beside[1]) / (2 * step)
     assert (gradients["a"] * change).sum() == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("cells", "sides", "says"),
-    [
-        (
-            (16, 16, 16),
-            {"left": m.Neumann(0.0)},
-            "on all sides of a box whose cells .* from 4 to 8",
-        ),
-        ((9, 11, 13), m.Dirichlet("x"), "on all sides of a box whose cells .* from 4 to 8 divides"),
-    ],
-)
-def test_other_sides_and_numbers_of_cells_are_refused_in_one_line(cells, sides, says):
-    with pytest.raises(m.Unsupported, match=says) as told:
-        m.solve(m.Problem(m.Domain(cells, H), "p-laplace", {}, sides))
-    assert "\n" not in str(told.value)

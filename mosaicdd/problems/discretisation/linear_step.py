@@ -4,12 +4,13 @@ import copy
 
 import numpy as np
 
+from mosaicdd.lattice.axes import steps_across, steps_along
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import NO_TIES, OnOutlines
 from mosaicdd.problems.discretisation.node_equations import Equations, on_lattice
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
-from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances, Step
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.side_values import OutlineValues, collected
 
@@ -75,17 +76,19 @@ class LinearStep:
         reaction[there] = inside.conductances.reaction
         active[there], volumes[there] = inside.active, inside.volumes
 
-        def placed(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        def placed(edges: tuple[np.ndarray, ...], steps: list[Step]) -> tuple[np.ndarray, ...]:
             every = []
-            for axis, values in enumerate(edges):
-                every.append(np.zeros([n - (axis == i) for i, n in enumerate(shape)]))
-                low = (slice(p.start, p.stop - (axis == i)) for i, p in enumerate(there))
-                every[axis][*low] = values
+            for values, step in zip(edges, steps, strict=False):
+                every.append(np.zeros([n - abs(s) for n, s in zip(shape, step, strict=True)]))
+                ends = zip(there, step, strict=True)
+                every[-1][tuple(slice(p.start, p.stop - abs(s)) for p, s in ends)] = values
             return tuple(every)
 
-        between = inside.conductances
-        against = () if between.symmetric else placed(between.against)
-        conductances = Conductances(placed(between.along), reaction, against)
+        between, axes = inside.conductances, len(part)
+        along = steps_along(axes)
+        against = () if between.symmetric else placed(between.against, along)
+        across = placed(between.across, steps_across(axes))
+        conductances = Conductances(placed(between.along, along), reaction, against, across)
         return Equations(conductances, active, volumes, NO_TIES)
 
     def right_hand_side(

@@ -26,7 +26,8 @@ class NonlinearDiscretisation:
     """What the nonlinear problems of one operator, domain and kind of sides have in common.
 
     `ValueError` if conditions do not fit the domain, or a part of it has no given value and no reaction.
-    `Unsupported` if neighbours do not count one by one.
+    `Unsupported` if neighbours do not count one by one, unless the domain is of whole cells, of which the residual is a
+    sum (`Nonlinear.by_cells`): then each adds what it has of it, and nothing is taken apart into flows.
 
     Parameters
     ----------
@@ -48,7 +49,9 @@ class NonlinearDiscretisation:
         operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
-        operator.require_flows(problem.equation.name)
+        shape = problem.domain.shape
+        whole = shape is None or shape.voxels is not None
+        operator.require_flows(problem.equation.name, whole_cells=whole)
         _require_cells(operator, problem, grid)
         self.operator, self.grid = operator, grid
         self.rounds = problem.conditions.periods(grid)

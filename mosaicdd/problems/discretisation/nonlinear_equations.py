@@ -13,7 +13,8 @@ from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of
+from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of, require_positive
+from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
 from mosaicdd.problems.problem import Problem
 
@@ -29,6 +30,8 @@ class NonlinearData:
     source: np.ndarray  # into the volumes of the active nodes, ``(K,)``
     inflow: np.ndarray  # of fluxes through the sides of the rectangle, ``(K,)``
     fluxes: np.ndarray  # at the pieces of natural outlines, ``(T,)``
+    # Where in the ring values are given at nodes, and these; of residuals that couple nodes across cells
+    held: tuple[tuple[np.ndarray, ...], np.ndarray]
 
 
 class NonlinearEquations:
@@ -46,7 +49,7 @@ class NonlinearEquations:
         shape = tuple(p.stop - p.start for p in part)
         inner = tuple(slice(1, n + 1) for n in shape)
         self._ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        around = discretisation.faces.equations(self._ring)
+        self._around = around = discretisation.faces.equations(self._ring)
         self._faces = faces = around.part(*inner)
         self.active = faces.active
         self._nodes = np.flatnonzero(self.active)
@@ -57,6 +60,12 @@ class NonlinearEquations:
         # The fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory.
         cover, _ = discretisation.faces.cover(self._ring, self.rounds)
         self._fields = self.operator.sampled(self.grid, self._ring, cover, self.rounds)
+        self._across: NonlinearPart | None = None
+        if not self.operator.one_by_one:
+            # Of cells that no outline cuts all corners have the same.
+            cells = len(cover.quarters) * cover.quarters[0][(slice(1, -1),) * len(shape)]
+            sampled = self.grid, self._ring, self._fields, torch.from_numpy(cells)
+            self._across = NonlinearPart(self.operator, *sampled)
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
         """Find the weights of the flows, ``(4, K)``, in space ``(6, K)``, and where in what `_pool` returns the neighbours are."""
@@ -131,7 +140,12 @@ class NonlinearEquations:
             tied = outlines.ties.values(*where)
             beside.append(tied[number % len(tied)])
             fluxes = outlines.flows.values(*where)
-        return NonlinearData(np.concatenate(beside), source, inflow, fluxes[number % len(fluxes)])
+        held: tuple[tuple[np.ndarray, ...], np.ndarray] = (), np.empty(0)
+        if self._across is not None:
+            place, at_nodes = faces.given(problem, values, self._ring, self._around.outlines)
+            held = place, at_nodes[number % len(at_nodes)]
+        fluxes = fluxes[number % len(fluxes)]
+        return NonlinearData(np.concatenate(beside), source, inflow, fluxes, held)
 
     def residual(self, u: np.ndarray, data: NonlinearData) -> np.ndarray:
         """Return the residual with the source, times the squared spacing, ``(rows, columns)``.
@@ -139,10 +153,13 @@ class NonlinearEquations:
         It is zero where there is no unknown.
         """
         pool, residual = self._pool(u, data), np.empty(len(self._nodes))
-        with torch.no_grad():
-            for strip in self._strips():
-                values = self._values(pool, strip)
-                residual[strip] = self._outflow(values, strip).numpy()
+        if self._across is not None:
+            residual = self._across.residual(self._with_held(u, data)).ravel()[self._nodes]
+        else:
+            with torch.no_grad():
+                for strip in self._strips():
+                    values = self._values(pool, strip)
+                    residual[strip] = self._outflow(values, strip).numpy()
         residual += self._exchange * pool[self._centres].numpy() - data.inflow - data.source
         if self._pieces is not None:
             held = pool[self._centres[self._on_outline]].requires_grad_()
@@ -163,20 +180,17 @@ class NonlinearEquations:
 
         A reaction is what makes an equation nonlinear, and it may be far larger at first values.
         """
-        pool = self._pool(u, data)
-        partial = np.zeros((1 + len(self._others), len(self._nodes)))
-        for strip in self._strips():
-            leaves = [values.clone().requires_grad_() for values in self._values(pool, strip)]
-            gradients = torch.autograd.grad(self._outflow(leaves, strip).sum(), leaves)
-            partial[:, strip] = torch.stack(gradients).numpy()
-        tied = self._exchange.copy()
+        pool, tied = self._pool(u, data), self._exchange.copy()
         if self._pieces is not None:
             held = pool[self._centres[self._on_outline]].requires_grad_()
             (slope,) = torch.autograd.grad(self._inflow(held, data).sum(), held)
             np.add.at(tied, self._on_outline, -slope.numpy())
+        if self._across is not None:
+            partial, fixed = self._partials_across(self._across, u, data)
+        else:
+            partial, fixed = self._partials(pool), self._others >= self._size
         partial[0] += tied
-        self._require_flows(partial[1:])
-        fixed = self._others >= self._size
+        self._require_elliptic(partial)
         tied -= np.where(fixed, partial[1:], 0.0).sum(0)
         partial[1:][fixed] = 0.0
         steps = offsets(self.active.ndim)[: len(partial)]
@@ -186,6 +200,36 @@ class NonlinearEquations:
         conductances.reaction[~self.active] = 1.0
         equations = Equations(conductances, self.active, self._faces.volumes, NO_TIES)
         return equations, RowWeights.by(self._nodes, tied, conductances)
+
+    def _partials(self, pool: torch.Tensor) -> np.ndarray:
+        """Return the derivatives at the active nodes by their own values and those beside, ``(1 + 2 axes, K)``."""
+        partial = np.zeros((1 + len(self._others), len(self._nodes)))
+        for strip in self._strips():
+            leaves = [values.clone().requires_grad_() for values in self._values(pool, strip)]
+            gradients = torch.autograd.grad(self._outflow(leaves, strip).sum(), leaves)
+            partial[:, strip] = torch.stack(gradients).numpy()
+        return partial
+
+    def _partials_across(
+        self, across: NonlinearPart, u: np.ndarray, data: NonlinearData
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return them by those across cells, too, and which of these nodes have no unknown."""
+        every = across.partials(self._with_held(u, data), self._ring)
+        steps = offsets(u.ndim)
+        partial = np.zeros((len(steps), len(self._nodes)))
+        for values, step in zip(partial, steps, strict=True):
+            if step in every:
+                values[:] = every[step].ravel()[self._nodes]
+        ring = tuple(p.stop - p.start for p in self._ring)
+        beside = self._centres + np.array([_flat(step, ring) for step in steps[1:]])[:, None]
+        return partial, ~self._around.active.ravel()[beside]
+
+    def _with_held(self, u: np.ndarray, data: NonlinearData) -> np.ndarray:
+        """Return values at the nodes of the ring, with those that are given; what is beyond the part like what is next to it."""
+        values = np.pad(u, 1, mode="edge")
+        place, at_nodes = data.held
+        values[place] = at_nodes
+        return values
 
     def completed(
         self, u: np.ndarray, problem: Problem, number: int, *, beyond: bool = False
@@ -202,8 +246,12 @@ class NonlinearEquations:
         u[place] = values[number % len(values)]
         return u
 
-    def _require_flows(self, partial: np.ndarray) -> None:
-        """Check the derivatives by the neighbours; NaN passes, as an iteration's end."""
+    def _require_elliptic(self, partial: np.ndarray) -> None:
+        """Check the derivatives by the neighbours, or the nodes' own values; NaN passes, as an iteration's end."""
+        if self._across is not None:
+            require_positive(partial[0])
+            return
+        partial = partial[1:]
         wrong = (partial >= 0) & (self._weights > 0)
         if wrong.any():
             raise NotEllipticError(
@@ -274,8 +322,10 @@ class NonlinearEquations:
         lengths, distances = (
             torch.from_numpy(array) for array in (pieces.lengths, pieces.distances)
         )
-        damping = 1.0 + exchange * distances / self._diffusion(u)
         fluxes = h * torch.from_numpy(data.fluxes) - exchange * u
+        if not distances.any():
+            return lengths * fluxes
+        damping = 1.0 + exchange * distances / self._diffusion(u)
         return lengths * fluxes / damping.clamp(min=LEAST_DAMPING)
 
     def _diffusion(self, u: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,8 @@ and those beside it. In the plane, with the node ``c``, and ``b`` beside, ``d`` 
    c --- b        at d:  p = (d - x) / h,  q = (c - d) / h
 ```
 
-Where the nodes are all those of an array, the conductivity at each corner is taken once for all nodes of it.
+Where the nodes are all those of an array, the conductivity at each corner is taken once for all nodes of it. Of cells
+that are not in the domain there is no energy: so a node on a natural side has what flows into its part of a volume.
 """
 
 import functools
@@ -38,13 +39,14 @@ def outflow(
     ``conductivity``: ``k`` of the squared gradient; ``a``: by default 1.
     """
     if u.whole is not None and (a is None or a.whole is not None):
-        return _through_edges(u.whole, h, conductivity, None if a is None else a.whole, u.axes)
+        return _through_edges(u, u.whole, h, conductivity, None if a is None else a.whole)
     total, scale, axes = torch.zeros_like(u.centre), 1.0 / h**2, u.axes
     for cell in itertools.product((-1, 1), repeat=axes):
+        share = u.cell(cell)
         steps = [at(axis, axes, way, 0) for axis, way in enumerate(cell)]
         rises = [u.centre - u.at(step) for step in steps]
         here = conductivity(scale * _total(rise * rise for rise in rises)) * _total(rises)
-        total = total + (here if a is None else a.centre * here)
+        total = total + share * (here if a is None else a.centre * here)
         for axis, (step, rise) in enumerate(zip(steps, rises, strict=True)):
             beside, squares = u.at(step), rise * rise
             for other, across in enumerate(steps):
@@ -52,18 +54,19 @@ def outflow(
                     corner = tuple(s + t for s, t in zip(step, across, strict=True))
                     squares = squares + (beside - u.at(corner)).square()
             there = conductivity(scale * squares) * rise
-            total = total + (there if a is None else a.at(step) * there)
+            total = total + share * (there if a is None else a.at(step) * there)
     return total * (scale / 2**axes)
 
 
 def _through_edges(
+    patch: Patch,
     u: torch.Tensor,
     h: float,
     conductivity: Callable[[torch.Tensor], torch.Tensor],
     a: torch.Tensor | None,
-    axes: int,
 ) -> torch.Tensor:
-    """Return it inside of arrays ``(..., rows, columns)``, of so many axes: what flows through the edges between nodes."""
+    """Return it inside of the arrays ``(..., rows, columns)`` of a patch: what flows through the edges between nodes."""
+    axes, cells = patch.axes, patch.cells
     ends, inner, scale = (slice(None, -1), slice(1, None)), slice(1, -1), 1.0 / h**2
     rises = [u.diff(dim=axis - axes) for axis in range(axes)]
     squares = [scale * rise.square() for rise in rises]
@@ -76,6 +79,7 @@ def _through_edges(
     def conductance(corner: tuple[int, ...]) -> torch.Tensor:
         """Return the conductivity at one of the corners of all cells."""
         k = conductivity(_total(s[along(axis, corner)] for axis, s in enumerate(squares)))
+        k = k if cells is None else k * cells
         if a is None:
             return k
         return k * (a if is_number(a) else a[last([ends[c] for c in corner])])

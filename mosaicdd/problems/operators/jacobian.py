@@ -9,6 +9,8 @@ from mosaicdd.lattice.axes import at, ends_of, steps_across, steps_along
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.patch import Offset, neighbours_of
 
+_PAST = 0.5  # of an energy's slope where a step begins, that it may rise by where it ends
+
 
 class NotEllipticError(ValueError):
     """At some values an equation has no elliptic derivative, or no finite residual."""
@@ -16,6 +18,14 @@ class NotEllipticError(ValueError):
 
 class OutOfRangeError(NotEllipticError):
     """The numbers of some equations are too large, too small or too far apart for float64."""
+
+
+def is_beyond(before: float, after: float) -> bool:
+    """Say whether a step that an energy falls along at first leads far beyond its least, by its slopes at both ends.
+
+    The residual alone may not tell: where flows are bounded, as of a minimal surface, it is hardly any larger far away.
+    """
+    return before < 0 and after > -_PAST * before
 
 
 def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
@@ -86,6 +96,16 @@ def _couplings(
     return low, high
 
 
+def require_positive(own: np.ndarray) -> None:
+    """Check the derivatives by the nodes' own values; NaN passes, as an iteration's end."""
+    wrong = own <= 0
+    if wrong.any():
+        raise NotEllipticError(
+            f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
+            f"{wrong.size} nodes: it is not elliptic there"
+        )
+
+
 def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) -> None:
     """Check derivatives; NaN passes, as an iteration's end.
 
@@ -93,12 +113,7 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
     positive definite, and here only that they may be.
     """
     if crossed:
-        wrong = partial[(0,) * len(next(iter(partial)))] <= 0
-        if wrong.any():
-            raise NotEllipticError(
-                f"the equation's derivative by a node's own value is not positive at {int(wrong.sum())} of "
-                f"{wrong.size} nodes: it is not elliptic there"
-            )
+        require_positive(partial[(0,) * len(next(iter(partial)))])
         return
     axes = len(next(iter(partial)))
     beside = [partial.get(offset, np.zeros(1)) for offset in neighbours_of(axes)]

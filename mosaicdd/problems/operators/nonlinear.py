@@ -9,6 +9,7 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -208,15 +209,37 @@ class Nonlinear:
         """Whether it is taken apart into flows whatever the domain is: with a factor of these, and in space if it can be."""
         return self.factor is not None or (self.axes != 2 and self.one_by_one)
 
-    def require_flows(self, name: str) -> None:
-        """Raise `Unsupported` unless the neighbours of a node count one by one, and its corners not at all."""
-        if not self.one_by_one:
-            domain, most = ("a rectangle", 16) if self.axes == 2 else ("a box", 8)
+    def require_flows(self, name: str, *, whole_cells: bool) -> None:
+        """Raise `Unsupported` unless neighbours count one by one, or the domain is of whole cells, of which it is a sum."""
+        if self.one_by_one or (whole_cells and self.by_cells):
+            return
+        domain, most = ("a rectangle", 16) if self.axes == 2 else ("a box", 8)
+        if self.by_cells:
             raise Unsupported(
-                f"{name} couples the differences along the axes, and is solved with values on all sides of {domain} whose cells "
-                f"along all axes a number from 4 to {most} divides; natural sides, values held inside and other domains are "
-                "for equations whose neighbours count one by one"
+                f"{name} couples the differences along the axes, and is solved on rectangles, boxes and masks of voxels; other "
+                "domains are for equations whose neighbours count one by one"
             )
+        raise Unsupported(
+            f"{name} couples the differences along the axes, and is solved with values on all sides of {domain} whose cells "
+            f"along all axes a number from 4 to {most} divides; natural sides, values held inside and other domains are "
+            "for equations whose neighbours count one by one, or that are the derivative of an energy of cells"
+        )
+
+    @cached_property
+    def by_cells(self) -> bool:
+        """Whether it is symmetric and the sum of what each of the cells around a node has, which it knows apart."""
+        if not self.self_adjoint:
+            return False
+        rng, axes = np.random.default_rng(0), self.axes
+        whole = torch.from_numpy(rng.uniform(0.4, 0.6, (3,) * axes))
+        fields = self._ordinary(whole[(slice(1, 2),) * axes])
+        every = self.at(Patch.of(whole, axes), fields, 1.0)
+        total = torch.zeros_like(every)
+        for corner in itertools.product((0, 1), repeat=axes):
+            cells = torch.zeros((2,) * axes, dtype=torch.float64)
+            cells[corner] = 1.0
+            total = total + self.at(Patch.of(whole, axes, cells=cells), fields, 1.0)
+        return bool((abs(total - every) <= _ROUNDING * abs(every)).all())
 
     @cached_property
     def one_by_one(self) -> bool:

@@ -31,13 +31,23 @@ class NonlinearPart:
         At these nodes, ``(rows, columns)``; a number takes no memory.
     self_adjoint
         As that of the operator.
+    cells
+        What the domain has of the cells between these nodes, as `Patch`; by default all.
     """
 
-    def __init__(self, operator: "Nonlinear", grid: Grid, part: Part):
+    def __init__(
+        self,
+        operator: "Nonlinear",
+        grid: Grid,
+        part: Part,
+        fields: dict[str, torch.Tensor] | None = None,
+        cells: torch.Tensor | None = None,
+    ):
         self.grid, self.part = grid, part
         self.self_adjoint = operator.self_adjoint
         self._operator = operator
-        self.fields = operator.sampled(grid, part)
+        self.fields = operator.sampled(grid, part) if fields is None else fields
+        self.cells = cells
 
     def residual(self, u: np.ndarray) -> np.ndarray:
         """Return the residual at the nodes inside, times the squared spacing.
@@ -47,7 +57,7 @@ class NonlinearPart:
         values = np.empty([n - 2 for n in u.shape])
         with torch.no_grad():
             for strip, there in self._strips(self.part):
-                patch = Patch.of(torch.from_numpy(u[there]), u.ndim)
+                patch = Patch.of(torch.from_numpy(u[there]), u.ndim, cells=self._cells(there))
                 values[strip] = self._at(patch, there).numpy()
         return values
 
@@ -59,12 +69,16 @@ class NonlinearPart:
 
         `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
         """
+        return elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
+
+    def partials(self, u: np.ndarray, part: Part) -> dict[Offset, np.ndarray]:
+        """Return the derivatives at the nodes inside a part by the values at offsets from them, ``(rows, columns)``."""
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)
         for strip, _, partials in self._partials(u, part):
             for offset, gradient in partials:
                 partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
-        return elliptic_conductances(partial, symmetric=self.self_adjoint)
+        return partial
 
     def couples_corners(self, u: np.ndarray) -> bool:
         """Say whether the residual depends on the corners of its patches."""
@@ -90,7 +104,7 @@ class NonlinearPart:
         for strip, there in self._strips(part):
             patch = Patch.of(torch.from_numpy(u[there]), u.ndim)
             leaves = [leaf.detach().requires_grad_() for leaf in patch.values]
-            total = self._at(Patch(*leaves), there).sum()
+            total = self._at(Patch(*leaves, cells=self._cells(there)), there).sum()
             gradients = torch.autograd.grad(total, leaves, allow_unused=True)
             pairs = zip(offsets(u.ndim), gradients, strict=True)
             known = [(offset, gradient) for offset, gradient in pairs if gradient is not None]
@@ -105,10 +119,18 @@ class NonlinearPart:
             stop = min(start + step, height)
             yield slice(start, stop), (slice(rows.start + start, rows.start + stop + 2), *others)
 
+    def _cells(self, there: Slices) -> torch.Tensor | None:
+        """Return the cells between some of the nodes."""
+        return None if self.cells is None else self.cells[_between(there)]
+
     def _at(self, u: Patch, there: Slices) -> torch.Tensor:
         fields = {name: Patch.of(values[there], len(there)) for name, values in self.fields.items()}
         h = self.grid.spacing
         return self._operator.at(u, fields, h) * h**2
+
+
+def _between(nodes: Slices) -> Slices:
+    return tuple(slice(p.start, p.stop - 1) for p in nodes)
 
 
 class Linearised:

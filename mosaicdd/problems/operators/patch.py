@@ -50,18 +50,28 @@ class Patch:
     whole
         The array that all were cut from, ``(..., rows, columns)``, or the number that all are; None if they
         come one by one.
+    cells
+        What the domain has of the cells between the nodes of the array, ``(rows - 1, columns - 1)``, 1 or 0; None of all.
     """
 
-    def __init__(self, *values: torch.Tensor, whole: torch.Tensor | None = None):
+    def __init__(
+        self,
+        *values: torch.Tensor,
+        whole: torch.Tensor | None = None,
+        cells: torch.Tensor | None = None,
+    ):
         self.values = values
-        self.whole = whole
+        self.whole, self.cells = whole, cells
 
     @classmethod
-    def of(cls, values: torch.Tensor, axes: int = 2) -> "Patch":
+    def of(
+        cls, values: torch.Tensor, axes: int = 2, *, cells: torch.Tensor | None = None
+    ) -> "Patch":
         """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
             return cls.uniform(values, axes, whole=values)
-        return cls(*(beside(values, offset) for offset in offsets(axes)), whole=values)
+        around = (beside(values, offset) for offset in offsets(axes))
+        return cls(*around, whole=values, cells=cells)
 
     @classmethod
     def uniform(
@@ -78,6 +88,12 @@ class Patch:
     def at(self, offset: Offset) -> torch.Tensor:
         """Return those at an offset from the nodes."""
         return self.values[offsets(self.axes).index(offset)]
+
+    def cell(self, corner: Offset) -> torch.Tensor | float:
+        """Return what the domain has of the cells that lie towards a corner from the nodes, by a sign for each axis."""
+        if self.cells is None:
+            return 1.0
+        return self.cells[last([slice(1, None) if way > 0 else slice(None, -1) for way in corner])]
 
     def float(self) -> "Patch":
         """Return it in float32."""

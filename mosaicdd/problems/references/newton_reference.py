@@ -17,6 +17,7 @@ from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearD
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.jacobian import is_beyond
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
@@ -41,6 +42,7 @@ def solve_by_newton(
     """
     operator = problem.operator
     by_flows = isinstance(operator, Nonlinear) and operator.by_flows
+    energetic = isinstance(operator, Nonlinear) and operator.self_adjoint
     rectangle = problem.plain and not by_flows
     equations = (_Rectangle if rectangle else _Everywhere)(problem, grid, number)
     u = equations.begun(solve)
@@ -58,10 +60,12 @@ def solve_by_newton(
         if norm <= rtol * size:
             return equations.field(u)
         change, length = solve(equations.step(u), -r), 1.0
+        slope = change @ r if energetic else 0.0
         while True:
             tried = equations.moved(u, change, length)
             r = equations.residual(tried)
-            if equations.norm(r) < norm:
+            long = length * np.linalg.norm(change) > np.sqrt(rtol) * np.linalg.norm(tried)
+            if equations.norm(r) < norm and not (long and is_beyond(slope, change @ r)):
                 break
             length /= 2
             if length < _SHORTEST:  # rounding is all that is left, or there is no way down

@@ -2,7 +2,8 @@ r"""Newton's method for one nonlinear problem, whose steps are solves in a mediu
 
 Each step solves $J(u) \delta = -F(u)$, only as well as it pays (Eisenstat and Walker,
 1996: the bound of a step's residual falls with that of the nonlinear one), and goes on by
-$u + t \delta$ with the largest $t$ of 1, 1/2, 1/4, ... that lowers the residual.
+$u + t \delta$ with the largest $t$ of 1, 1/2, 1/4, ... that lowers the residual, and of an energy, of which it is
+the derivative, leads not far beyond its least along the step.
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError
+from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.measure import driven
@@ -195,16 +196,19 @@ class Newton:
             self.status = "diverged_nan"
             return
         u, length = self.u, 1.0
-        begin = self._place.owned(u)
+        begin, slope = self._place.owned(u), self._slope(change)
         while True:
             self._take(self._place.widened(begin + length * change.values))
-            if self._norm < before or length < _SHORTEST:
+            long = length * change.size > math.sqrt(self._rtol) * self.size
+            if self._norm < before and not (long and is_beyond(slope, self._slope(change))):
+                break
+            if length < _SHORTEST:
                 break
             length /= 2
         improved = self._norm < before
         if not improved:
             self._take(u)
-        if length * change.size > math.sqrt(self._rtol) * self.size:
+        if long:
             self._remeasure()
         self._enter(length * change.size)
         if self._progress is not None:
@@ -224,6 +228,13 @@ class Newton:
             self._judge(change.status, whole, improved=improved)
         calls = self._steps.ranks.sum(np.array(self._watch.calls()))
         self._answer(*(call > 0 for call in calls))
+
+    def _slope(self, change: Change) -> float:
+        """Return what the energy rises by along a change, where there is one, else zero."""
+        if not self._equations.self_adjoint:
+            return 0.0
+        rises = change.values * self._place.owned(self._residual)
+        return float(self._steps.ranks.sum(np.array([rises.sum()]))[0])
 
     def _remeasure(self) -> None:
         """Measure a residual that seems small after a long step by the values that it led to, too.
