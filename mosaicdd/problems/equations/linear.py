@@ -149,7 +149,9 @@ BILINEAR_DIFFUSION = replace(
 
 def _storing(s: float, **others: float) -> EllipticOperator:
     if not s > 0:
-        raise ValueError(f"heat needs s > 0, got s {s:g}")
+        raise ValueError(
+            f"heat needs s > 0, got s {s:g}: where nothing is stored take diffusion, which is steady"
+        )
     return _diffusing(**others)
 
 
