@@ -68,7 +68,7 @@ def _extreme(extreme: Extreme) -> dict:
 def _for_people(report: dict) -> str:
     lines = []
     for name, title in (("max", "largest"), ("min", "smallest")):
-        place = ", ".join(f"{x:g}" for x in report[name]["place"])
+        place = ", ".join(f"{x:.10g}" for x in report[name]["place"])
         lines.append(f"{title} value {report[name]['value']:.6g} at ({place})")
     lines.append(f"mean {report['mean']:.6g}, integral {report['integral']:.6g}")
     balance = report["balance"]

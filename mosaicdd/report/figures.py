@@ -85,7 +85,7 @@ def _where(solution: StoredSolution, difference: np.ndarray) -> str:
     """Return the coordinates of the largest difference."""
     index = np.unravel_index(np.argmax(difference), difference.shape)
     at = [solution.coordinates(axis)[i] for axis, i in enumerate(index)]
-    return f"({', '.join(f'{x:.4g}' for x in reversed(at))})"
+    return f"({', '.join(f'{x:.7g}' for x in reversed(at))})"
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,19 @@ def reduced(portions: Iterable[np.ndarray], columns: int, step: int) -> np.ndarr
     step
         Nodes of a square along each axis; those at the end may have fewer.
     """
-    means = []
+    means, across = [], np.arange(0, columns, step)
     for portion in portions:
-        rows = -(-len(portion) // step)
-        padded = np.full((rows * step, -(-columns // step) * step), np.nan)
-        padded[: len(portion), :columns] = portion
-        squares = padded.reshape(rows, step, -1, step)
-        known = np.isfinite(squares)
-        sums = np.where(known, squares, 0.0).sum((1, 3))
-        counts = known.sum((1, 3))
+        down = np.arange(0, len(portion), step)
+
+        def total(values: np.ndarray, down: np.ndarray = down) -> np.ndarray:
+            along_rows = np.add.reduceat(values, across, axis=1, dtype=float)
+            return np.add.reduceat(along_rows, down, axis=0)
+
+        sums = total(portion)
+        counts = np.outer(np.diff(down, append=len(portion)), np.diff(across, append=columns))
+        if not np.isfinite(sums).all():
+            known = np.isfinite(portion)
+            sums, counts = total(np.where(known, portion, 0.0)), total(known)
         means.append(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
     return np.concatenate(means)
 

@@ -133,12 +133,12 @@ def sections_of(solution: StoredSolution, planes: Sequence[Plane] = ()) -> list[
 def _section(solution: StoredSolution, letter: str, place: float) -> Section:
     names = letters(3)
     if letter not in names:
-        raise ValueError(f"a plane is along {coordinates(3)}, as z=0.5, got {letter}={place:g}")
+        raise ValueError(f"a plane is along {coordinates(3)}, as z=0.5, got {letter}={place:.10g}")
     axis, half = names.index(letter), solution.grid.steps[names.index(letter)] / 2
     nodes = solution.coordinates(axis)
     if not nodes[0] - half <= place <= nodes[-1] + half:
         raise ValueError(
-            f"the plane {letter}={place:g} is beside the field, which goes from {nodes[0]:g} to {nodes[-1]:g}"
+            f"the plane {letter}={place:.10g} is beside the field, which goes from {nodes[0]:.10g} to {nodes[-1]:.10g}"
         )
     return Section(solution, axis, int(np.argmin(abs(nodes - place))))
 

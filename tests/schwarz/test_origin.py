@@ -202,6 +202,7 @@ def test_the_command_line_has_it_and_files_repeat_it(mosaicdd, tmp_path):
         part, np.where(np.isnan(part), np.nan, np.broadcast_to(u.x - X, part.shape)), atol=1e-6
     )
     assert np.isfinite(part).sum() > 100
+    assert "largest value 4 at (500004.25, " in mosaicdd("quantities", first).out
     config = mosaicdd("solve", "--config", first, "--print-config", "-o", "x.h5").out
     assert f'origin = "{X},{Y}"' in config
     ended = mosaicdd("solve", "--config", first, "-o", tmp_path / "again.h5")

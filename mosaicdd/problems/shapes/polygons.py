@@ -151,7 +151,8 @@ def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
                 else f"the polygons {names_of[0]} and {names_of[1]} cross or touch"
             )
             ends = " and ".join(
-                f"({p[0]:g}, {p[1]:g}) to ({q[0]:g}, {q[1]:g})" for p, q in edges[[a, b]]
+                f"({p[0]:.10g}, {p[1]:.10g}) to ({q[0]:.10g}, {q[1]:.10g})"
+                for p, q in edges[[a, b]]
             )
             raise ValueError(f"{what}: the edges {ends}")
 

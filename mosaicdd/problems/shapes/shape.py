@@ -181,7 +181,7 @@ def require_well_inside(
         part = tuple(slice(int(n.min()), int(n.max()) + 1) for n in nodes.T)
         inside = inside_ring(shape, grid, part)
         if inside is not None and not inside.all():
-            text = ", ".join(f"{value:g}" for value in place)
+            text = ", ".join(f"{value:.10g}" for value in place)
             raise ValueError(
                 f"the well at ({text}) is outside of the domain's shape, or less than two cells of {grid.cell} from "
                 "its outline: move it inside, or take more cells"

@@ -302,7 +302,7 @@ class Scattered:
             x, y = self.points[at]
             raise ValueError(
                 f"{self._name}: {int((far > distance).sum())} of {len(far)} points are off the outline "
-                f"by more than {distance:g}, two cells; the farthest is ({x:g}, {y:g}), off by "
+                f"by more than {distance:g}, two cells; the farthest is ({x:.10g}, {y:.10g}), off by "
                 f"{far[at]:g}"
             )
 
