@@ -5,11 +5,13 @@ import pytest
 import torch
 from pretended_gpu import pretended_gpu
 
+import mosaicdd as m
 from mosaicdd.lattice.block import Block
 from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.storage.model_file import read_model, write_model
 
 
@@ -42,6 +44,29 @@ class Changed(SharedSolver):
                 out *= torch.as_tensor(weights).to(out)
 
         return plan
+
+
+@pytest.fixture
+def as_by_one(comm, known_by_one, by_one):
+    """Return a function that solves by multigrid on all ranks, as one rank does, iteration by iteration.
+
+    It returns the iterations, and how far the field is from that of a direct solver, by the range of this;
+    ``apart``: by which the fields may differ, in the same unit.
+    """
+
+    def solve(problem, apart):
+        tight = m.SolveSettings(rtol=1e-11)
+        solution = m.solve(problem, "exact", ranks=comm, settings=tight)
+        alone = known_by_one(m.solve, problem, "exact", settings=tight)
+        assert solution.report["accelerate"] == "multigrid"
+        assert (solution.status, solution.iterations) == (alone.status, alone.iterations)
+        assert solution.converged
+        field, reference = solution.gather(), by_one(solve_directly, problem)
+        size = np.nanmax(reference) - np.nanmin(reference)
+        np.testing.assert_allclose(field, alone.field, rtol=0, atol=apart * size)
+        return solution.iterations, np.nanmax(abs(field - reference)) / size
+
+    return solve
 
 
 @pytest.fixture
