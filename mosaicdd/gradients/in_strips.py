@@ -12,7 +12,7 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import even, within
 from mosaicdd.problems.fields.fields import Part
 
-_STRIP = 2**15  # nodes
+_STRIP = 2**16  # nodes
 
 
 class InStrips:
@@ -25,7 +25,7 @@ class InStrips:
         self._parameters, self._own = parameters, own
         kind, reach = lagrangian_of(parameters), Lagrangian.reach(parameters)
         rows = max(1, _STRIP // math.prod(p.stop - p.start for p in own[1:]))
-        self._strips: list[tuple[Part, Part, Lagrangian]] = []
+        self._strips: list[tuple[Part, Part, Lagrangian, torch.Tensor]] = []
         for part in even(own[0].stop - own[0].start, rows):
             first = own[0].start
             strip = (slice(first + part.start, first + part.stop), *own[1:])
@@ -33,13 +33,15 @@ class InStrips:
                 slice(max(p.start - reach, 0), min(p.stop + reach, n))
                 for p, n in zip(strip, parameters.grid.nodes, strict=True)
             )
-            self._strips.append((strip, wide, kind(parameters, strip, wide)))
+            lagrangian = kind(parameters, strip, wide)
+            counts = self.counting(strip, lagrangian.active[within(strip, wide)])
+            self._strips.append((strip, wide, lagrangian, counts))
 
     def require_values(self, u: np.ndarray) -> None:
         """Raise `ValueError` unless values of the whole grid are known wherever there are unknowns."""
         lacking = sum(
             int((kind.active.numpy()[within(strip, wide)] & np.isnan(u[strip])).sum())
-            for strip, wide, kind in self._strips
+            for strip, wide, kind, _ in self._strips
         )
         if lacking:
             raise ValueError(
@@ -80,7 +82,7 @@ class InStrips:
         gradient: dict[str, torch.Tensor] = {}
         shares = {name: torch.zeros((), dtype=torch.float64) for name in (*by, *common)}
         left = np.zeros(2)
-        for strip, wide, lagrangian in self._strips:
+        for strip, wide, lagrangian, counts in self._strips:
             cells = tuple(slice(p.start, p.stop - 1) for p in wide)
             here, numbers = dict[str, torch.Tensor](), set[str]()
             for name, value in named.items():
@@ -94,25 +96,25 @@ class InStrips:
             lagrangian.uniform = frozenset(numbers)
             before = {name: value.detach() for name, value in here.items()}
             here = before | {
-                name: before[name].clone().requires_grad_() for name in by if name in named
+                name: before[name].detach().requires_grad_() for name in by if name in named
             }
             rises = {
                 name: torch.zeros((), dtype=torch.float64, requires_grad=True)
                 for name in by
                 if name not in named
             }
-            at = u[wide].clone().requires_grad_()
+            at = u[wide].detach().requires_grad_()
             total = lagrangian(here, before, at, v[wide], w[wide], rises)
             leaves = [at, *((here if name in here else rises)[name] for name in by)]
             product, *slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
             inside = within(strip, wide)
-            counts = self.counting(strip, lagrangian.active[inside])
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
-                left[number] += float(torch.where(counts, values, 0.0).square().sum())
+                seen = torch.where(counts, values, 0.0).reshape(-1)
+                left[number] += float(torch.dot(seen, seen))
             if common:  # which the equations of each node count once
                 alone = torch.zeros_like(v[wide])
                 alone[inside] = v[strip]
-                leaves = [before[name].clone().requires_grad_() for name in common]
+                leaves = [before[name].detach().requires_grad_() for name in common]
                 here = before | dict(zip(common, leaves, strict=True))
                 total = lagrangian(here, before, at.detach(), alone, w[wide], {})
                 of_common = torch.autograd.grad(total, leaves, materialize_grads=True)

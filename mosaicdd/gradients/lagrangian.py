@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from mosaicdd.gradients.between_nodes import Step, flow, in_series, tested
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
 from mosaicdd.lattice.axes import ends, ends_of, letters, steps_across, steps_along, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.edge_means import fitted, in_series
+from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import (
     between_nodes,
@@ -168,7 +169,8 @@ class Lagrangian:
                 continue
             if last is not a:
                 last, half = a, 0.5 / a
-            between.append(self._faces[axis] * (in_series(half, axis) if a.ndim else a))
+            faces, step = self._faces[axis], steps_along(self._axes)[axis]
+            between.append(in_series(half, faces, step) if a.ndim else faces * a)
         if self._medium.foils:
             faces = [self._cover.of_edges(axis) for axis in range(self._axes)]
             self._medium.with_foils(self._parameters.grid, self._wide, between, faces)
@@ -189,6 +191,15 @@ class Lagrangian:
             both = fitted(torch.where(conducts, k, 1.0), faces * (b[low] + b[high]) / 2, torch)
             every.append(tuple(torch.where(conducts, way, 0.0) for way in both))
         return every
+
+    def _counting(self, ways: Edges, step: Step) -> Edges:
+        """Return the conductances of the edges along a step that are inside of a shape."""
+        if self._outlines is None:
+            return ways
+        low, high = ends_of(step)
+        counts = self._counts[low] & self._counts[high]
+        forth = torch.where(counts, ways[0], 0.0)
+        return forth, forth if ways[1] is ways[0] else torch.where(counts, ways[1], 0.0)
 
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
@@ -260,16 +271,18 @@ class Lagrangian:
         else:
             edges = self._with_velocity(self._conductances(named), named)
         steps = [*steps_along(self._axes), *steps_across(self._axes)]
-        for (forth, back), (low, high) in zip(edges, map(ends_of, steps), strict=False):
+        for ways, step in zip(edges, steps, strict=False):
+            forth, back = self._counting(ways, step)
             if back is forth:
-                flow = forth * ((u[high] - u[low]) * (v[high] - v[low]))
+                total = total + flow(forth, u, v, step)
             else:
-                flow = (u[high] - u[low]) * (back * v[high] - forth * v[low])
-            if self._outlines is not None:
-                flow = torch.where(self._counts[low] & self._counts[high], flow, 0.0)
-            total = total - flow.sum()
+                total = total + flow((forth + back) / 2, u, v, step)
+                total = total + flow((back - forth) / 2, u, v, step, way=1)
         c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
-        total = total - (self._volumes * (c * u - f) * v).sum()
+        weights = self._volumes * v
+        total = total + tested(f, weights)
+        if c.ndim or c.requires_grad or c:
+            total = total - tested(c * u, weights)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 continue

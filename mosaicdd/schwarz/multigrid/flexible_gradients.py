@@ -7,6 +7,7 @@ time, so new directions are made orthogonal to the last one in the energy itself
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,8 @@ class FlexibleGradients:
         """
         state, product = self._begun(x, size)
         status: str | None = None
-        residual = self._renewed(state, b) / size
+        left = self._left(b, state)
+        residual = self._renewed(state, left) / size
         if residual <= judge.aim and judge.confirms(x):
             status = judge.enter(x, 0.0, residual, (0.0, 0.0))
         while status is None:
@@ -97,7 +99,7 @@ class FlexibleGradients:
                 status, largest = None, math.inf
                 if self._aggregates is not None:  # then the spectrum is another
                     state.least = 1.0
-            residual = self._renewed(state, b) / size
+            residual = self._renewed(state, left) / size
             judge.history.residual[-1] = residual
             if status in (None, "converged_rtol"):
                 ended = residual <= judge.aim and judge.confirms(x)
@@ -234,14 +236,33 @@ class FlexibleGradients:
             self._copies.clear(self._cycle.right_hand_side)  # that it has refreshed
         return values
 
-    def _renewed(self, state: State, b: torch.Tensor) -> float:
+    def _left(self, b: torch.Tensor, state: State) -> Callable[[], None]:
+        """Return what computes the residual of a right-hand side anew; of values that are zero, at once."""
+        differences = self.system.residual(b, state.x, state.r)
+        at_zero = not self._ranks.any(bool(state.x.any()))
+
+        def compute() -> None:
+            nonlocal at_zero
+            if at_zero:
+                torch.mul(b, 1 / state.unit, out=state.r)
+            else:
+                if self.system.copies is not None:
+                    self.system.copies.refresh(state.x)
+                differences(state.unit)
+            at_zero = False
+            if self._copies is not None:
+                self._copies.clear(state.r)
+
+        return compute
+
+    def _renewed(self, state: State, left: Callable[[], None]) -> float:
         """Compute the residual anew, in a unit that makes it about 1; return its norm."""
         state.settle()
-        self._take_residual(state, b)
+        left()
         if self._aggregates is not None:
             unit = state.unit / self.system.scale
             self._aggregates.add(unit * self._aggregates.of(state.r), state.x)
-            self._take_residual(state, b)
+            left()
         norm = plain = self.norm(state.r)
         if self._weighted:
             plain = self._plain_norm(state.r)
@@ -251,13 +272,6 @@ class FlexibleGradients:
             state.r /= norm
             state.unit *= norm
         return norm and state.unit
-
-    def _take_residual(self, state: State, b: torch.Tensor) -> None:
-        if self.system.copies is not None:
-            self.system.copies.refresh(state.x)
-        self.system.residual(b, state.x, state.r, state.unit)
-        if self._copies is not None:
-            self._copies.clear(state.r)
 
     def norm(self, r: torch.Tensor) -> float:
         """Return the 2-norm of a residual whose copies are zero, as its rows count."""

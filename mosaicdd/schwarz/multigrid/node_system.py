@@ -1,7 +1,7 @@
 """The equations of a medium on the finest level, in float64 and in differences."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
 # of 12.
 _CONTRAST = 1e8
-_LONG = 2**18  # numbers of a stretch where few are read more than once, and each is planned anew
+_LONG = 2**18  # numbers of a stretch where few are read more than once
 
 
 class NodeSystem:
@@ -202,38 +202,48 @@ class NodeSystem:
         }
         return LevelOperator(self.nodes, couplings, excess)
 
-    def residual(self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor, unit: float) -> None:
-        """Let ``r``, float32, be ``(b - A x) / unit``, computed in differences in float64.
+    def residual(
+        self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor
+    ) -> Callable[[float], None]:
+        """Return what lets ``r``, float32, be ``(b - A x) / unit``, computed in differences in float64.
 
         Parameters
         ----------
         x
-            With refreshed copies.
+            With refreshed copies, whenever it is called.
         """
         stretches, numbers = self.nodes.stretches(_LONG), range(len(x))
         if not self._few:
             room = b.new_empty(len(b), max(s.stop - s.start for s in stretches))
+            parts = []
             for s in stretches:
                 base = room[:, : s.stop - s.start]
-                torch.addcmul(b[:, s], self._excess[:, s], x[:, s], value=-1.0, out=base)
-                planned([self._left(r, base[number], x, unit, number, s) for number in numbers])()
-            return
-        # The right-hand side itself takes what few excesses make, for the moment.
-        flat, values = b.view(-1), x.view(-1)[self._places]
-        kept = flat[self._places]
-        flat[self._places] = kept - self._amounts * values
-        each = [
-            self._left(r, b[number, s], x, unit, number, s) for s in stretches for number in numbers
-        ]
-        planned(each)()
-        flat[self._places] = kept
+                left = [self._left(r, base[number], x, number, s) for number in numbers]
+                parts.append((b[:, s], self._excess[:, s], x[:, s], base, planned(left)))
+
+            def by_parts(unit: float) -> None:
+                for right, excess, values, base, compute in parts:
+                    torch.addcmul(right, excess, values, value=-1.0, out=base)
+                    compute(1 / unit)
+
+            return by_parts
+        each = [self._left(r, b[number, s], x, number, s) for s in stretches for number in numbers]
+        compute, flat, values = planned(each), b.view(-1), x.view(-1)
+
+        def of_all(unit: float) -> None:
+            # The right-hand side itself takes what few excesses make, for the moment.
+            kept = flat[self._places]
+            flat[self._places] = kept - self._amounts * values[self._places]
+            compute(1 / unit)
+            flat[self._places] = kept
+
+        return of_all
 
     def _left(
         self,
         r: torch.Tensor,
         base: torch.Tensor,
         x: torch.Tensor,
-        unit: float,
         number: int,
         s: slice,
     ) -> Left:
@@ -242,7 +252,7 @@ class NodeSystem:
             (k, shifted(x[beside], s, distance))
             for k, beside, distance in self._around(self.nodes.classes[number], s)
         ]
-        return Left(r[number, s], base, around, 1 / unit, x[number, s])
+        return Left(r[number, s], base, around, x[number, s])
 
     def _around(self, of: Class, s: slice) -> Iterator[tuple[torch.Tensor, int, int]]:
         """Yield a class's couplings in all directions in a stretch, with the neighbours' number and distance."""

@@ -37,7 +37,7 @@ class Sum:
         return Kind(self.out.dtype, self.out.dtype, self.out.dtype)
 
     @property
-    def ends(self) -> tuple[torch.Tensor | float | None, ...]:
+    def ends(self) -> tuple[torch.Tensor | None, ...]:
         """What a row begins with."""
         return self.out, self.base, self.scale, self.own
 
@@ -61,16 +61,12 @@ class Sum:
 class Left:
     """``out = (base - sum_i a_i (own - b_i)) scale``, what equations leave, computed as base, own and ``b_i`` are.
 
-    Parameters
-    ----------
-    scale
-        One number.
+    The scale is one number, that of a call.
     """
 
     out: torch.Tensor
     base: torch.Tensor
     products: list[Factors]
-    scale: float
     own: torch.Tensor
 
     @property
@@ -79,16 +75,16 @@ class Left:
         return Kind(self.products[0][0].dtype, self.base.dtype, self.out.dtype, left=True)
 
     @property
-    def ends(self) -> tuple[torch.Tensor | float | None, ...]:
+    def ends(self) -> tuple[torch.Tensor | None, ...]:
         """What a row begins with."""
-        return self.out, self.base, self.scale, self.own
+        return self.out, self.base, None, self.own
 
-    def __call__(self) -> None:
+    def __call__(self, scale: float) -> None:
         """Compute it."""
         left = self.base.clone()
         for a, b in self.products:
             left.addcmul_(a, b - self.own)
-        torch.mul(left, self.scale, out=self.out)
+        torch.mul(left, scale, out=self.out)
 
 
 def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
@@ -105,12 +101,15 @@ def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
     return [part for _, _, part in sorted(parts, key=lambda entry: entry[:2])]
 
 
-def planned(sums: Sequence[Sum | Left]) -> Callable[[], None]:
-    """Return what computes sums in their order: compiled code where there is any, and torch's calls elsewhere."""
+def planned(sums: Sequence[Sum | Left]) -> Callable[..., None]:
+    """Return what computes sums in their order: compiled code where there is any, and torch's calls elsewhere.
 
-    def by_torch() -> None:
+    It is called without a word, or, where they are `Left`, with their scale.
+    """
+
+    def by_torch(*scale: float) -> None:
         for each in sums:
-            each()
+            each(*scale)
 
     kinds = {each.kind for each in sums}
     run = compiled(*kinds) if len(kinds) == 1 and all(map(_is_plain, sums)) else None
@@ -118,25 +117,20 @@ def planned(sums: Sequence[Sum | Left]) -> Callable[[], None]:
         return by_torch
     table = np.zeros((len(sums), HEAD + 2 * max((len(s.products) for s in sums), default=0)), int)
     for row, each in zip(table, sums, strict=True):
-        row[:4] = [_bits(end) for end in each.ends]
+        row[:4] = [0 if end is None else end.data_ptr() for end in each.ends]
         row[4:HEAD] = len(each.products), len(each.out)
         factors = [factor.data_ptr() for product in each.products for factor in product]
         row[HEAD : HEAD + len(factors)] = factors
 
     where = table.ctypes.data, *table.shape
 
-    def by_code(kept: object = (table, sums)) -> None:
+    def by_code(*scale: float, kept: object = (table, sums)) -> None:
         """Compute them; their numbers stay where they are as long as they are kept."""
+        if scale:
+            table[:, 2] = np.float64(*scale).view(np.int64)
         run(*where)
 
     return by_code
-
-
-def _bits(end: torch.Tensor | float | None) -> int:
-    """Return where numbers are, 0 for none, or a number itself, as a row has them."""
-    if isinstance(end, torch.Tensor):
-        return end.data_ptr()
-    return 0 if end is None else int(np.float64(end).view(np.int64))
 
 
 def _is_plain(each: Sum | Left) -> bool:

@@ -70,7 +70,7 @@ def test_what_is_left_by_code_is_that_of_torch(length, factor, out, compiled):
     left, expected = torch.zeros(length + 1, dtype=out), base.clone()
     for a, b in around:
         expected -= a.double() * (own - b)
-    planned([Left(left[:-1], base, around, 1 / 3, own)])()
+    planned([Left(left[:-1], base, around, own)])(1 / 3)
     rounding = 8 * torch.finfo(out).eps
     assert torch.allclose(left[:-1].double(), expected / 3, rtol=0, atol=10 * rounding)
     assert not left[-1]
