@@ -4,6 +4,7 @@ What torch makes of slices has derivatives that are zero almost everywhere, each
 both ends of all edges go into one. Derivatives of these are torch's, to any order.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,10 +33,21 @@ def flow(
     return total
 
 
-def in_series(resistance: torch.Tensor, faces: torch.Tensor, step: Step) -> torch.Tensor:
-    """Return the conductances of the edges along a step, of half resistances at nodes and of faces."""
-    conductances: torch.Tensor = _InSeries.apply(resistance, faces, step)
-    return conductances
+def flow_between_nodes(
+    diffusions: Sequence[torch.Tensor],
+    faces: Sequence[torch.Tensor],
+    u: torch.Tensor,
+    v: torch.Tensor,
+    steps: Sequence[Step],
+) -> torch.Tensor:
+    """Return zero with the derivatives of what `flow` adds up along some steps, in a medium that is known at nodes.
+
+    ``diffusions``: for each step; the same tensor where it is the same. ``faces``: of the edges.
+    """
+    every = list({id(a): a for a in diffusions}.values())
+    which = [next(i for i, a in enumerate(every) if a is mine) for mine in diffusions]
+    total: torch.Tensor = _FlowBetweenNodes.apply(which, faces, steps, u, v, *every)
+    return total
 
 
 def tested(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -52,67 +64,77 @@ class _Flow(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(k, u, v)
         ctx.how = step, way
-        return k.new_zeros(())
+        return u.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, slope: torch.Tensor) -> Slopes:
         k, u, v = ctx.saved_tensors
         step, way = ctx.how
         of_k, of_u, of_v = ctx.needs_input_grad[:3]
-        by_k = by_u = by_v = None
-        falls, tested_by = _both(u, step, 1, -1), _both(v, step, way, 1)
-        if torch.is_grad_enabled():  # then what is made here has derivatives, too
-            falls = slope * falls
-            by_k = falls * tested_by
-            by_u = _spread(slope * k * tested_by, u, step, 1, -1) if of_u else None
-            by_v = _spread(k * falls, v, step, way, 1) if of_v else None
-            return by_k, by_u, by_v, None, None
-        if float(slope) != 1.0:
-            falls.mul_(slope)
-        if of_v:
-            by_v = _spread(k * falls, v, step, way, 1)
-        if of_k:
-            by_k = falls.mul_(tested_by)
-        if of_u:
-            tested_by.mul_(k)
-            if float(slope) != 1.0:
-                tested_by.mul_(slope)
-            by_u = _spread(tested_by, u, step, 1, -1)
-        return by_k, by_u, by_v, None, None
+        falls, tests = -slope * _both(u, step, -1), _both(v, step, way)
+        return (
+            falls * tests if of_k else None,
+            _spread(-slope * k * tests, step, -1, torch.zeros_like(u)) if of_u else None,
+            _spread(k * falls, step, way, torch.zeros_like(v)) if of_v else None,
+            None,
+            None,
+        )
 
 
-class _InSeries(torch.autograd.Function):
+class _FlowBetweenNodes(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, resistance: torch.Tensor, faces: torch.Tensor, step: Step
+        ctx: Any,
+        which: Sequence[int],
+        faces: Sequence[torch.Tensor],
+        steps: Sequence[Step],
+        u: torch.Tensor,
+        v: torch.Tensor,
+        *diffusions: torch.Tensor,
     ) -> torch.Tensor:
-        of_faces = _both(resistance, step, 1, 1).reciprocal_()
-        ctx.save_for_backward(resistance, faces)
-        ctx.step, ctx.kept = step, of_faces
-        return of_faces * faces
+        ctx.save_for_backward(u, v, *diffusions)
+        ctx.how = which, faces, steps
+        return u.new_zeros(())
 
     @staticmethod
-    def backward(ctx: Any, slopes: torch.Tensor) -> Slopes:
-        resistance, faces = ctx.saved_tensors
-        of_faces = ctx.kept
-        if torch.is_grad_enabled():
-            of_faces = 1.0 / _both(resistance, ctx.step, 1, 1)
-        by_sum = slopes * faces * of_faces * of_faces
-        return _spread(by_sum, resistance, ctx.step, -1, -1), None, None
+    def backward(ctx: Any, slope: torch.Tensor) -> Slopes:
+        u, v, *diffusions = ctx.saved_tensors
+        of_u, of_v, *of_diffusions = ctx.needs_input_grad[3:]
+        by_u, by_v = torch.zeros_like(u) if of_u else None, torch.zeros_like(v) if of_v else None
+        halves = [0.5 / a for a in diffusions]
+        by_halves = [torch.zeros_like(half) for half in halves]
+        for number, face, step in zip(*ctx.how, strict=True):
+            of_face = 1.0 / _both(halves[number], step, 1)
+            rises, tests = _both(u, step, -1), _both(v, step, -1)
+            tested_by = tests * of_face * face
+            if by_u is not None:
+                _spread(tested_by, step, -1, by_u)
+            if by_v is not None:
+                _spread(rises * of_face * face, step, -1, by_v)
+            if of_diffusions[number]:
+                _spread(rises * tested_by * of_face, step, 1, by_halves[number])
+        return (
+            None,
+            None,
+            None,
+            None if by_u is None else -slope * by_u,
+            None if by_v is None else -slope * by_v,
+            *(
+                -2 * slope * half * half * by_half if of_this else None
+                for half, by_half, of_this in zip(halves, by_halves, of_diffusions, strict=True)
+            ),
+        )
 
 
-def _both(values: torch.Tensor, step: Step, low: int, high: int) -> torch.Tensor:
-    """Return of each edge the value at its low end times 1 or -1, and that at its high end, added up."""
-    lows, highs = ends_of(step)
-    if high == 1:
-        return torch.add(values[highs], values[lows], alpha=low)
-    return torch.add(values[lows], values[highs], alpha=high)
+def _both(values: torch.Tensor, step: Step, way: int) -> torch.Tensor:
+    """Return of each edge the value at its high end plus, or less, that at its low one."""
+    low, high = ends_of(step)
+    return torch.add(values[high], values[low], alpha=way)
 
 
-def _spread(of_edges: torch.Tensor, like: torch.Tensor, step: Step, low: int, high: int) -> torch.Tensor:
-    """Return the transposed: at each node those times 1 or -1 that it is the low end of, and the high end, added up."""
-    lows, highs = ends_of(step)
-    values = torch.zeros_like(like)
-    values[lows].add_(of_edges, alpha=low)
-    values[highs].add_(of_edges, alpha=high)
+def _spread(of_edges: torch.Tensor, step: Step, way: int, values: torch.Tensor) -> torch.Tensor:
+    """Add the transposed to values at nodes, and return these."""
+    low, high = ends_of(step)
+    values[high].add_(of_edges)
+    values[low].add_(of_edges, alpha=way)
     return values

@@ -12,7 +12,7 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import even, within
 from mosaicdd.problems.fields.fields import Part
 
-_STRIP = 2**16  # nodes
+_STRIP = 2**17  # nodes
 
 
 class InStrips:

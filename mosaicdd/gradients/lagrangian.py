@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.gradients.between_nodes import Step, flow, in_series, tested
+from mosaicdd.gradients.between_nodes import Step, flow, flow_between_nodes, tested
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
 from mosaicdd.lattice.axes import ends, ends_of, letters, steps_across, steps_along, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.edge_means import fitted
+from mosaicdd.problems.operators.edge_means import fitted, in_series
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import (
     between_nodes,
@@ -169,8 +169,7 @@ class Lagrangian:
                 continue
             if last is not a:
                 last, half = a, 0.5 / a
-            faces, step = self._faces[axis], steps_along(self._axes)[axis]
-            between.append(in_series(half, faces, step) if a.ndim else faces * a)
+            between.append(self._faces[axis] * (in_series(half, axis) if a.ndim else a))
         if self._medium.foils:
             faces = [self._cover.of_edges(axis) for axis in range(self._axes)]
             self._medium.with_foils(self._parameters.grid, self._wide, between, faces)
@@ -191,6 +190,16 @@ class Lagrangian:
             both = fitted(torch.where(conducts, k, 1.0), faces * (b[low] + b[high]) / 2, torch)
             every.append(tuple(torch.where(conducts, way, 0.0) for way in both))
         return every
+
+    def _is_plain(self, named: Tensors) -> bool:
+        """Say whether nothing but a diffusion at all nodes of a rectangle or box makes what flows."""
+        velocities = [f"b{letter}" for letter in letters(self._axes)]
+        return (
+            self._outlines is None
+            and not self._medium.foils
+            and not any(name in named or self._constant.get(name) for name in velocities)
+            and all(a.shape == self._volumes.shape for a in self._diffusion(named))
+        )
 
     def _counting(self, ways: Edges, step: Step) -> Edges:
         """Return the conductances of the edges along a step that are inside of a shape."""
@@ -266,11 +275,15 @@ class Lagrangian:
     ) -> torch.Tensor:
         """Return the sum of the adjoint times the equations, negative."""
         total = torch.zeros((), dtype=torch.float64)
+        steps = [*steps_along(self._axes), *steps_across(self._axes)]
+        edges: list[Edges] = []
         if self._medium.couples_corners:
-            edges: list[Edges] = [(k, k) for k in self._across_cells(named)]
+            edges = [(k, k) for k in self._across_cells(named)]
+        elif self._is_plain(named):
+            along = steps_along(self._axes)
+            total = flow_between_nodes(self._diffusion(named), self._faces, u, v, along)
         else:
             edges = self._with_velocity(self._conductances(named), named)
-        steps = [*steps_along(self._axes), *steps_across(self._axes)]
         for ways, step in zip(edges, steps, strict=False):
             forth, back = self._counting(ways, step)
             if back is forth:
@@ -280,7 +293,8 @@ class Lagrangian:
                 total = total + flow((back - forth) / 2, u, v, step, way=1)
         c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
         weights = self._volumes * v
-        total = total + tested(f, weights)
+        if f.requires_grad or weights.requires_grad:
+            total = total + tested(f, weights)
         if c.ndim or c.requires_grad or c:
             total = total - tested(c * u, weights)
         for name, (which, places, weights) in self._acting.items():
