@@ -154,9 +154,11 @@ class DifferentiableMarch:
             force = s * sum((weight / dt * u for weight, u in past), torch.zeros(()))
             force = force + self._source_at(number, step.share, named.get("f"))
             sides = self._sides_at(number, step.share, named)
-            stage = self._solve.unknowns(**constant, **sides, f=force)
-            stage = torch.where(stage.isfinite(), stage, 0.0)
-            u = (stage - (1.0 - step.share) * levels[0]) / step.share
+            u = self._solve.unknowns(**constant, **sides, f=force)
+            if self._solve.reported is not None:
+                u = torch.where(u.isfinite(), u, 0.0)
+            if step.share != 1.0:
+                u = (u - (1.0 - step.share) * levels[0]) / step.share
             levels = [u, levels[0]]
             taken.append(u)
         return tuple(taken)

@@ -53,7 +53,8 @@ def change_of(
         return np.zeros(values.shape)
     engine = work.first_engine
     lattice = engine.block.lattice
-    own, force = engine.block.owned_nodes()[1], np.array(force)
+    own = engine.block.owned_nodes()[1]
+    force = np.array(force) if any(lattice.periodic) else force
     for ends in _around(force, lattice.periodic):
         ends[0] += ends[-1]
     changed = engine.change(values[own], force[own], rtol, transposed=transposed)

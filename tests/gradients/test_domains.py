@@ -60,6 +60,7 @@ AROUND = {"bottom": m.Periodic(), "top": m.Periodic()}
 ACROSS = {"left": m.Periodic(), "right": m.Periodic()}
 EVERY = {"left": m.Robin(2.0, 1.0), "bottom": m.Dirichlet("x"), "right": m.Neumann(0.3)}
 TENSORS = {"axx": drawn((NY + 1, NX + 1)), "ayy": drawn((NY, NX)), "axy": 0.1, "c": 0.2, "f": 1.0}
+IN_SPACE = {"axx": drawn([n + 1 for n in CUBE]), "axy": 0.1, "axz": drawn(CUBE) / 20, "f": 1.0}
 CELLS = fields(a=drawn((NY, NX)))
 CASES = {
     "L of nodes": (l_of_nodes(), fields(), EVERY | {"outline": m.Dirichlet(0.7)}),
@@ -95,6 +96,7 @@ CASES = {
     "flat cells": (m.Domain((NY, NX), (0.1, 0.25)), fields(), EVERY | {"top": m.Robin(0.4, "x")}),
     "flat cells, numbers": (m.Domain((NY, NX), (0.1, 0.25)), {"a": 2.0, "c": 0.3}, EVERY),
     "box": (m.Domain(CUBE, H), fields(CUBE), EVERY | {"front": m.Robin(0.3, "y")}),
+    "box of tensors": (m.Domain(CUBE, H), IN_SPACE | {"ayz": -0.05, "ayy": 1.5, "azz": 2.0}, EVERY),
     "box of voxels": (
         m.Domain(CUBE, (0.1, 0.2, 0.15)),
         fields(CUBE, a=drawn(CUBE)),
@@ -201,6 +203,7 @@ def test_what_is_given_and_the_solution_have_the_same_product(case):
         ("ring", "a"),
         ("plate", "axx"),
         ("L of cells", "a"),
+        ("periodic tensors", "axx"),
         ("periodic with a hole", "a"),
         ("mask of voxels", "a"),
         ("flow on an L", "bx"),

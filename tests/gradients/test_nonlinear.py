@@ -92,6 +92,18 @@ def test_remainders_fall_as_they_should(name, by):
     assert min(rates.second) > 2.9
 
 
+@pytest.mark.parametrize("name", ["p-laplace", "burgers"])
+def test_the_linearised_map_and_its_adjoint_have_the_same_product(name):
+    solve = m.differentiable(problem_of(name), "f", settings=TIGHT)
+    f, along, w = (torch.from_numpy(drawn(NODES, seed)) for seed in (3, 4, 5))
+    u = solve(f=f.requires_grad_())
+    weights = torch.zeros_like(u).requires_grad_()
+    (back,) = torch.autograd.grad(u, f, weights, create_graph=True)
+    (ahead,) = torch.autograd.grad(back, weights, along)
+    (by,) = torch.autograd.grad(u, f, w)
+    assert (ahead * w).sum().item() == pytest.approx((by * along).sum().item(), rel=1e-10)
+
+
 def test_torch_finds_derivatives_right():
     problem = m.Problem(m.Domain((32, 32), 0.25), "p-laplace", {"eps": 0.3}, SIDES)
     solve = m.differentiable(problem, ("a", "f", "left"), settings=TIGHT)
