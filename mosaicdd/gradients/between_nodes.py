@@ -104,26 +104,33 @@ class _FlowBetweenNodes(torch.autograd.Function):
         halves = [0.5 / a for a in diffusions]
         by_halves = [torch.zeros_like(half) for half in halves]
         for number, face, step in zip(*ctx.how, strict=True):
-            of_face = 1.0 / _both(halves[number], step, 1)
+            of_face = _both(halves[number], step, 1).reciprocal_()
             rises, tests = _both(u, step, -1), _both(v, step, -1)
-            tested_by = tests * of_face * face
-            if by_u is not None:
-                _spread(tested_by, step, -1, by_u)
             if by_v is not None:
-                _spread(rises * of_face * face, step, -1, by_v)
+                _spread(_times(rises * of_face, face), step, -1, by_v)
+            tests = _times(tests, of_face, face)
+            if by_u is not None:
+                _spread(tests, step, -1, by_u)
             if of_diffusions[number]:
-                _spread(rises * tested_by * of_face, step, 1, by_halves[number])
+                _spread(_times(rises, tests, of_face), step, 1, by_halves[number])
         return (
             None,
             None,
             None,
-            None if by_u is None else -slope * by_u,
-            None if by_v is None else -slope * by_v,
+            None if by_u is None else _times(by_u, -slope),
+            None if by_v is None else _times(by_v, -slope),
             *(
-                -2 * slope * half * half * by_half if of_this else None
+                _times(by_half, half, half, -2 * slope) if of_this else None
                 for half, by_half, of_this in zip(halves, by_halves, of_diffusions, strict=True)
             ),
         )
+
+
+def _times(values: torch.Tensor, *factors: torch.Tensor) -> torch.Tensor:
+    """Return the product, in the place of the values where no derivative needs these."""
+    for factor in factors:
+        values = values * factor if torch.is_grad_enabled() else values.mul_(factor)
+    return values
 
 
 def _both(values: torch.Tensor, step: Step, way: int) -> torch.Tensor:

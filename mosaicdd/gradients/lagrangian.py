@@ -292,11 +292,11 @@ class Lagrangian:
                 total = total + flow((forth + back) / 2, u, v, step)
                 total = total + flow((back - forth) / 2, u, v, step, way=1)
         c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
-        weights = self._volumes * v
-        if f.requires_grad or weights.requires_grad:
+        acts = bool(c.ndim or c.requires_grad or c)
+        if acts or f.requires_grad or v.requires_grad:  # for derivatives by others it is nothing
+            weights = self._volumes * v
             total = total + tested(f, weights)
-        if c.ndim or c.requires_grad or c:
-            total = total - tested(c * u, weights)
+            total = total - tested(c * u, weights) if acts else total
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 continue

@@ -60,7 +60,7 @@ AROUND = {"bottom": m.Periodic(), "top": m.Periodic()}
 ACROSS = {"left": m.Periodic(), "right": m.Periodic()}
 EVERY = {"left": m.Robin(2.0, 1.0), "bottom": m.Dirichlet("x"), "right": m.Neumann(0.3)}
 TENSORS = {"axx": drawn((NY + 1, NX + 1)), "ayy": drawn((NY, NX)), "axy": 0.1, "c": 0.2, "f": 1.0}
-IN_SPACE = {"axx": drawn([n + 1 for n in CUBE]), "axy": 0.1, "axz": drawn(CUBE) / 20, "f": 1.0}
+IN_SPACE = {"axx": drawn((7, 10, 9)), "axy": 0.1, "axz": drawn((7, 10, 9), 1) / 20, "c": 0.2}
 CELLS = fields(a=drawn((NY, NX)))
 CASES = {
     "L of nodes": (l_of_nodes(), fields(), EVERY | {"outline": m.Dirichlet(0.7)}),
