@@ -400,7 +400,7 @@ def test_what_cannot_be_held_is_refused(domain, where, values, error, message):
         m.solve(m.Problem(domain, "poisson", {}, {"there": m.Held(where, values)}))
 
 
-@pytest.mark.parametrize(("solver", "equation"), [("laplace", "laplace"), ("averaged", "diffusion"), (None, "minimal-surface")])  # fmt: skip
+@pytest.mark.parametrize(("solver", "equation"), [("laplace", "laplace"), ("averaged", "diffusion")])  # fmt: skip
 def test_who_cannot_hold_values_says_so(solver, equation):
     held = {"there": m.Held((0.3, 0.3), 1.0)}
     fields = {"a": "1 + x"} if equation == "diffusion" else {}
