@@ -87,15 +87,15 @@ def test_the_solution_is_that_of_arrays(comm, common_path, by_one):
             written(common_path / name, values)
 
     by_one(write)
-    domain = m.Domain(cells.shape, STEP)
 
-    def solved(*values):
+    def solved(*values, origin=None):
+        domain = m.Domain(cells.shape, STEP, origin=origin)
         fields = dict(zip("afc", values, strict=True))
         solution = m.solve(m.Problem(domain, "diffusion", fields, m.Dirichlet("x")), ranks=comm)
         return solution.gather()
 
     files = solved(*(FieldFile(common_path / name) for name in names))
-    np.testing.assert_array_equal(files, solved(cells, nodes, abs(nodes)))
+    np.testing.assert_array_equal(files, solved(cells, nodes, abs(nodes), origin=(X, Y)))
 
 
 @pytest.mark.parametrize("ending", [".asc", ".tif"])
