@@ -35,6 +35,7 @@ _GAIN, _CORRECTED = 0.5, 0.9
 # Of residuals, on average of so many iterations, above which aggregates pay.
 _CONTRACTION, _TRIALS = 0.7, 8
 _TO_JOIN = 70  # bytes per node that are in use a moment for it, see `pieces`
+_PART = 2**16  # numbers at once, of which torch makes float64 ones before they are rounded
 
 SLOW = "slow"
 """The status of an iteration that contracts too badly to go on as it does."""
@@ -244,7 +245,9 @@ class FlexibleGradients:
         def compute() -> None:
             nonlocal at_zero
             if at_zero:
-                torch.mul(b, 1 / state.unit, out=state.r)
+                parts = b.view(-1).split(_PART), state.r.view(-1).split(_PART)
+                for right, r in zip(*parts, strict=True):
+                    torch.mul(right, 1 / state.unit, out=r)
             else:
                 if self.system.copies is not None:
                     self.system.copies.refresh(state.x)
