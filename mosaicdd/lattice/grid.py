@@ -138,4 +138,5 @@ class Grid:
         nodes = np.rint(cells)
         rounding = [math.ulp(max(map(abs, ends))) for ends in self.ends]
         near = np.maximum(ROUNDING, 4 * np.divide(rounding, self.steps))
-        return np.where(abs(cells - nodes) < near, nodes, cells)
+        with np.errstate(invalid="ignore"):  # infinite ends of a window, which are refused later
+            return np.where(abs(cells - nodes) < near, nodes, cells)

@@ -144,7 +144,7 @@ class Writing:
             self._clock,
             shards=self.output.shards,
             outline_points=work.first_engine.outline_points,
-            seen=None if self._values_at is None else self._values_at.seen,
+            seen=iter if self._values_at is None else self._values_at.seen,
         )
 
     def points(self, file: SolutionOutput, outcome: Outcome, work: Work) -> None:

@@ -62,6 +62,7 @@ def as_by_one(comm, known_by_one, by_one):
         assert (solution.status, solution.iterations) == (alone.status, alone.iterations)
         assert solution.converged
         field, reference = solution.gather(), by_one(solve_directly, problem)
+        np.testing.assert_array_equal(np.isnan(field), np.isnan(reference))
         size = np.nanmax(reference) - np.nanmin(reference)
         np.testing.assert_allclose(field, alone.field, rtol=0, atol=apart * size)
         return solution.iterations, np.nanmax(abs(field - reference)) / size

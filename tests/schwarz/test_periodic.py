@@ -259,7 +259,7 @@ def test_iterations_do_not_grow_where_cells_are_just_above_a_multiple_of_16(axes
         counts.append(
             solve(Problem(Domain((n, n)), "diffusion", fields, periodic(axes))).iterations
         )
-    assert max(counts) <= counts[0] + 3, counts
+    assert max(counts) <= max(counts[0] + 2, 12), counts
 
 
 @pytest.mark.parametrize("axes", ["x", "xy"])

@@ -86,7 +86,7 @@ class SolutionOutput:
         *,
         shards: bool = False,
         outline_points: Callable[[], Points | None] | None = None,
-        seen: Callable[[Iterator[Strip]], Iterator[Strip]] | None = None,
+        seen: Callable[[Iterator[Strip]], Iterator[Strip]] = iter,
     ):
         self._path = path
         self._ranks = ranks
@@ -130,8 +130,7 @@ class SolutionOutput:
         ``place``: where the strips of this rank belong together in the domain.
         """
         problems = slice(members.start, members.stop)
-        strips = strips if self._seen is None else self._seen(strips)
-        parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in strips)
+        parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in self._seen(strips))
         self.fields(parts, place)
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
