@@ -42,7 +42,7 @@ HOMES = {
     "pyamg": {"problems"},
     "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
-    "llvmlite": {"schwarz.multigrid.vector_code"},
+    "llvmlite": {"schwarz.multigrid.llvm"},
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},

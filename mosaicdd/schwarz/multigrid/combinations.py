@@ -13,10 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.multigrid.vector_code import NAMES, function
+from mosaicdd.schwarz.multigrid.llvm import (
+    NAMES,
+    along,
+    function,
+    is_plain,
+    load,
+    over_rows,
+    spread,
+    store,
+    wide,
+)
 
 _LANES = 16  # several registers, so that no product waits for the one before
-_ROW = "a", "out", "base", "by", "length"
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,13 @@ def combining(combinations: Sequence[Combination]) -> Callable[[float], float]:
         return sum(torch.stack(products).tolist()) if products else 0.0
 
     kinds = {_kind(each) for each in combinations}
-    run = _compiled(*kinds) if len(kinds) == 1 and all(map(_is_plain, combinations)) else None
+    parts = [
+        (part, _kind(each).value)
+        for each in combinations
+        for part in (each.out, each.base, each.by)
+    ]
+    parts += [(each.a, each.a.dtype) for each in combinations]
+    run = _compiled(*kinds) if len(kinds) == 1 and is_plain(parts) else None
     if run is None:
         return by_torch
     table = np.array([_row(each) for each in combinations], np.int64)
@@ -89,117 +104,54 @@ def _row(each: Combination) -> list[int]:
     return [*(0 if part is None else part.data_ptr() for part in parts), len(each.a)]
 
 
-def _is_plain(each: Combination) -> bool:
-    """Say whether all is contiguous numbers of the kind, of a processor."""
-    value = _kind(each).value
-    others = [part for part in (each.out, each.base, each.by) if part is not None]
-    return all(part.dtype == value for part in others) and all(
-        part.device.type == "cpu" and part.is_contiguous() for part in (each.a, *others)
-    )
-
-
 @cache
 def _compiled(kind: _Kind) -> Callable[..., float] | None:
     """Return what computes the combinations of a table; None without llvmlite."""
-    head = []
-    for place, name in enumerate(_ROW):
-        of = "i64" if name == "length" else "ptr"
-        head.append(f"%{name}.at = getelementptr i64, ptr %row, i64 {place}")
-        head.append(f"%{name} = load {of}, ptr %{name}.at")
-    wide, reduce = f"<{_LANES} x double>", f"@llvm.vector.reduce.fadd.v{_LANES}f64"
-    text = [
-        f"declare double {reduce}(double, {wide})",
-        "define double @combined(ptr %table, i64 %rows, double %factor) {",
-        "entry:",
-        "br label %each",
-        "each:",
-        "%r = phi i64 [0, %entry], [%r.next, %ended]",
-        "%total = phi double [0.0, %entry], [%last.sum, %ended]",
-        "%there = icmp slt i64 %r, %rows",
-        "br i1 %there, label %one, label %exit",
-        "exit:",
-        "ret double %total",
-        "one:",
-        f"%before = mul i64 %r, {len(_ROW)}",
-        "%row = getelementptr i64, ptr %table, i64 %before",
-        *head,
+    double, reduce = wide("double", _LANES), f"@llvm.vector.reduce.fadd.v{_LANES}f64"
+    lines = [
         "br label %wide",
-        *_loop("wide", kind, _LANES, ("0", "zeroinitializer", "one"), "reduced"),
+        *_loop("wide", kind, _LANES, "0, %row", "zeroinitializer, %row", "reduced"),
         "reduced:",
-        f"%of.row = call double {reduce}(double %total, {wide} %wide.sum)",
+        f"%of.row = call double {reduce}(double %total, {double} %wide.sum)",
         "br label %last",
-        *_loop("last", kind, 1, ("%wide.i", "%of.row", "reduced"), "ended"),
-        "ended:",
-        "%r.next = add i64 %r, 1",
-        "br label %each",
-        "}",
+        *_loop("last", kind, 1, "%wide.i, %reduced", "%of.row, %reduced", "ended"),
     ]
-    return function("combined", "\n".join(text), "pid", result="d")
+    text = over_rows(
+        "combined(ptr %table, i64 %rows, double %factor)",
+        ["ptr a", "ptr out", "ptr base", "ptr by", "i64 length"],
+        lines,
+        total="%last.sum",
+    )
+    declared = f"declare double {reduce}(double, {double})\n"
+    return function("combined", declared + text, "pid", result="d")
 
 
-def _loop(of: str, kind: _Kind, lanes: int, first: tuple[str, str, str], then: str) -> list[str]:
-    """Return a loop over a stretch, so many lanes at once, as far as these fit.
+def _loop(of: str, kind: _Kind, lanes: int, start: str, total: str, then: str) -> list[str]:
+    """Return a loop over a stretch, so many lanes at once, from a sum of products, see `along`."""
+    scalar = NAMES[kind.value]
+    value, double = wide(scalar, lanes), wide("double", lanes)
 
-    Parameters
-    ----------
-    of, then
-        Labels: of the loop, and of what comes after it.
-    first
-        Where it begins, from which sum of products, and the label before it.
-    """
+    def read(name: str, dtype: torch.dtype, longer: str) -> list[str]:
+        return load(f"%{of}.{name}", NAMES[dtype], f"%{name}", f"%{of}.i", lanes, longer)
 
-    def typed(dtype: torch.dtype) -> str:
-        return f"<{lanes} x {NAMES[dtype]}>" if lanes > 1 else NAMES[dtype]
-
-    def load(name: str, dtype: torch.dtype, to: torch.dtype) -> list[str]:
-        lines = [
-            f"%{of}.{name}.at = getelementptr {NAMES[dtype]}, ptr %{name}, i64 %{of}.i",
-            f"%{of}.{name}.read = load {typed(dtype)}, ptr %{of}.{name}.at, align 4",
-        ]
-        return lines + longer(f"%{of}.{name}", f"%{of}.{name}.read", dtype, to)
-
-    def longer(name: str, short: str, dtype: torch.dtype, to: torch.dtype) -> list[str]:
-        how = "fpext" if dtype != to else "bitcast"
-        return [f"{name} = {how} {typed(dtype)} {short} to {typed(to)}"]
-
-    value, double = typed(kind.value), typed(torch.float64)
-    start, total, before = first
-    body = load("a", kind.a, kind.value)
-    ours = f"%{of}.a"
+    lines, ours, following = read("a", kind.a, scalar), f"%{of}.a", f"%{of}.sum"
     if kind.combined:
-        ours, factor = f"%{of}.out", "%factor"
-        if lanes > 1:
-            every, none = f"<{lanes} x i32> zeroinitializer", f"{double} poison"
-            body += [
-                f"%{of}.first = insertelement {none}, double %factor, i32 0",
-                f"%{of}.factor = shufflevector {double} %{of}.first, {none}, {every}",
-            ]
-            factor = f"%{of}.factor"
-        how = "fptrunc" if kind.value != torch.float64 else "bitcast"
-        body += [
-            *load("base", kind.value, kind.value),
-            f"%{of}.times = {how} {double} {factor} to {value}",
+        ours, how = f"%{of}.out", "fptrunc" if scalar != "double" else "bitcast"
+        lines += [
+            *spread(f"%{of}.factor", "double", "%factor", lanes),
+            *read("base", kind.value, scalar),
+            f"%{of}.times = {how} {double} %{of}.factor to {value}",
             f"%{of}.more = fmul contract {value} %{of}.times, %{of}.a",
             f"%{of}.out = fadd contract {value} %{of}.base, %{of}.more",
-            f"%{of}.to = getelementptr {NAMES[kind.value]}, ptr %out, i64 %{of}.i",
-            f"store {value} %{of}.out, ptr %{of}.to, align 4",
+            *store(f"%{of}.out", scalar, "%out", f"%{of}.i", lanes),
         ]
     if kind.multiplied:
-        body += [
-            *load("by", kind.value, torch.float64),  # after the result, which it may be
-            *longer(f"%{of}.ours", ours, kind.value, torch.float64),
+        following = f"%{of}.sum.next"
+        lines += [
+            *read("by", kind.value, "double"),  # after the result, which it may be
+            f"%{of}.ours = {'fpext' if scalar != 'double' else 'bitcast'} {value} {ours} to {double}",
             f"%{of}.product = fmul contract {double} %{of}.ours, %{of}.by",
             f"%{of}.sum.next = fadd contract {double} %{of}.sum, %{of}.product",
         ]
-    following = f"%{of}.sum.next" if kind.multiplied else f"%{of}.sum"
-    return [
-        f"{of}:",
-        f"%{of}.i = phi i64 [{start}, %{before}], [%{of}.end, %{of}.go]",
-        f"%{of}.sum = phi {double} [{total}, %{before}], [{following}, %{of}.go]",
-        f"%{of}.end = add i64 %{of}.i, {lanes}",
-        f"%{of}.fits = icmp sle i64 %{of}.end, %length",
-        f"br i1 %{of}.fits, label %{of}.go, label %{then}",
-        f"{of}.go:",
-        *body,
-        f"br label %{of}",
-    ]
+    carried = [f"%{of}.sum = phi {double} [{total}], [{following}, %{of}.again]"]
+    return along(of, lanes, start, then, lines, carried)

@@ -1,13 +1,15 @@
-"""Where an iteration on all nodes is: its vectors, stretch by stretch, and what it remembers of its steps."""
+"""Where an iteration on all nodes is: its vectors, stretch by stretch, the left side of its directions, and its steps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from mosaicdd.schwarz.error_estimate import least_ritz_value
 from mosaicdd.schwarz.multigrid.combinations import Combination, combining
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
+from mosaicdd.schwarz.multigrid.sums import Sum, planned
 
 
 @dataclass
@@ -57,6 +59,8 @@ class State:
             [combining([of(number, s) for number in numbers]) for s in self.stretches]
             for of in (self._settled, self._turned)
         )
+        r = self.r.view(-1)
+        self._stepping = combining([Combination(self.q.view(-1), r, r, r)])
 
     def _settled(self, number: int, s: slice) -> Combination:
         x = self.x[number, s]
@@ -87,5 +91,46 @@ class State:
 
     def step(self, alpha: float) -> float:
         """Subtract ``alpha q`` from the residual; return its square."""
-        r = self.r.view(-1)
-        return combining([Combination(self.q.view(-1), r, r, r)])(-alpha)
+        return self._stepping(-alpha)
+
+
+class Product:
+    """Computes ``q = A p`` of two vectors in float32 and in differences, but for the excess; planned once.
+
+    Attributes
+    ----------
+    stretches
+        Of slots.
+    """
+
+    def __init__(self, level: LevelOperator, p: torch.Tensor, q: torch.Tensor):
+        self._level, self._p, self._q = level, p, q
+        self.stretches = level.nodes.stretches()
+        self._sums = [self._of_stretch(s) for s in self.stretches]
+        self._energies = [
+            combining([Combination(a, by=b) for a, b in zip(p[:, s], q[:, s], strict=True)])
+            for s in self.stretches
+        ]
+
+    def _of_stretch(self, stretch: slice) -> Callable[[], None]:
+        """Return the sums of a stretch."""
+        level = self._level
+        return planned(
+            [
+                Sum(
+                    self._q[number, stretch],
+                    None,
+                    [
+                        (level.coupling(of, q, stretch), level.beside(self._p, of, q, stretch))
+                        for q in level.steps
+                    ],
+                    own=self._p[number, stretch],
+                )
+                for number, of in enumerate(level.nodes.classes)
+            ]
+        )
+
+    def of_stretch(self, number: int) -> float:
+        """Compute it in a stretch; return what that makes of ``p q``."""
+        self._sums[number]()
+        return self._energies[number](0.0)

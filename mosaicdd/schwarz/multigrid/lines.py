@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
+from mosaicdd.schwarz.multigrid.llvm import NAMES, function, load, over_rows, store
 from mosaicdd.schwarz.multigrid.parities import Step, opposite
 from mosaicdd.schwarz.multigrid.shares import Range
-from mosaicdd.schwarz.multigrid.vector_code import NAMES, function
 
 Order = tuple[int, ...]
 """Per axis, whether a sweep goes to nodes of higher indices, 1, or of lower ones, -1."""
-_HEAD = 5  # of a line: places and classes of its first two nodes, and how many there are
+# Of a line: places and classes of its first two nodes, and how many there are.
+_COLUMNS = "first.place", "second.place", "first.class", "second.class", "length"
 
 
 def orders(axes: int) -> Iterator[Order]:
@@ -117,7 +118,7 @@ class LineSweeps:
         nodes, (*across, along) = self._level.nodes, self._along(order)
         starts = [n.ravel() for n in np.meshgrid(*across, indexing="ij")]
         count = len(starts[0]) if starts else 1
-        table = np.zeros((count, _HEAD), np.int64)
+        table = np.zeros((count, len(_COLUMNS)), np.int64)
         table[:, -1] = len(along)
         for number, node in enumerate(along[:2]):
             places = nodes.places([*starts, np.full(count, node)]).cpu().numpy()
@@ -165,73 +166,45 @@ def _compiled(count: int, dtype: torch.dtype) -> Callable[..., None] | None:
 
 def _text(count: int, scalar: str) -> str:
     """Return a sweep in LLVM's language: loops over lines, and over the nodes of each, which swap their two places."""
-    wide = 8 * count
-    names = "lines", "every", "distances", "b", "x", "inverse"
-    arguments = ", ".join(f"ptr %{name}" for name in names)
-    lines = [
-        f"define void @sweep({arguments}, i64 %rows, i64 %way) {{",
-        "entry:",
-    ]
-    for number in range(count):
-        lines.append(f"%k{number}.at = getelementptr i64, ptr %every, i64 {number}")
-        lines.append(f"%k{number} = load ptr, ptr %k{number}.at")
-    lines += [
-        "br label %each",
-        "each:",
-        "%r = phi i64 [0, %entry], [%r.next, %ended]",
-        "%there = icmp slt i64 %r, %rows",
-        "br i1 %there, label %line, label %exit",
-        "exit:",
-        "ret void",
-        "line:",
-        f"%before = mul i64 %r, {_HEAD}",
-        "%row = getelementptr i64, ptr %lines, i64 %before",
-    ]
-    for number, name in enumerate(("first", "second", "of.first", "of.second", "length")):
-        lines.append(f"%{name}.at = getelementptr i64, ptr %row, i64 {number}")
-        lines.append(f"%{name} = load i64, ptr %{name}.at")
+    lines = []
     for name in ("first", "second"):
-        lines.append(f"%{name}.wide = mul i64 %of.{name}, {wide}")
-        lines.append(f"%{name}.beside = getelementptr i8, ptr %distances, i64 %{name}.wide")
+        lines.append(f"%{name}.row = mul i64 %{name}.class, {count}")
+        lines.append(f"%{name}.beside = getelementptr i64, ptr %distances, i64 %{name}.row")
     lines += [
         "br label %node",
         "node:",
-        "%i = phi i64 [0, %line], [%i.next, %solve]",
-        "%p = phi i64 [%first, %line], [%q, %solve]",
-        "%q = phi i64 [%second, %line], [%p.next, %solve]",
-        "%beside = phi ptr [%first.beside, %line], [%other, %solve]",
-        "%other = phi ptr [%second.beside, %line], [%beside, %solve]",
+        "%i = phi i64 [0, %row], [%i.next, %solve]",
+        "%p = phi i64 [%first.place, %row], [%q, %solve]",
+        "%q = phi i64 [%second.place, %row], [%p.next, %solve]",
+        "%beside = phi ptr [%first.beside, %row], [%other, %solve]",
+        "%other = phi ptr [%second.beside, %row], [%beside, %solve]",
         "%inside = icmp slt i64 %i, %length",
         "br i1 %inside, label %solve, label %ended",
         "solve:",
-        f"%b.at = getelementptr {scalar}, ptr %b, i64 %p",
-        f"%sum.0 = load {scalar}, ptr %b.at",
+        *load("%sum.0", scalar, "%b", "%p"),
     ]
     for number in range(count):
-        of, so_far = f"%n{number}", f"%sum.{number}"
+        of = f"%n{number}"
         lines += [
-            f"{of}.at = getelementptr i64, ptr %beside, i64 {number}",
-            f"{of}.far = load i64, ptr {of}.at",
+            *load(f"{of}.far", "i64", "%beside", number),
             f"{of}.place = add i64 %p, {of}.far",
-            f"{of}.x.at = getelementptr {scalar}, ptr %x, i64 {of}.place",
-            f"{of}.x = load {scalar}, ptr {of}.x.at",
-            f"{of}.k.at = getelementptr {scalar}, ptr %k{number}, i64 %p",
-            f"{of}.k = load {scalar}, ptr {of}.k.at",
+            *load(f"{of}.x", scalar, "%x", f"{of}.place"),
+            *load(f"{of}.k", scalar, f"%k{number}", "%p"),
             f"{of}.kx = fmul contract {scalar} {of}.k, {of}.x",
-            f"%sum.{number + 1} = fadd contract {scalar} {so_far}, {of}.kx",
+            f"%sum.{number + 1} = fadd contract {scalar} %sum.{number}, {of}.kx",
         ]
     lines += [
-        f"%scale.at = getelementptr {scalar}, ptr %inverse, i64 %p",
-        f"%scale = load {scalar}, ptr %scale.at",
+        *load("%scale", scalar, "%inverse", "%p"),
         f"%value = fmul {scalar} %sum.{count}, %scale",
-        f"%x.at = getelementptr {scalar}, ptr %x, i64 %p",
-        f"store {scalar} %value, ptr %x.at",
+        *store("%value", scalar, "%x", "%p"),
         "%p.next = add i64 %p, %way",
         "%i.next = add i64 %i, 1",
         "br label %node",
-        "ended:",
-        "%r.next = add i64 %r, 1",
-        "br label %each",
-        "}",
     ]
-    return "\n".join(lines)
+    more = ", ".join(f"ptr %{name}" for name in ("every", "distances", "b", "x", "inverse"))
+    return over_rows(
+        f"sweep(ptr %table, {more}, i64 %rows, i64 %way)",
+        [f"i64 {name}" for name in _COLUMNS],
+        lines,
+        before=[line for n in range(count) for line in load(f"%k{n}", "ptr", "%every", n)],
+    )

@@ -12,10 +12,9 @@ import torch
 
 from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.flexible_gradients import Ended, FlexibleGradients
-from mosaicdd.schwarz.multigrid.iteration_state import State
+from mosaicdd.schwarz.multigrid.iteration_state import Product, State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.product import Product
 
 # Of estimates, see `scripts/bench_field_estimate.py`.
 _SAFETY = 1.5

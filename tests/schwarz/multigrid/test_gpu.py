@@ -8,7 +8,7 @@ from media import MEDIA
 import mosaicdd as m
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid import label_code, sums
+from mosaicdd.schwarz.multigrid import aggregates, sums
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.judge import Judge
@@ -152,7 +152,7 @@ def test_fields_do_not_depend_on_how_a_device_rounds(name, monkeypatch):
 
     expected = m.solve(PROBLEMS[name](), settings=TIGHT)
     monkeypatch.setattr(sums, "compiled", lambda kind: None)
-    monkeypatch.setattr(label_code, "function", lambda *code: None)
+    monkeypatch.setattr(aggregates, "function", lambda *code: None)
     monkeypatch.setattr(sums.Sum, "__call__", otherwise)
     solution = m.solve(PROBLEMS[name](), settings=TIGHT)
     assert same(solution, expected)

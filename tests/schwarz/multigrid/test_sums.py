@@ -5,9 +5,8 @@ import sys
 import pytest
 import torch
 
-from mosaicdd.schwarz.multigrid import label_code, sums, vector_code
-from mosaicdd.schwarz.multigrid.sums import Left, Sum, planned
-from mosaicdd.schwarz.multigrid.vector_code import Kind
+from mosaicdd.schwarz.multigrid import aggregates, llvm, sums
+from mosaicdd.schwarz.multigrid.sums import Kind, Left, Sum, planned
 
 LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
 
@@ -16,7 +15,7 @@ LENGTHS = [1, 7, 31, 32, 33, 64, 1000]
 def compiled():
     """Leave tests out where there is no compiled code."""
     pytest.importorskip("llvmlite")
-    assert vector_code.compiled(Kind(*[torch.float32] * 3)) is not None
+    assert sums.compiled(Kind(*[torch.float32] * 3)) is not None
 
 
 def several(length, dtype=torch.float32, seed=0):
@@ -83,15 +82,15 @@ def test_sums_by_labels(by_code, dtype, monkeypatch, request):
         request.getfixturevalue("compiled")
     else:
         for name in ("_adding_up", "_adding_constants"):
-            monkeypatch.setattr(label_code, name, lambda *of, **how: None)
+            monkeypatch.setattr(aggregates, name, lambda *of, **how: None)
     labels = torch.tensor([2, 2, 0, 2, 1], dtype=torch.int32)
     left, right = torch.tensor([[1.0, 2, 3, 4, 5], [0.5, 0, 1, 0, 0]], dtype=dtype)
     total = torch.full((3,), 10.0, dtype=torch.float64)
-    label_code.add_up(labels, left, None, total)
+    aggregates.add_up(labels, left, None, total)
     assert total.tolist() == [13, 15, 17]
-    label_code.add_up(labels, left, right, total)
+    aggregates.add_up(labels, left, right, total)
     assert total.tolist() == [15, 20, 23.5]
-    label_code.add_constants(labels, torch.tensor([1.0, 2, 3], dtype=dtype), left)
+    aggregates.add_constants(labels, torch.tensor([1.0, 2, 3], dtype=dtype), left)
     assert left.tolist() == [4, 5, 4, 7, 7]
 
 
@@ -114,4 +113,4 @@ def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
 def test_without_llvmlite_there_is_no_compiled_code(monkeypatch):
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    assert vector_code.function.__wrapped__("sums", "", "p") is None
+    assert llvm.function.__wrapped__("sums", "", "p") is None
