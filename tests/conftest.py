@@ -1,22 +1,10 @@
-"""What all tests share: which of them run on how many ranks, a watchdog, small problems.
+"""What all tests share: small problems, the command line on all ranks of a test, data to learn from."""
 
-The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
-on those numbers of ranks, one without the marker on one rank only. ``--daily`` leaves out all sizes of a
-marker but one rank and one other (`daily`). ``--nightly`` has them all run by the suite, and the tests
-marked ``nightly``, which show what others show at a smaller size or for another case.
-On several ranks all wait for each other after each test; if one has failed and others hang in it,
-the job is ended. Rank 0 reports; the others print their failures to stderr.
-"""
-
-import faulthandler
 import json
 import os
-import shutil
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +18,6 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
@@ -38,168 +25,9 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 
-_HERE = Path(__file__).parent
-_WATCHDOG_SECONDS = 120
-_GRACE_SECONDS = 10  # for the ranks that have not failed to come out of a test
+pytest_plugins = ("on_ranks",)
 
 torch.set_num_threads(1)
-
-
-def pytest_addoption(parser):
-    all_sizes = (
-        "each test on all sizes of its marker (tests/test_mpi_suite.py), and those marked nightly"
-    )
-    parser.addoption("--nightly", action="store_true", help=all_sizes)
-    few = "each test on one rank and on one other size: see `daily`"
-    parser.addoption("--daily", action="store_true", help=few)
-
-
-# Where fields are computed, and four ranks show most, as they cut both axes; elsewhere two show as much.
-_CUT = ("gradients", "lattice", "parallel", "problems", "schwarz", "time")
-
-
-def daily(sizes, folder):
-    """Return the sizes of a marker that show most in a folder of tests: one rank, and four, or the least ones."""
-    several = {size for size in sizes if 1 < size <= 6}
-    four = {4} & several if folder in _CUT else set()
-    return {1} & set(sizes) | (four or set(sorted(several)[:1]))
-
-
-def every(sizes, folder):
-    """Return all sizes of a marker, whatever the folder."""
-    return set(sizes)
-
-
-@pytest.hookimpl(trylast=True)  # after the reporter has been made
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "limit(seconds): the watchdog's, instead of 120, where each rank has a core"
-    )
-    config.addinivalue_line("markers", "nightly: run with --nightly only")
-    config.pluginmanager.register(_Ranks(config, MPI.COMM_WORLD))
-
-
-class _Ranks:
-    """Selects the tests of this number of ranks, watches them, and keeps the ranks together."""
-
-    def __init__(self, config, world):
-        self.world = world.Dup()
-        # What pytest has not captured: it does not capture at this point.
-        self.stderr = os.fdopen(os.dup(2), "w")
-        self.failed = False
-        self.sizes = daily if config.getoption("daily") else every
-        self.nightly = config.getoption("nightly")
-        if world.rank > 0:
-            config.pluginmanager.unregister(name="terminalreporter")
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config, items):
-        def belongs(item):
-            marker = item.get_closest_marker("ranks")
-            if item.get_closest_marker("nightly") and not self.nightly:
-                return False
-            folder = item.path.relative_to(_HERE).parts[0]
-            return self.world.size in self.sizes(marker.args if marker else (1,), folder)
-
-        config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])
-        items[:] = filter(belongs, items)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
-        marker = item.get_closest_marker("limit")
-        limit = marker.args[0] if marker else _WATCHDOG_SECONDS
-        limit *= max(1, self.world.size // len(os.sched_getaffinity(0)))  # ranks that share a core
-        faulthandler.dump_traceback_later(limit, exit=True, file=self.stderr)
-        self.failed = False
-        try:
-            result = yield
-            self.meet()
-            return result
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed:
-            self.failed = True
-            if self.world.rank > 0:
-                print(f"rank {self.world.rank}: {report.nodeid}", file=self.stderr)
-                print(report.longreprtext, file=self.stderr, flush=True)
-
-    def meet(self):
-        """Wait for the other ranks; end the job if this one has failed and they do not come."""
-        arrived, start = self.world.Ibarrier(), time.monotonic()
-        while not arrived.Test():
-            time.sleep(0.001)
-            if self.failed and time.monotonic() - start > _GRACE_SECONDS:
-                self.stderr.write(f"rank {self.world.rank} failed, others wait: end of the job\n")
-                self.stderr.flush()
-                self.world.Abort(1)
-
-
-@pytest.fixture(scope="session")
-def sizes_that_run(pytestconfig):
-    """Return a function of a marker's sizes and the folder: those that the suite of several ranks runs."""
-    return every if pytestconfig.getoption("nightly") else daily
-
-
-@pytest.fixture
-def comm():
-    """Return the communicator over all ranks."""
-    return MPI.COMM_WORLD
-
-
-@pytest.fixture
-def by_one(comm):
-    """Return a function: ``by_one(function, ...)`` is called by rank 0 alone, and all get what it returns.
-
-    On many ranks the same on each would take as many times as long.
-    """
-
-    def call(function, *arguments, **options):
-        given, failure = None, None
-        if comm.rank == 0:
-            try:
-                given = function(*arguments, **options)
-            except Exception as error:  # noqa: BLE001 - raised again below, on every rank
-                failure = error
-        arrived = comm.Ibarrier()
-        while not arrived.Test():
-            time.sleep(0.001)  # MPI would poll
-        if failure := comm.bcast(failure):
-            raise failure
-        return comm.bcast(given)
-
-    return call
-
-
-def _known(solved):
-    """Return what is known of a solve or a march, which itself does not travel."""
-    told = ("field", "iterations", "error_estimate", "status", "steps", "report")
-    many = {"fields": list(solved)} if hasattr(solved, "times") else {"results": solved.results}
-    return SimpleNamespace(**{name: getattr(solved, name, None) for name in told}, **many)
-
-
-@pytest.fixture
-def known_by_one(by_one):
-    """Return a function: as `by_one`, of a solve or a march."""
-
-    def known(function, *arguments, **options):
-        return _known(function(*arguments, **options))
-
-    return lambda *arguments, **options: by_one(known, *arguments, **options)
-
-
-@pytest.fixture
-def alone_and_together(known_by_one, comm):
-    """Return a function that returns a solve or a march by one rank, as far as it is known, and by all."""
-
-    def both(function, *arguments, **options):
-        together = function(*arguments, ranks=comm, **options)
-        if comm.size == 1:  # a second time would be the same once more
-            return _known(together), together
-        return known_by_one(function, *arguments, **options), together
-
-    return both
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -231,25 +59,6 @@ def across_batches(rows_alike):
     """
     eps = torch.finfo(torch.float32).eps
     return lambda field: 1e-10 if rows_alike else 2 * eps * float(abs(field).max())
-
-
-@pytest.fixture
-def make_ranks(comm):
-    """Return a factory of `Ranks` for one test: all of them with any dims, or this one alone."""
-    with Ranks.of(comm) as everyone:
-        yield lambda dims=None, *, alone=False: Ranks.alone() if alone else Ranks.of(everyone, dims)
-
-
-@pytest.fixture
-def ranks(make_ranks):
-    """Return all ranks."""
-    return make_ranks()
-
-
-@pytest.fixture
-def all_dims(comm):
-    """Return all dims of this number of ranks, (y, x)."""
-    return [(y, comm.size // y) for y in range(1, comm.size + 1) if comm.size % y == 0]
 
 
 @pytest.fixture
@@ -358,19 +167,6 @@ def lost(comm, common_path):
         comm.Barrier()
 
     return folder, lose
-
-
-@pytest.fixture(scope="session")
-def mpiexec():
-    """Return the launcher beside this Python, or the first one on the path."""
-    beside = Path(sys.executable).parent
-    found = shutil.which("mpiexec", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
-    if found is None:
-        pytest.fail("no mpiexec: pip install 'mosaicdd[mpi]', or load your cluster's MPI module")
-    # MPICH polls 1000 times before it lets another process run: with more ranks than cores, 100 is a
-    # quarter faster.
-    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "100")
-    return found
 
 
 @dataclass(frozen=True)
