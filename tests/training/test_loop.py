@@ -1,6 +1,7 @@
 """Training lowers the error, repeats itself, and keeps to its time."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -97,9 +98,11 @@ def test_the_best_weights_are_kept(dataset):
     assert result.card.validation["mse"] == result.best.validation_mse
 
 
-def test_training_ends_within_its_seconds_with_its_schedule_run_down(dataset):
-    result, reports = train(dataset, epochs=10**6, max_seconds=3.0)
-    assert result.seconds < 3.0
+def test_training_ends_within_its_seconds_with_its_schedule_run_down(dataset, monkeypatch):
+    # Of this processor: what others take of it in the last step is no time of the training's.
+    monkeypatch.setattr(time, "perf_counter", time.process_time)
+    result, reports = train(dataset, epochs=10**6, max_seconds=2.0)
+    assert result.seconds < 2.0
     assert reports[-1].progress == 1.0
     assert 0 < result.steps < 9 * 10**6
 
