@@ -50,3 +50,24 @@ def write_edges(comm):
         return path
 
     return write
+
+
+@pytest.fixture
+def refused(mosaicdd, comm, common_path):
+    """Return a function that runs ``solve``, checks that it is refused, and returns the line."""
+
+    def run(*arguments, output="out.h5", cells="256x128"):
+        output = common_path / output
+        boundary = ("--boundary", "gp:seed=0")
+        ended = mosaicdd("solve", "-o", output, "--cells", cells, *boundary, *arguments)
+        assert ended.code == 2
+        assert ended.out == ""
+        assert ended.err.startswith("Error: ")
+        assert ended.err.count("\n") == 1, ended.err
+        comm.Barrier()
+        assert not output.is_file()
+        # Not even under a temporary name.
+        assert not list(common_path.glob("*out*"))
+        return ended.err.rstrip()
+
+    return run

@@ -14,14 +14,7 @@ from mosaicdd.storage.solution_file import StoredSolution, read_solution
 CELLS = (16, 20, 24)  # (nz, ny, nx)
 SOLVE = ("solve", "--cells", "24x20x16", "--spacing", "0.05", "--rtol", "1e-12")
 FIELDS = ("--pde", "diffusion", "--field", "a=expr:1 + x + 2*y*z", "--field", "f=1")
-SIDES = (
-    "--boundary",
-    "expr:x + y*z",
-    "--side",
-    "back=neumann:0.5",
-    "--side",
-    "top=robin:2,expr:x*z",
-)
+SIDES = ("--boundary", "expr:x + y*z", "--side", "back=neumann:0.5", "--side", "top=robin:2,expr:x*z")  # fmt: skip
 # Both have converged to 1e-12 of values of order 1, by iterations whose sums go another way round.
 CLOSE = 2e-11
 
@@ -212,7 +205,7 @@ def test_a_mask_of_voxels_makes_its_way_through_files(mosaicdd, common_path, com
         pictures[0].save(common_path / "part.tif", save_all=True, append_images=pictures[1:])
         pictures[0].save(common_path / "short.tif", save_all=True, append_images=pictures[1:-1])
     comm.Barrier()
-    shape = (
+    shape = [
         "--pde",
         "poisson",
         "--field",
@@ -221,7 +214,7 @@ def test_a_mask_of_voxels_makes_its_way_through_files(mosaicdd, common_path, com
         "expr:x",
         "--side",
         "outline=neumann:0",
-    )
+    ]
     more = ("--side", "outline[(x >= 0.5) & (y/2 < 0.3)]=robin:2,expr:x*z", "--leave-out-floating")
     path = common_path / "out.h5"
     ended = mosaicdd(*SOLVE, *shape, *more, "--domain", common_path / "part.tif", "-o", path)

@@ -4,19 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
-import torch
 from media import MEDIA
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
@@ -147,87 +140,6 @@ def test_pyamg_agrees():
     assert abs(solve_by_multigrid(problem) - solve_directly(problem)).max() < 1e-7
 
 
-@pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize(
-    ("axes", "cells"),
-    [
-        ("x", (96, 128)),
-        ("y", (100, 90)),
-        ("xy", (100, 90)),
-        pytest.param("x", (100, 90), marks=pytest.mark.nightly),
-        pytest.param("y", (96, 128), marks=pytest.mark.nightly),
-        pytest.param("xy", (96, 128), marks=pytest.mark.nightly),
-    ],
-    ids=str,
-)
-def test_all_numbers_of_ranks_give_the_same(alone_and_together, axes, cells):
-    rng = np.random.default_rng(1)
-    fields = {"a": np.exp(rng.standard_normal(cells)), "f": "sin(2*pi*x) + cos(3*y)"}
-    if axes == "xy":
-        fields["c"] = 1.0
-    sides = periodic(axes) | (
-        {} if "x" in axes else {"left": Neumann(1.0), "right": Robin(1.0, "y")}
-    )
-    problem = Problem(Domain(cells, 1 / 32), "diffusion", fields, sides)
-    alone, together = alone_and_together(solve, problem, settings=TIGHT)
-    assert abs(together.iterations - alone.iterations) <= 1
-    assert abs(together.gather() - alone.field).max() < 1e-10 * abs(alone.field).max()
-    # Each estimate is of its own error: iterates in float32 differ by that much at early ends.
-    alone_early, early = alone_and_together(solve, problem, settings=SolveSettings(rtol=1e-6))
-    early.gather()
-    for solution in (alone_early, early):
-        rms = np.sqrt(((solution.field - alone.field) ** 2).mean())
-        assert 1 <= solution.error_estimate / rms <= 5
-    assert "x" not in axes or np.array_equal(together.field[:, 0], together.field[:, -1])
-    assert "y" not in axes or np.array_equal(together.field[0], together.field[-1])
-
-
-@pytest.mark.ranks(1, 4)
-@pytest.mark.parametrize("dims", [(1, 4), (4, 1), (2, 2)])
-def test_a_rank_may_be_its_own_neighbour(comm, dims):
-    problem = Problem(Domain((70, 70), 0.1), "screened-poisson", {"c": 1.0, "f": "x*y"}, Periodic())
-    settings = TIGHT.with_changes(dims=dims if comm.size == 4 else None)
-    solution = solve(problem, ranks=comm, settings=settings)
-    assert abs(solution.gather() - solve_directly(problem)).max() < 1e-10
-
-
-@pytest.mark.ranks(1, 2, 3)
-def test_what_is_periodic_all_round_is_known_up_to_a_constant(comm):
-    sides, cells = Periodic(), (64, 50)
-    with pytest.raises(ValueError, match=r"100\.0% of the sources and fluxes are left over"):
-        solve(Problem(Domain(cells, 0.1), "poisson", {"f": 1.0}, sides), ranks=comm)
-    f = "1e-3 + sin(2*pi*x/5)"
-    solution = solve(Problem(Domain(cells, 0.1), "poisson", {"f": f}, sides), ranks=comm)
-    # The mean of |sin| is 2 / pi, on the grid as well to h^2.
-    assert solution.report["imbalance"] == pytest.approx(1e-3 * np.pi / 2, rel=1e-2)
-    assert abs(solution.gather()[:-1, :-1].mean()) < 1e-12
-
-
-@pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize(
-    ("sides", "message"),
-    [
-        ({"left": Periodic()}, "the side left is periodic, the side right is not; give both"),
-        ({"top": Periodic()}, "the side top is periodic, the side bottom is not; give both"),
-        (
-            {"left": Periodic(), "right": Periodic(), "left[0:1]": Neumann()},
-            r"the side left is periodic, so nothing else holds on left\[0:1\]",
-        ),
-        ({"left[0:1]": Periodic(), "right": Periodic()}, r"left\[0:1\] is periodic: a side is so"),
-    ],
-)
-def test_what_is_not_a_pair_is_refused_on_all_ranks(comm, sides, message):
-    with pytest.raises(ValueError, match=message):
-        solve(Problem(Domain((64, 64)), "laplace", sides=sides), ranks=comm)
-
-
-@pytest.mark.ranks(1, 2, 3)
-def test_too_few_cells_are_refused(comm):
-    problem = Problem(Domain((64, 16)), "laplace", sides=periodic("x"))
-    with pytest.raises(ValueError, match="nx must be at least 17 between periodic sides"):
-        solve(problem, ranks=comm)
-
-
 def test_given_values_that_differ_at_both_ends_have_their_mean_there():
     problem = Problem(
         Domain((32, 64), 1 / 64), "laplace", sides=periodic("x") | {"top": Dirichlet("x")}
@@ -279,15 +191,6 @@ def trapezoidal_mean(f):
     )
 
 
-@pytest.mark.ranks(1, 4)
-def test_a_window_may_hold_the_copies(comm):
-    problem = Problem(Domain((90, 70), 1 / 64), "poisson", {"f": "x+y"}, periodic("x"))
-    whole = solve(problem, ranks=comm)
-    window = solve(problem, ranks=comm, window=((0.3, 1.2), (0.5, 70 / 64)))
-    rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
-    np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
-
-
 def test_new_values_need_no_new_plan():
     problem = Problem(Domain((64, 70), 0.1), "poisson", {"f": "x"}, periodic("x"))
     others = [
@@ -323,14 +226,6 @@ def test_a_flow_through_periodic_sides_is_of_second_order(axes):
     assert (np.log2(np.array(errors[:-1]) / np.array(errors[1:])) > 1.8).all(), errors
 
 
-@pytest.mark.ranks(1, 2, 4)
-def test_a_flow_comes_round_on_all_ranks(comm):
-    fields = {"bx": "200*y", "by": 50.0, "f": "1 + sin(5*x)"}
-    problem = Problem(Domain((70, 83), 1 / 64), "advection-diffusion", fields, periodic("x"))
-    solution = solve(problem, ranks=comm, settings=TIGHT)
-    assert abs(solution.gather() - solve_directly(problem)).max() < 1e-11
-
-
 @pytest.mark.parametrize("speed", [1e3, 1e5])  # cell Peclet numbers of 16 and 1600
 @pytest.mark.parametrize("axes", AXES)
 def test_a_fast_flow_is_that_of_the_grid_where_the_lattice_is_longer(axes, speed):
@@ -347,42 +242,3 @@ def test_several_problems_share_periodic_sides(axes):
     solution = solve(problem, settings=SolveSettings(rtol=1e-11, batch=2))
     for number, field in enumerate(solution.field):
         assert abs(field - solve_directly(problem.with_fields(f=f[number]))).max() < 1e-10
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("axes", AXES)
-def test_an_interface_goes_to_the_root_and_back_as_for_a_checkpoint(comm, axes):
-    around = "y" in axes, "x" in axes
-    grid = Grid((100, 83), 0.1)
-    lattice = Lattice.around(grid, Subdomain(32, 3.2), around)
-    rng = np.random.default_rng(0)
-    (y0, x0), (y1, x1) = lattice.first_node, lattice.last_node
-    field = rng.standard_normal((y1 - y0 + 1, x1 - x0 + 1))
-    if around[0]:
-        field[-1] = field[0]
-    if around[1]:
-        field[:, -1] = field[:, 0]
-    s = lattice.spacing
-    lines = field[::s], field[:, ::s].T
-    with Ranks.of(comm) as ranks:
-        ranks = ranks.fitted(lattice.subdomains)
-        block = block_of(ranks, lattice, ranks.rank)
-        v = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        movement = InterfaceMovement(ranks, lattice, 1)
-        movement.scatter(lines if ranks.is_root else None, v)
-        rows, columns = (
-            (np.arange(a, a + n + 1) - low) % (count - 1)
-            if wraps
-            else np.arange(a, a + n + 1) - low
-            for a, n, low, count, wraps in zip(
-                block.origin, block.cells, (y0, x0), field.shape, around, strict=True
-            )
-        )
-        region = field[np.ix_(rows, columns)]
-        np.testing.assert_array_equal(v.lines[0][0], region[::s])
-        np.testing.assert_array_equal(v.lines[1][0], region[:, ::s].T)
-        for axis in (0, 1):
-            back = np.zeros_like(lines[axis])
-            movement.gather(v, axis, lambda part, place, back=back: back.__setitem__(place, part))
-            if ranks.is_root:
-                np.testing.assert_array_equal(back, lines[axis])
