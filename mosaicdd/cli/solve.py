@@ -129,7 +129,8 @@ _GROUPS = {
     callback=once_each,
     multiple=True,
     help="What holds on one side, or a part of it, instead: 'left=dirichlet:SPEC', 'left=neumann:SPEC' "
-    "(the flux a du/dn, outward), 'right[0:0.5]=robin:ALPHA,SPEC' (a du/dn + ALPHA u), with a number, "
+    "(the flux a du/dn, outward), 'right[0:0.5]=robin:ALPHA,SPEC' (a du/dn + ALPHA u), in space "
+    "'right[0:0.5, :0.3]=..' along y and z, with a number, "
     "'expr:...', or values at the side's nodes in FILE.npy or FILE.h5:/dataset. With --domain also "
     "'outline', or 'outer', 'hole1', .., and parts of them, 'outline[(x > 1) & (y < 2)]=..'; files of these have "
     "rows 'x y value'. Repeat for others.",

@@ -29,8 +29,6 @@ def require_in_space(
         lacks = f"the field {wrong[0]}"
     elif linear is not None and not linear.at().symmetric:
         lacks = f"the equation {equation.name}, which is not the same along all axes,"
-    elif parts := [str(part) for part in sides.parts if not (part.whole or part.where)]:
-        lacks = f"the part {parts[0]} of a side"
     if lacks is not None:
         raise Unsupported(
             f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "

@@ -15,6 +15,7 @@ CELLS = (16, 20, 24)  # (nz, ny, nx)
 SOLVE = ("solve", "--cells", "24x20x16", "--spacing", "0.05", "--rtol", "1e-12")
 FIELDS = ("--pde", "diffusion", "--field", "a=expr:1 + x + 2*y*z", "--field", "f=1")
 SIDES = ("--boundary", "expr:x + y*z", "--side", "back=neumann:0.5", "--side", "top=robin:2,expr:x*z")  # fmt: skip
+SIDES += ("--side", "left[0.2:0.72, :0.4]=neumann:expr:y")
 # Both have converged to 1e-12 of values of order 1, by iterations whose sums go another way round.
 CLOSE = 2e-11
 
@@ -22,6 +23,7 @@ CLOSE = 2e-11
 def solved():
     """Return what the library gives for the same."""
     sides = {"back": m.Neumann(0.5), "top": m.Robin(2.0, "x*z")}
+    sides |= {"left[0.2:0.72, :0.4]": m.Neumann("y")}
     others = dict.fromkeys(["left", "right", "bottom", "front"], m.Dirichlet("x + y*z"))
     fields = {"a": "1 + x + 2*y*z", "f": 1.0}
     problem = m.Problem(m.Domain(CELLS, 0.05), "diffusion", fields, sides | others)

@@ -95,7 +95,11 @@ CASES = {
     ),
     "flat cells": (m.Domain((NY, NX), (0.1, 0.25)), fields(), EVERY | {"top": m.Robin(0.4, "x")}),
     "flat cells, numbers": (m.Domain((NY, NX), (0.1, 0.25)), {"a": 2.0, "c": 0.3}, EVERY),
-    "box": (m.Domain(CUBE, H), fields(CUBE), EVERY | {"front": m.Robin(0.3, "y")}),
+    "box": (
+        m.Domain(CUBE, H),
+        fields(CUBE),
+        EVERY | {"front": m.Robin(0.3, "y"), "right[0.1:0.43, 0.2:]": m.Robin(2.0, "z")},
+    ),
     "box of tensors": (m.Domain(CUBE, H), IN_SPACE | {"ayz": -0.05, "ayy": 1.5, "azz": 2.0}, EVERY),
     "box of voxels": (
         m.Domain(CUBE, (0.1, 0.2, 0.15)),

@@ -15,7 +15,6 @@ from mosaicdd.problems.shapes.outline import rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.unsupported import Unsupported
 
 H = 0.25
 BOX = Grid((4, 5, 6), H)
@@ -174,11 +173,6 @@ def test_the_surface_that_sides_span_has_their_values_and_is_exact_for_trilinear
 def test_wrong_sides_of_a_box_are_refused(sides, message):
     with pytest.raises(ValueError, match=message):
         Sides(sides, axes=3)
-
-
-def test_a_part_of_a_side_of_a_box_is_refused():
-    with pytest.raises(Unsupported, match=r"left\[0:0\.5\]: parts are of sides of rectangles"):
-        Sides({"left[0:0.5]": Dirichlet(1.0)}, axes=3).require_parts(BOX)
 
 
 def test_the_sides_of_space_are_unknown_in_the_plane():

@@ -280,6 +280,14 @@ def test_a_file_says_the_same(board, tmp_path):
         board.max(),
     )
     assert stored.flow("right[0:2]") == board.flow("right[0:2]")
+    # A part of a side that ends between nodes
+    cut = m.Problem(
+        m.Domain((NY, NX), H), "laplace", None, MIXED | {"right[3.1:3.4]": m.Neumann(1.0)}
+    )
+    m.solve(cut, output=tmp_path / "cut.h5")
+    assert m.read(tmp_path / "cut.h5").flow("right[3:3.5]") == pytest.approx(
+        -0.3 - (0.1 * 3.05 + 0.1 * 3.45), rel=1e-2
+    )
     np.testing.assert_array_equal(
         stored.along([(0, 1), (3, 2)])[1], board.along([(0, 1), (3, 2)])[1]
     )

@@ -331,7 +331,6 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
         (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a signed distance, polygons and a mask of nodes are of a rectangle"),
         (lambda: m.Problem(BOX, "diffusion", {"a": np.ones((8, 8, 7))}), "8, 8, 7"),
-        (lambda: m.Problem(BOX, "laplace", sides={"left[0:0.1]": m.Dirichlet(1.0)}), r"the part left\[0:0.1\] of a side is solved in the plane"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), "laplace"), "local_solver: laplace is of squares"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), keep="interface"), "keep='interface' is not there"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(dims=(1, 1))), "the domain has 3"),

@@ -87,6 +87,11 @@ CASES = {
         "outline[z/2 > 0.4]": m.Robin(5.0, 2.0),
         "outline[(z > 0.6) & (x < 0.7)]": m.Dirichlet(2.5),
     },
+    "parts of sides": {
+        "outline": m.Neumann(0.0),
+        "left[0.2:0.5, 0.3:]": m.Robin(4.0, 2.0),
+        "right[:0.4, 0.3:0.9]": m.Neumann(-0.7),
+    },
 }
 
 
@@ -116,7 +121,12 @@ def test_equations_are_those_of_the_voxels(case):
         return 2.0 if case == "values" else None
 
     def exchange_on(place, side):
-        _, _, z = place
+        _, y, z = place
+        if case == "parts of sides":
+            there = {(2, 0): 0.2 < y < 0.5 and z > 0.3, (2, 1): y < 0.4 and 0.3 < z < 0.9}
+            return (
+                {(2, 0): (4.0, 2.0), (2, 1): (0.0, -0.7)}[side] if there.get(side) else (0.0, 0.0)
+            )
         if side is not None:
             return (0.0, 0.4) if case == "exchange" and side == (2, 1) else (0.0, 0.0)
         if case == "parts":

@@ -10,6 +10,8 @@ from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.parts import SidePart
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def balances(volumes: ControlVolumes, field: HeldField) -> list[Balance]:
     n = len(field.values)
     sums = np.zeros((n, len(names) + 3))
     for at, name in enumerate(sides.names):
-        sums[:, at] = sides.total(name)
+        sums[:, at] = sides.total(SidePart(name, Dirichlet()))
     add = _whole if volumes.outline is not None or not volumes.medium.self_adjoint else _loads
     add(volumes, field, sums, len(sides.names))
     return [

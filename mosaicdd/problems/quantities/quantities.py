@@ -15,7 +15,7 @@ from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.quantities.sums import Region, RegionVolumes, integrals
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
-from mosaicdd.problems.sides.parts import is_outline, part_of_name
+from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
 from mosaicdd.settings import unknown
 from mosaicdd.unsupported import Unsupported
 
@@ -78,27 +78,23 @@ class Quantities:
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
         """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
-        volumes = self._volumes
-        low, high = -math.inf, math.inf
-        if "[" in name:
-            named = part_of_name(name, Dirichlet(), len(self._grid.shape))
-            name, (low, high) = named.name, (named.low, named.high)
-            if named.where:
-                name = str(named)
+        volumes, axes = self._volumes, len(self._grid.shape)
         if part is not None:
-            low, high = max(low, float(part[0])), min(high, float(part[1]))
-        if is_outline(name.partition("[")[0]) and volumes.outline is not None:
-            if (low, high) != (-math.inf, math.inf):
-                raise ValueError(
-                    f"the outline {name} has no parts: only sides of the rectangle have"
-                )
+            if "[" in name or is_outline(name):
+                raise ValueError(f"{name} has no part {part}: only whole sides have")
+            name = f"{name}[{float(part[0])!r}:{float(part[1])!r}]"
+        asked = SidePart(name, Dirichlet())
+        if "[" in name:
+            asked = part_of_name(name, Dirichlet(), axes)
+            name = str(asked) if asked.where else asked.name
+        if is_outline(asked.name) and volumes.outline is not None:
             every = outline_flows(volumes, self._field)
             if name == "outline":
                 return every.sum(axis=1)
             if name in volumes.outlines:
                 return every[:, volumes.outlines.index(name)]
         if name in self._sides.names:
-            return volumes.scale * self._field.total(self._sides.total(name, low, high))
+            return volumes.scale * self._field.total(self._sides.total(asked))
         around = [
             p.name for p in volumes.problem.conditions.parts if isinstance(p.condition, Periodic)
         ]
@@ -107,7 +103,9 @@ class Quantities:
                 f"the side {name} is periodic: what flows out there comes in at the other"
             )
         known = (*self._sides.names, *volumes.outlines, *(["outline"] if volumes.outlines else []))
-        raise ValueError(unknown("side", name, known, ", and parts of sides as left[0:0.5]"))
+        raise ValueError(
+            unknown("side", name, known, f", and parts of sides as left[{EXAMPLES[axes]}]")
+        )
 
     def balance(self) -> list[Balance]:
         """Return the balance of each problem."""

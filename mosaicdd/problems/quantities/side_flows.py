@@ -6,6 +6,7 @@ A node in a corner belongs to several sides, and where what is held reaches a si
 each has what comes along its own axis, and all share the rest by their lengths.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
+from mosaicdd.problems.sides.parts import common as common_part
 from mosaicdd.problems.sides.side_values import covered, evaluated
 
 _AT_ONCE = 2**17  # nodes around what is held inside
@@ -37,25 +39,24 @@ class SideCondition:
         """Whether a value is given."""
         return self.part is None or isinstance(self.part.condition, Dirichlet)
 
-    def within(self, piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.ndarray:
-        """Return which share of each node's length lies between two coordinates, ``(M,)``."""
-        if (low, high) == (-np.inf, np.inf):
+    def within(self, piece: OutlinePiece, grid: Grid, asked: SidePart) -> np.ndarray:
+        """Return which share of each node's length lies in a part of the side, ``(M,)``."""
+        if asked.whole:
             return np.ones(len(self.lengths))
-        inside = _overlap(piece, grid, low, high)
-        own = (-np.inf, np.inf) if self.part is None else (self.part.low, self.part.high)
-        inside = np.minimum(inside, _overlap(piece, grid, max(low, own[0]), min(high, own[1])))
+        own = asked if self.part is None else self.part
+        inside = _overlap(piece, grid, asked, own)
         for other in self.others:
-            inside = inside - _overlap(piece, grid, max(low, other.low), min(high, other.high))
+            inside = inside - _overlap(piece, grid, asked, other)
         whole = np.where(self.lengths > 0, self.lengths, 1.0)
         return np.clip(inside / whole, 0.0, 1.0)
 
 
-def _overlap(piece: OutlinePiece, grid: Grid, low: float, high: float) -> np.ndarray:
-    """Return what lies between two coordinates of the length of each node, in cells."""
-    if high <= low:
+def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) -> np.ndarray:
+    """Return what two parts have in common of the length of each node, in cells."""
+    both = common_part(asked.along, other.along)
+    if both is None:
         return np.zeros(len(piece.nodes))
-    part = SidePart("", Dirichlet(), low, high)
-    return np.minimum(covered(part, piece, grid)[0], piece.lengths)
+    return covered(dataclasses.replace(asked, along=both), piece, grid)[0]
 
 
 def side_conditions(problem: Problem, grid: Grid) -> dict[str, list[SideCondition]]:
@@ -70,7 +71,7 @@ def side_conditions(problem: Problem, grid: Grid) -> dict[str, list[SideConditio
         parts, rest = tuple(part for part in own if not part.whole), piece.lengths.copy()
         conditions = []
         for part in parts:
-            lengths = np.minimum(covered(part, piece, grid)[0], piece.lengths)
+            lengths, _ = covered(part, piece, grid)
             rest -= lengths
             conditions.append(SideCondition(part, lengths))
         conditions.append(SideCondition(default, rest.clip(min=0.0), parts))
@@ -96,14 +97,14 @@ class SideFlows:
         """Of the sides."""
         return list(self.out)
 
-    def total(self, name: str, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+    def total(self, asked: SidePart) -> np.ndarray:
         """Return what flows out through a side, or a part of it, at this process's nodes, ``(n,)``."""
-        piece = self._pieces[name]
+        piece, every = self._pieces[asked.name], self.out[asked.name]
         flows = (
-            (out * condition.within(piece, self._grid, low, high)).sum(axis=1)
-            for condition, out in zip(self._conditions[name], self.out[name], strict=True)
+            (out * condition.within(piece, self._grid, asked)).sum(axis=1)
+            for condition, out in zip(self._conditions[asked.name], every, strict=True)
         )
-        return sum(flows, np.zeros(len(self.out[name][0])))
+        return sum(flows, np.zeros(len(every[0])))
 
     def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
         grid, count = self._grid, len(field.values)

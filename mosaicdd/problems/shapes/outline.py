@@ -6,14 +6,13 @@ that meet there, which is the length that a flux through the outline counts with
 """
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.shapes.apertures import share_inside
 
@@ -55,8 +54,9 @@ class OutlinePiece:
     ----------
     nodes
         ``(M, 2)``, (y, x), each once.
-    lengths
-        ``(M,)``: the length of the piece that belongs to each, in cells; in space its area.
+    shares
+        ``(2, M)``: the lengths of the piece that belong to each, in cells, of the half before it and of that after
+        it; in space areas, ``(4, M)``, of its quarters, the last axis first. Of what lies inside, ``(1, M)``.
     side
         Which side of the rectangle it is: then its nodes are in order, with one more than cells; None if
         it is no side.
@@ -67,10 +67,15 @@ class OutlinePiece:
     """
 
     nodes: np.ndarray
-    lengths: np.ndarray
+    shares: np.ndarray
     side: Side | None = None
     inside: np.ndarray | None = None
     replaced: bool = False
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """What belongs to each node, ``(M,)``."""
+        return self.shares.sum(axis=0)
 
     def as_side(self, values: np.ndarray, grid: Grid) -> np.ndarray:
         """Return values at its nodes, ``(.., M)``, as arrays of its side lie: in space they have two axes."""
@@ -87,27 +92,32 @@ class OutlinePiece:
     def within(self, level: np.ndarray) -> "OutlinePiece":
         """Return what a shape has of a side of a rectangle, by its level at the nodes."""
         level = level.ravel()
-        lengths = np.zeros(len(level))
+        shares = np.zeros((2, len(level)))
         mean = (level[1:] + level[:-1]) / 2
-        lengths[1:] += 0.5 * share_inside(level[1:], mean)
-        lengths[:-1] += 0.5 * share_inside(level[:-1], mean)
+        shares[0, 1:] = 0.5 * share_inside(level[1:], mean)
+        shares[1, :-1] = 0.5 * share_inside(level[:-1], mean)
         # Where the outline ends in a node of the side, this belongs to both.
         beside = np.convolve(level < 0, [1, 0, 1], "same") > 0
         on = level == 0
         inside = (level < 0) | on & beside
         replaced = bool((on[1:] & on[:-1]).any() and not inside.any())
-        return dataclasses.replace(self, lengths=lengths, inside=inside, replaced=replaced)
+        return dataclasses.replace(self, shares=shares, inside=inside, replaced=replaced)
+
+
+def of_corners(cells: np.ndarray) -> np.ndarray:
+    """Return what the nodes of a side have of its cells ``(..)``, each of which counts with a number: ``(2**axes, M)``."""
+    wide = np.pad(np.asarray(cells, float), 1) / 2**cells.ndim
+    corners = itertools.product((slice(None, -1), slice(1, None)), repeat=cells.ndim)
+    return np.stack([wide[corner].ravel() for corner in corners])
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, OutlinePiece]:
     """Return the four sides of a rectangle by name, or the six of a box."""
     axes, pieces = len(grid.shape), {}
-    shares = [np.pad(np.ones(cells - 1), 1, constant_values=0.5) for cells in grid.shape]
     for name, (axis, end) in side_names(axes).items():
         side = (*grid.nodes[:axis], 1, *grid.nodes[axis + 1 :])
         nodes = np.indices(side).reshape(axes, -1).T
         nodes[:, axis] = end * grid.shape[axis]
-        across = [*shares[:axis], np.ones(1), *shares[axis + 1 :]]
-        lengths = functools.reduce(np.multiply, crossed(*across)).ravel()
-        pieces[name] = OutlinePiece(nodes, lengths, (axis, end))
+        shares = of_corners(np.ones((*grid.shape[:axis], *grid.shape[axis + 1 :])))
+        pieces[name] = OutlinePiece(nodes, shares, (axis, end))
     return pieces

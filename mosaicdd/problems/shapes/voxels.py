@@ -16,7 +16,7 @@ import numpy as np
 from mosaicdd.lattice.axes import ends, in_rows, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
-from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners
 from mosaicdd.problems.shapes.shape import Shape, enclosed, labelled
 
 _AT_ONCE = 2**24  # voxels that are looked at at a time
@@ -103,12 +103,8 @@ class VoxelMask(Shape):
         if piece.side is None:
             return piece
         axis, end = piece.side
-        areas = self.voxels.take(-end, axis).astype(float)
-        for across in range(areas.ndim):
-            wide = np.pad(areas, [(int(across == other),) * 2 for other in range(areas.ndim)])
-            low, high = ends(across, areas.ndim)
-            areas = (wide[low] + wide[high]) / 2
-        return dataclasses.replace(piece, lengths=areas.ravel(), inside=areas.ravel() > 0)
+        shares = of_corners(self.voxels.take(-end, axis))
+        return dataclasses.replace(piece, shares=shares, inside=shares.sum(axis=0) > 0)
 
 
 def _as_mask(voxels: Any) -> np.ndarray:

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from mosaicdd.lattice.axes import letters, others
 from mosaicdd.problems.fields.evaluated import expression_at
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
@@ -13,10 +16,16 @@ from mosaicdd.problems.sides.held import Held
 from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
-_NAME = re.compile(r"(\w+)(?:\[([^:\]]*):([^:\]]*)\])?")
+_NAME = re.compile(r"(\w+)(?:\[([^\[\]]*:[^\[\]]*)\])?")
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
 _OWN_NAME = re.compile(r"\w[\w .-]*")
 _CHOSEN = re.compile(rf"({_OUTLINE.pattern})\[(.*)\]")
+
+Intervals = tuple[tuple[float, float], ...]
+"""From one coordinate to another along each axis of a side, in units of domain length; empty for all of it."""
+
+EXAMPLES = {2: "0:0.5", 3: "0:0.5, :0.3"}
+"""Of parts of sides, by the number of axes of the domain."""
 
 
 def is_outline(name: str) -> bool:
@@ -30,15 +39,13 @@ class SidePart:
 
     name: str  # of the piece
     condition: Condition
-    # low, high: coordinates along it, in units of domain length
-    low: float = -math.inf
-    high: float = math.inf
+    along: Intervals = ()  # of a side, in the order of the axes
     where: str = ""  # an expression in the coordinates, true where it holds, on an outline
 
     @property
     def whole(self) -> bool:
         """Whether it is all of the piece."""
-        return (self.low, self.high, self.where) == (-math.inf, math.inf, "")
+        return not (self.along or self.where)
 
     @property
     def inside(self) -> Held | None:
@@ -72,8 +79,8 @@ class SidePart:
             return f"{self.name}[{self.where}]"
         if self.whole:
             return self.name
-        low, high = ("" if math.isinf(end) else f"{end:.10g}" for end in (self.low, self.high))
-        return f"{self.name}[{low}:{high}]"
+        ends = [["" if math.isinf(end) else f"{end:.10g}" for end in ends] for ends in self.along]
+        return f"{self.name}[{', '.join(map(':'.join, ends[::-1]))}]"
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
@@ -99,18 +106,42 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
                 "side",
                 name,
                 (*side_names(axes), "outline", "outer", "hole1", "hole2"),
-                ", .. (the last four of a domain that is no rectangle), and parts as left[0:0.5], outline[x > 1]",
+                f", .. (the last four of a domain that is no rectangle), and parts as left[{EXAMPLES[axes]}], outline[x > 1]",
             )
         )
-    if whole:
-        return SidePart(match[1], condition)
-    try:
-        low, high = float(match[2] or -math.inf), float(match[3] or math.inf)
-    except ValueError:
-        low = high = math.nan
-    if not low < high:
-        raise ValueError(f"the part {name} must go from a number to a larger one")
-    return SidePart(match[1], condition, low, high)
+    return SidePart(match[1], condition, () if whole else _intervals(match[1], match[2], axes))
+
+
+def _intervals(side: str, text: str, axes: int) -> Intervals:
+    """Read the part of a side; raise `ValueError` if it is none."""
+    along, name = others(side_names(axes)[side][0], axes), f"{side}[{text}]"
+    parts = text.split(",")
+    if len(parts) != len(along):
+        way = " and ".join(letters(axes)[axis] for axis in reversed(along))
+        raise ValueError(
+            f"the part {name} of a side along {way} needs {len(along)} intervals, got {len(parts)}: as in "
+            f"{side}[{EXAMPLES[axes]}], where : alone is all"
+        )
+    intervals = []
+    for part in reversed(parts):
+        low, _, high = part.partition(":")
+        try:
+            ends = float(low.strip() or -math.inf), float(high.strip() or math.inf)
+        except ValueError:
+            ends = math.nan, math.nan
+        if not ends[0] < ends[1]:
+            raise ValueError(f"the part {name} must go from a number to a larger one")
+        intervals.append(ends)
+    return tuple(intervals) if np.isfinite(intervals).any() else ()
+
+
+def common(intervals: Intervals, other: Intervals) -> Intervals | None:
+    """Return what two parts of a side have in common; None if it is nothing."""
+    if not (intervals and other):
+        return intervals or other
+    both = zip(intervals, other, strict=True)
+    ends = tuple((max(a[0], b[0]), min(a[1], b[1])) for a, b in both)
+    return ends if all(low < high for low, high in ends) else None
 
 
 @concerning("sides")
@@ -127,7 +158,7 @@ def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
         for before in parts[:i]:
             # A part comes before the whole.
             alike = part.name == before.name and part.whole == before.whole and not part.where
-            if alike and max(part.low, before.low) < min(part.high, before.high):
+            if alike and common(part.along, before.along) is not None:
                 raise ValueError(f"the sides {before} and {part} overlap; give every part once")
 
 

@@ -4,7 +4,7 @@ A node that two conditions claim has a given value if one of them gives it; of t
 the mean, and natural conditions add up, each with its own length.
 """
 
-import math
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import read, real_array
-from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import (
     Condition,
     Dirichlet,
@@ -147,46 +147,58 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
-    count, t = len(piece.nodes) - 1, np.arange(len(piece.nodes))
-    low, high = _ends(part, piece, grid)
-    ends = np.clip(t - 0.5, 0, count), np.clip(t + 0.5, 0, count)
-    lengths = np.clip(np.minimum(ends[1], high) - np.maximum(ends[0], low), 0.0, None)
-    return lengths, (t >= low - ROUNDING_OF_ENDS) & (t <= high + ROUNDING_OF_ENDS)
+    if part.whole:
+        return piece.lengths, np.ones(len(piece.nodes), bool)
+    nodes = _along(piece)
+    low, high = (ends[:, None] for ends in ends_of_part(part, grid))
+    lengths = np.zeros(len(piece.nodes))
+    for share, way in zip(piece.shares, _ways(piece), strict=True):
+        t = np.stack([nodes, nodes + 0.5 * way])
+        within = np.minimum(t.max(axis=0), high) - np.maximum(t.min(axis=0), low)
+        lengths += np.minimum(within.clip(min=0.0).prod(axis=0), share)
+    holds = (nodes >= low - ROUNDING_OF_ENDS) & (nodes <= high + ROUNDING_OF_ENDS)
+    return lengths, np.all(holds, axis=0)
 
 
-def holds_a_node(low: float, high: float) -> bool:
+def _along(piece: OutlinePiece) -> np.ndarray:
+    """Return the nodes of a side along its axes, ``(axes, M)``."""
+    axes = piece.nodes.shape[1]
+    assert piece.side is not None
+    return piece.nodes.T[list(others(piece.side[0], axes))]
+
+
+def _ways(piece: OutlinePiece) -> np.ndarray:
+    """Return the directions of its shares from a node, ``(shares, axes, 1)``."""
+    return np.array(list(itertools.product((-1, 1), repeat=piece.nodes.shape[1] - 1)))[..., None]
+
+
+def holds_a_node(low: np.ndarray, high: np.ndarray) -> bool:
     """Say whether there are nodes between two places in cells."""
-    return math.ceil(low - ROUNDING_OF_ENDS) <= high + ROUNDING_OF_ENDS
+    return bool((np.ceil(low - ROUNDING_OF_ENDS) <= high + ROUNDING_OF_ENDS).all())
 
 
-def ends_of_part(part: SidePart, along: int, grid: Grid) -> tuple[float, float]:
-    """Return where a part of a side begins and ends, in cells along it; where nothing is said, as the side."""
-    first, last = grid.ends[along]
-    places = np.array([grid.origin] * 2)
-    places[:, along] = (
-        part.low if math.isfinite(part.low) else first,
-        part.high if math.isfinite(part.high) else last,
-    )
-    low, high = grid.cells(places)[:, along].tolist()
-    return low, high
-
-
-def _ends(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[float, float]:
+def ends_of_part(part: SidePart, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a part of a side begins and ends, in cells along its axes; where nothing is said, as the side."""
     axes = len(grid.shape)
-    along = axes - 1 if piece.side is None else others(piece.side[0], axes)[-1]
-    return ends_of_part(part, along, grid)
+    along = list(others(side_names(axes)[part.name][0], axes))
+    places = np.array(grid.ends).T  # of all axes, as those of the side alone are no place
+    for end, told in zip(places, np.transpose(part.along), strict=True):
+        end[along] = np.where(np.isfinite(told), told, end[along])
+    low, high = grid.cells(places)[:, along]
+    return low, high
 
 
 def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
     """Say which nodes are beside something of their piece that no part names."""
-    t, count = np.arange(len(piece.nodes)), len(piece.nodes) - 1
-    beside = np.zeros(len(t), bool)
-    for step in (-1, 1):
-        at = t + 2 * step * ROUNDING_OF_ENDS
-        named = (at < 0) | (at > count) if parts else np.zeros(len(t), bool)
-        for part in parts:
-            low, high = _ends(part, piece, grid)
-            named |= (at >= low - ROUNDING_OF_ENDS) & (at <= high + ROUNDING_OF_ENDS)
+    beside = np.zeros(len(piece.nodes), bool)
+    if not parts:
+        return ~beside
+    nodes, ends = _along(piece), [ends_of_part(part, grid) for part in parts]
+    for share, way in zip(piece.shares, _ways(piece), strict=True):
+        at, named = nodes + 2 * way * ROUNDING_OF_ENDS, share == 0
+        for low, high in ends:
+            from_low, to_high = at - low[:, None], high[:, None] - at
+            named = named | (np.minimum(from_low, to_high) >= -ROUNDING_OF_ENDS).all(axis=0)
         beside |= ~named
     return beside
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import others, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Periods
@@ -42,7 +43,6 @@ from mosaicdd.problems.sides.side_values import (
     holds_a_node,
 )
 from mosaicdd.settings import concerning
-from mosaicdd.unsupported import Unsupported
 
 
 class Sides:
@@ -163,18 +163,21 @@ class Sides:
                     expression_at(values.removeprefix("expr:"), self.axes)
             if is_outline(part.name) or part.whole:
                 continue
-            if self.axes != 2:
-                raise Unsupported(f"{part}: parts are of sides of rectangles; name the whole side")
-            along = 1 - names[part.name][0]
-            (first, last), (low, high) = grid.ends[along], ends_of_part(part, along, grid)
-            if min(low, grid.shape[along] - high) < -ROUNDING_OF_ENDS or low >= high:
+            along = others(names[part.name][0], self.axes)[::-1]
+            low, high = (ends[::-1] for ends in ends_of_part(part, grid))
+            beyond = np.minimum(low, np.take(grid.shape, along) - high) < -ROUNDING_OF_ENDS
+            if (beyond | (low >= high)).any():
+                first, last = (
+                    ", ".join(f"{grid.ends[axis][end]:.10g}" for axis in along) for end in (0, 1)
+                )
                 raise ValueError(
-                    f"{part} reaches beyond the side, which goes from {first:.10g} to {last:.10g}"
+                    f"{part} reaches beyond the side, which goes from {first} to {last}"
                 )
             if isinstance(part.condition, Dirichlet) and not holds_a_node(low, high):
+                apart = times([f"{grid.steps[axis]:g}" for axis in along[::-1]])
                 raise ValueError(
                     f"{part} holds no node, so its value would have no effect: nodes are "
-                    f"{grid.steps[along]:g} apart; take a longer part or smaller cells"
+                    f"{apart} apart; take a longer part or smaller cells"
                 )
 
     @concerning("hold")
@@ -193,7 +196,7 @@ class Sides:
                     f"{part.called}, {part.inside.where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
                     f"which are {grid.cell} apart: take a larger place, or points of a line"
                 )
-            pieces[part.name] = OutlinePiece(nodes, np.ones(len(nodes)))
+            pieces[part.name] = OutlinePiece(nodes, np.ones((1, len(nodes))))
         return pieces
 
     def some(self, which: range) -> "Sides":
@@ -263,7 +266,6 @@ class Sides:
             rest, beside = piece.lengths.copy(), beside_parts(parts, piece, grid)
             for part in parts:
                 lengths, inside = covered(part, piece, grid)
-                lengths = np.minimum(lengths, piece.lengths)
                 rest -= lengths
                 enter(part, piece, lengths, inside, grid, known, natural)
             if default is not None and isinstance(default.condition, Periodic):
@@ -299,7 +301,8 @@ class Sides:
             for part in own:
                 values = evaluated(part, piece, grid)
                 if not part.whole:
-                    values = np.where(covered(part, piece, grid)[1], values, 0.0)
+                    lengths, holds = covered(part, piece, grid)
+                    values = np.where((lengths > 0) | holds, values, 0.0)
                 kind = type(part.condition).__name__
                 values = piece.as_side(values, grid)
                 places = grid.at(piece.nodes)[:, ::-1] if part.inside else None
