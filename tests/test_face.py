@@ -92,6 +92,7 @@ def test_a_solve_does_not_wait_for_what_it_does_not_use():
     assert run(program) == ["[]"]
 
 
+@pytest.mark.nightly
 @pytest.mark.limit(300)
 def test_the_same_program_runs_without_mpi_and_on_two_ranks(mpiexec):
     alone = run(WITHOUT_MPI + "ranks = None" + PROGRAM)

@@ -3,13 +3,9 @@
 import ast
 import graphlib
 import sys
-from pathlib import Path
 
 import pytest
-
-import mosaicdd
-
-ROOT = Path(mosaicdd.__file__).parent
+from package_trees import PACKAGE, nodes, trees
 
 # Folder: what of the package it may import besides itself, ``settings``, ``tensors`` and
 # ``unsupported``;
@@ -63,18 +59,12 @@ CALLS = {
     *("Split", "Split_type", "allreduce", "alltoall", "sendrecv", "Startall", "Waitall"),
 }
 CALLERS = {"parallel", "cli.launch"}
-MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(ROOT.rglob("*.py"))
-}
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-NODES = [(name, node) for name, tree in TREES.items() for node in ast.walk(tree)]
 
 
 def imports():
     """List the modules' imports, ``(module, imported name in full)``, functions' own included."""
     listed = []
-    for name, node in NODES:
+    for name, node in nodes():
         if isinstance(node, ast.Import):
             listed += [(name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -83,12 +73,13 @@ def imports():
     return listed
 
 
-IMPORTS = imports()
-INSIDE = [
-    (name, imported.removeprefix("mosaicdd."))
-    for name, imported in IMPORTS
-    if imported.startswith("mosaicdd.")
-]
+def inside():
+    """List those of the package's own modules."""
+    return [
+        (name, imported.removeprefix("mosaicdd."))
+        for name, imported in imports()
+        if imported.startswith("mosaicdd.")
+    ]
 
 
 def within(name, places):
@@ -102,15 +93,15 @@ def test_a_module_imports_only_what_its_folder_may():
 
     assert [
         f"{name}: {imported}"
-        for name, imported in INSIDE
+        for name, imported in inside()
         if not within(name, {"cli", "__init__"}) and not within(imported, allowed(name))
     ] == []
 
 
 @pytest.mark.parametrize("folder", sorted(ALLOWED))
 def test_folders_within_one_import_each_other_one_way(folder):
-    needs = {path.name: set() for path in (ROOT / folder).iterdir() if path.is_dir()}
-    for ends in INSIDE:
+    needs = {path.name: set() for path in (PACKAGE / folder).iterdir() if path.is_dir()}
+    for ends in inside():
         user, used = ([*end.split("."), "", ""][:2] for end in ends)
         if user[0] == used[0] == folder and {user[1], used[1]} <= needs.keys():
             needs[user[1]].add(used[1])
@@ -126,7 +117,7 @@ def test_an_outside_library_stays_in_its_home():
         return imported.partition(".")[0] in FREE | {"mosaicdd"} | set(sys.stdlib_module_names)
 
     assert [
-        f"{name}: {imported}" for name, imported in IMPORTS if not at_home(name, imported)
+        f"{name}: {imported}" for name, imported in imports() if not at_home(name, imported)
     ] == []
 
 
@@ -140,7 +131,7 @@ def test_messages_are_sent_by_one_folder_only():
 
     assert [
         f"{name}, line {node.lineno}: {ast.unparse(node)}"
-        for name, node in NODES
+        for name, node in nodes()
         if not within(name, CALLERS) and sends(node)
     ] == []
 
@@ -148,7 +139,7 @@ def test_messages_are_sent_by_one_folder_only():
 def test_nothing_is_printed_or_executed():
     assert [
         f"{name}, line {node.lineno}: {node.func.id}"
-        for name, node in NODES
+        for name, node in nodes()
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("print", "eval", "exec")
@@ -159,7 +150,7 @@ def test_only_the_command_line_knows_all_ranks():
     # What takes all ranks of the job is for programs: the command line, the probe's own, and what ends one
     # where nothing catches its exception.
     programs = {"cli", "parallel.launcher", "parallel.messages"}
-    for name, node in NODES:
+    for name, node in nodes():
         names = {getattr(node, "id", None), getattr(node, "attr", None)}
         assert name == "parallel.launcher" or "COMM_WORLD" not in names, f"{name}: {node.lineno}"
         taken = names & {"communicator", "abort_all_ranks"}
@@ -168,6 +159,6 @@ def test_only_the_command_line_knows_all_ranks():
 
 def test_every_folder_has_a_rule():
     folders = {
-        path.parent.relative_to(ROOT).parts[0] for path in MODULES.values() if path.parent != ROOT
+        name.partition(".")[0] for name in trees() if (PACKAGE / name.partition(".")[0]).is_dir()
     }
     assert folders == {*ALLOWED, "cli"}

@@ -22,8 +22,8 @@ def files_with_ranks(size, sizes_that_run):
 
     def needed(path):
         marks = _MARKED.findall(path.read_text())
-        folder = path.relative_to(_HERE).parts[0]
-        return any(size in sizes_that_run([*map(int, mark.split(","))], folder) for mark in marks)
+        file = path.relative_to(_HERE).as_posix()
+        return any(size in sizes_that_run([*map(int, mark.split(","))], file) for mark in marks)
 
     names = [str(path.relative_to(_HERE)) for path in _HERE.rglob("*/test_*.py") if needed(path)]
     return [

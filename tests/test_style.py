@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from package_trees import nodes
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,22 +26,20 @@ def test_ruff_has_nothing_to_say(arguments):
 
 def test_no_class_name_is_defined_twice():
     places = collections.defaultdict(list)
-    for path in sorted((ROOT / "mosaicdd").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for name, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(f"{name}:{node.lineno}")
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
 
 
 def test_no_local_is_a_pronoun():
     pronouns, places = {"one", "found", "given", "some"}, set()
-    for path in sorted((ROOT / "mosaicdd").rglob("*.py")):
-        inside = [node for node in ast.walk(ast.parse(path.read_text())) if _is_function(node)]
-        for node in (part for function in inside for part in ast.walk(function)):
+    for module, function in nodes():
+        for node in ast.walk(function) if _is_function(function) else ():
             stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             name = node.id if stored else node.arg if isinstance(node, ast.arg) else None
             if name in pronouns:
-                places.add(f"{path.relative_to(ROOT)}:{node.lineno} {name}")
+                places.add(f"{module}:{node.lineno} {name}")
     assert places == set()
 
 

@@ -38,6 +38,8 @@ _BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d+e[+-]\d+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SECONDS = 240  # of a page
+# Of which all take ten seconds to half a minute.
+_LONG = {"clusters.md", "nonlinear.md", "space.md", "time.md", "training.md"}
 
 
 class Block(NamedTuple):
@@ -138,8 +140,16 @@ def unit_of(number):
     return Decimal((0, (1,), Decimal(number).as_tuple().exponent))
 
 
+def each():
+    """Return the pages, those that take long for the night."""
+    return [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.nightly] * (page.name in _LONG))
+        for page in PAGES
+    ]
+
+
 @pytest.mark.limit(_SECONDS + 30)
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", each())
 def test_a_page_s_commands_and_programs_run_and_print_what_it_says(page, tmp_path):
     printed = None
     for block in blocks_of(page.read_text()):

@@ -2,8 +2,9 @@
 
 The same files run as ``pytest`` and as ``mpiexec -n N pytest``. A test marked ``ranks(1, 4)`` runs
 on those numbers of ranks, one without the marker on one rank only. ``--daily`` leaves out all sizes of a
-marker but one rank and one other (`daily`). ``--nightly`` has them all run by the suite, and the tests
-marked ``nightly``, which show what others show at a smaller size or for another case.
+marker but one (`daily`), and most combinations of several parameters' values (`among_few`).
+``--nightly`` has them all run by the suite, and the tests marked ``nightly``, which show what others show at a
+smaller size or for another case.
 On several ranks all wait for each other after each test; if one has failed and others hang in it,
 the job is ended. Rank 0 reports; the others print their failures to stderr.
 """
@@ -31,24 +32,57 @@ def pytest_addoption(parser):
         "each test on all sizes of its marker (tests/test_mpi_suite.py), and those marked nightly"
     )
     parser.addoption("--nightly", action="store_true", help=all_sizes)
-    few = "each test on one rank and on one other size: see `daily`"
+    few = "each test on one number of ranks, for few cases: see `daily`, `among_few`"
     parser.addoption("--daily", action="store_true", help=few)
 
 
-# Where fields are computed, and four ranks show most, as they cut both axes; elsewhere two show as much.
-_CUT = ("gradients", "lattice", "parallel", "problems", "schwarz", "time")
+# Where four ranks show more than two, as they cut both axes: messages, the field of each engine.
+_CUT = (
+    *("lattice/", "parallel/", "gradients/test_domains.py", "problems/test_wells.py"),
+    *("schwarz/multigrid/test_multigrid.py", "schwarz/test_fixed_point.py"),
+    *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
+    *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
+)
+# Where a case takes milliseconds, all combinations of parameters run each day.
+_QUICK = ("lattice", "local_solvers", "parallel", "planning", "storage")
 
 
-def daily(sizes, folder):
-    """Return the sizes of a marker that show most in a folder of tests: one rank, and four, or the least ones."""
-    several = {size for size in sizes if 1 < size <= 6}
-    four = {4} & several if folder in _CUT else set()
-    return {1} & set(sizes) | (four or set(sorted(several)[:1]))
+def daily(sizes, file):
+    """Return the size of a marker that shows most in a file of tests: two, or four where they show more.
+
+    One rank, the same code, has tests of its own.
+    """
+    several = sorted(size for size in sizes if 1 < size <= 6)
+    first = (4, 2) if file.startswith(_CUT) else (2, 4)
+    return set([*(size for size in first if size in several), *several, *sizes][:1])
 
 
-def every(sizes, folder):
-    """Return all sizes of a marker, whatever the folder."""
+def every(sizes, file):
+    """Return all sizes of a marker, whatever the file."""
     return set(sizes)
+
+
+def among_few(cases):
+    """Return of the cases of a test, all combinations of several parameters' values, a Latin square.
+
+    Each value of two parameters is in one, and each pair of values of three.
+    """
+    marks = [mark.args[0] for mark in cases[0].iter_markers("parametrize")]
+    names = [mark.split(",") if isinstance(mark, str) else mark for mark in marks]
+
+    def value(case, axis):
+        return tuple(id(case.callspec.params[name.strip()]) for name in axis)
+
+    values = [list(dict.fromkeys(value(case, axis) for case in cases)) for axis in names]
+    axes = [(axis, of) for axis, of in zip(names, values, strict=True) if len(of) > 1]
+    if len(axes) < 2:
+        return cases
+    fewest = min(len(of) for _, of in axes)
+    return [
+        case
+        for case in cases
+        if sum(of.index(value(case, axis)) for axis, of in axes) % fewest == 0
+    ]
 
 
 @pytest.hookimpl(trylast=True)  # after the reporter has been made
@@ -75,15 +109,25 @@ class _Ranks:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config, items):
-        def belongs(item):
-            marker = item.get_closest_marker("ranks")
-            if item.get_closest_marker("nightly") and not self.nightly:
-                return False
-            folder = item.path.relative_to(_TESTS).parts[0]
-            return self.world.size in self.sizes(marker.args if marker else (1,), folder)
+        tests = {}
+        for item in items:
+            if self.belongs(item):
+                tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if self.sizes is daily:
+            for name, cases in tests.items():
+                quick = cases[0].path.relative_to(_TESTS).parts[0] in _QUICK
+                tests[name] = cases if quick else among_few(cases)
+        chosen = {id(case) for cases in tests.values() for case in cases}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+        items[:] = [item for item in items if id(item) in chosen]
 
-        config.hook.pytest_deselected(items=[item for item in items if not belongs(item)])
-        items[:] = filter(belongs, items)
+    def belongs(self, item):
+        """Say whether a test is one for this number of ranks, and for this run."""
+        if item.get_closest_marker("nightly") and not self.nightly:
+            return False
+        marker = item.get_closest_marker("ranks")
+        file = item.path.relative_to(_TESTS).as_posix()
+        return self.world.size in self.sizes(marker.args if marker else (1,), file)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -119,7 +163,7 @@ class _Ranks:
 
 @pytest.fixture(scope="session")
 def sizes_that_run(pytestconfig):
-    """Return a function of a marker's sizes and the folder: those that the suite of several ranks runs."""
+    """Return a function of a marker's sizes and the file: those that the suite of several ranks runs."""
     return every if pytestconfig.getoption("nightly") else daily
 
 

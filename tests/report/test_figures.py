@@ -172,7 +172,11 @@ def test_the_heading_says_which_problem_is_drawn(solved):
 
 @pytest.mark.parametrize(
     ("cells", "stacked"),
-    [((16, 512), "y"), ((512, 16), "x"), ((64, 96), None)],
+    [
+        ((16, 512), "y"),
+        pytest.param((512, 16), "x", marks=pytest.mark.nightly),
+        pytest.param((64, 96), None, marks=pytest.mark.nightly),
+    ],
 )
 def test_long_domains_are_stacked_and_tall_ones_stand_side_by_side(cells, stacked, solved):
     field = smooth(*cells)
@@ -193,7 +197,13 @@ def test_long_domains_are_stacked_and_tall_ones_stand_side_by_side(cells, stacke
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "state",
-    ["equal", "zero", "not a number", "partly not a number", "no history", "no estimate", "window"],
+    [
+        *("zero", "partly not a number", "window"),
+        *(
+            pytest.param(state, marks=pytest.mark.nightly)
+            for state in ("equal", "not a number", "no history", "no estimate")
+        ),
+    ],
 )
 def test_nothing_at_all_can_be_drawn_too(state, solved):
     field, options = smooth(32, 48), {}

@@ -110,6 +110,7 @@ json.dump(shown, sys.__stdout__)
 """
 
 
+@pytest.mark.nightly
 def test_a_notebook_shows_a_solution():
     pytest.importorskip("ipykernel")
     program = (

@@ -173,11 +173,11 @@ CASES = {
     ("name", "case"),
     [
         ("minimal-surface", "a box"),
-        ("p-laplace", "a box"),
+        pytest.param("p-laplace", "a box", marks=pytest.mark.nightly),
         ("p-laplace", "a pair in a box"),
         ("minimal-surface", "voxels"),
         ("minimal-surface", "a rectangle"),
-        ("p-laplace", "a rectangle"),
+        pytest.param("p-laplace", "a rectangle", marks=pytest.mark.nightly),
     ],
 )
 def test_any_number_of_ranks_finds_the_field_of_least_energy(comm, by_one, name, case):

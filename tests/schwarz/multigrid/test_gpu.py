@@ -70,7 +70,7 @@ PROBLEMS = {
     ),
     "in space": in_space,
 }
-REST = ("values", "insulated")  # which do what others do
+REST = ("values", "insulated", "a shape", "periodic")  # which do what others do
 
 
 def same(solution, expected):
