@@ -206,6 +206,7 @@ def test_after_sigusr1_the_exit_code_says_that_a_checkpoint_is_there(data, tmp_p
     assert f"the last good checkpoint is {newest}: continue with --resume" in stdout
 
 
+@pytest.mark.nightly
 def test_sigterm_to_one_of_two_ranks_stops_all_with_a_checkpoint(data, whole, tmp_path, mpiexec):
     model, pids = tmp_path / "model.h5", tmp_path / "pids"
     pids.mkdir()

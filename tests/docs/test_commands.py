@@ -38,8 +38,11 @@ _BLOCK = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d+e[+-]\d+")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SECONDS = 240  # of a page
-# Of which all take ten seconds to half a minute.
-_LONG = {"clusters.md", "nonlinear.md", "space.md", "time.md", "training.md"}
+# Of which all take eight seconds to half a minute.
+_LONG = {
+    f"{name}.md"
+    for name in ("clusters", "equations", "files", "nonlinear", "space", "time", "training")
+}
 
 
 class Block(NamedTuple):

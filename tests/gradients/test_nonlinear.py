@@ -48,7 +48,15 @@ def functional(problem):
     return float((drawn(field.shape, 5) * field**2).sum())
 
 
-@pytest.mark.parametrize("name", CASES)
+# Which have a part of what others have.
+_REST = ("allen-cahn", "quasilinear-diffusion", "reaction-diffusion per cell")
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.nightly] * (name.startswith(_REST) and "box" not in name))
+    for name in CASES
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_they_are_central_differences(name):
     problem = problem_of(name)
     with m.Solver(problem, "exact", settings=TIGHT) as solver:

@@ -53,7 +53,7 @@ def train(dataset, name="linear", **changes):
         pytest.param("sdnet-concat", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         pytest.param("deeponet", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         ("mlp", {"points": 16}, 2),
-        ("linear", {"optimizer": "muon"}, 20),
+        pytest.param("linear", {"optimizer": "muon"}, 20, marks=pytest.mark.nightly),
         ("linear", {"optimizer": "lamb", "lr": 1e-2, "clip": 1.0}, 20),
         # Without labels: the boundary data and the equation say it all.
         ("linear", {"labels": False, "pde_weight": 1e-3, "residual": "discrete"}, 20),

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 GROUPS = """
 import atexit
 import os
@@ -32,6 +34,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.nightly
 def test_a_model_that_outlives_its_group_does_not_hang(mpiexec):
     # One in three did: the reducer joined the group's thread, which waited for the interpreter's lock.
     job = [mpiexec, "-n", "2", sys.executable, "-c", GROUPS]
