@@ -43,22 +43,32 @@ _CUT = (
     *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
     *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
 )
+_ON_SEVERAL = 2  # of a test's cases
 # Where a case takes milliseconds, all combinations of parameters run each day.
-_QUICK = ("lattice", "local_solvers", "parallel", "planning", "storage")
+_QUICK = ("lattice/", "local_solvers/", "parallel/", "planning/", "storage/")
+# Whose tests take up to a minute: first, and no process waits at the end for another that is in one.
+_LONG = ("test_types.py", "docs/", "cli/test_without_mpi.py", "faults/")
 
 
-def daily(sizes, file):
+def file_of(item):
+    """Return the place of a test's file among the tests."""
+    return item.path.relative_to(_TESTS).as_posix()
+
+
+def daily(sizes, file, place=0):
     """Return the size of a marker that shows most in a file of tests: two, or four where they show more.
 
-    One rank, the same code, has tests of its own.
+    So for a test's first two cases; those at later places run on one rank, which costs least.
     """
+    if place >= _ON_SEVERAL and 1 in sizes:
+        return {1}
     several = sorted(size for size in sizes if 1 < size <= 6)
     first = (4, 2) if file.startswith(_CUT) else (2, 4)
     return set([*(size for size in first if size in several), *several, *sizes][:1])
 
 
-def every(sizes, file):
-    """Return all sizes of a marker, whatever the file."""
+def every(sizes, file, place=0):
+    """Return all sizes of a marker, whatever the file and the case."""
     return set(sizes)
 
 
@@ -111,23 +121,23 @@ class _Ranks:
     def pytest_collection_modifyitems(self, config, items):
         tests = {}
         for item in items:
-            if self.belongs(item):
+            if self.nightly or not item.get_closest_marker("nightly"):
                 tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        if self.sizes is daily:
-            for name, cases in tests.items():
-                quick = cases[0].path.relative_to(_TESTS).parts[0] in _QUICK
-                tests[name] = cases if quick else among_few(cases)
-        chosen = {id(case) for cases in tests.values() for case in cases}
+        chosen = set()
+        for cases in tests.values():
+            few = self.sizes is daily and not file_of(cases[0]).startswith(_QUICK)
+            for place, case in enumerate(among_few(cases) if few else cases):
+                if self.belongs(case, place):
+                    chosen.add(id(case))
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
         items[:] = [item for item in items if id(item) in chosen]
+        if self.world.size == 1:
+            items.sort(key=lambda item: not file_of(item).startswith(_LONG))
 
-    def belongs(self, item):
-        """Say whether a test is one for this number of ranks, and for this run."""
-        if item.get_closest_marker("nightly") and not self.nightly:
-            return False
-        marker = item.get_closest_marker("ranks")
-        file = item.path.relative_to(_TESTS).as_posix()
-        return self.world.size in self.sizes(marker.args if marker else (1,), file)
+    def belongs(self, case, place):
+        """Say whether the case of a test at some place is one for this number of ranks."""
+        marker = case.get_closest_marker("ranks")
+        return self.world.size in self.sizes(marker.args if marker else (1,), file_of(case), place)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
