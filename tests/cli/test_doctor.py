@@ -148,6 +148,7 @@ def test_a_version_other_than_pinned_is_named_and_absent_packages_are_not(tmp_pa
     assert findings.versions(tmp_path / "none").advice == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.ranks(2)
 def test_buffers_are_probed_by_ranks_of_their_own(comm):
     assert probe("cpu") == "works"

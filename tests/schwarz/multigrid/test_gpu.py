@@ -94,7 +94,13 @@ def test_fields_of_a_gpu_are_those_of_the_processor(name, request):
 
 
 @pytest.mark.ranks(2, 3)
-@pytest.mark.parametrize("name", ["sides", "aggregates", "velocity", "periodic"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sides", "velocity"),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("aggregates", "periodic")),
+    ],
+)
 def test_ranks_with_gpus_send_what_those_without_do(comm, name, request):
     expected = m.solve(PROBLEMS[name](), ranks=comm, settings=TIGHT)
     request.getfixturevalue("on_gpu")
