@@ -33,7 +33,7 @@ import mosaicdd as m
 from mosaicdd.lattice.axes import even
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import MediumSystem
-from mosaicdd.problems.fields.lognormal import Lognormal
+from mosaicdd.problems.fields.random_media import Lognormal
 
 _SEED = 12345
 _TIGHT = m.SolveSettings(rtol=1e-9)

@@ -22,7 +22,7 @@ from peers import PeerResult, by_petsc, by_pyamg, multigrids, petsc_described, r
 from tables import publish, table
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.discretisation.discrete import OutlineSystem
 
 _ROUNDS = 5
 _RTOL = 1e-8  # of the iterative peers

@@ -11,12 +11,6 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.models.correction_model import CorrectionModel
-from mosaicdd.local_solvers.models.trained_model import (
-    ConductanceModel,
-    NetworkModel,
-    TrainedModel,
-)
 from mosaicdd.local_solvers.networks.conductances import (
     CONDUCTANCES,
     ConductanceNetwork,
@@ -35,6 +29,12 @@ from mosaicdd.local_solvers.networks.unrolled import (
     unrolled_network,
 )
 from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
+from mosaicdd.local_solvers.trained_model import (
+    ConductanceModel,
+    CorrectionModel,
+    NetworkModel,
+    TrainedModel,
+)
 from mosaicdd.local_solvers.upscaled import Averaged
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator

@@ -12,7 +12,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart, Part
-from mosaicdd.problems.fields.lognormal import PREFIX
+from mosaicdd.problems.fields.random_media import PREFIX
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary

@@ -23,10 +23,9 @@ import scipy.linalg
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.block import Block, Tiles, owned_tiles
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.lattice.tiles import Tiles, owned_tiles
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.plans import linear_plan

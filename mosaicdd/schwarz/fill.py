@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import torch
 
 from mosaicdd.lattice.axes import Slices, at
+from mosaicdd.lattice.block import Tiles, region_tiles
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.tiles import Tiles, region_tiles
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import PlannedSolver

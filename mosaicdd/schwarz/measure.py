@@ -18,8 +18,8 @@ from mosaicdd.lattice.axes import Slices, at, moved, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
 from mosaicdd.problems.discretisation.row_weights import RowWeights
+from mosaicdd.problems.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import OutOfRangeError
 

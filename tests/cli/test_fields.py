@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.lognormal import Lognormal
+from mosaicdd.problems.fields.random_media import Lognormal
 
 CELLS = (128, 160)
 SOLVE = (

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.tiles import Tiles, owned_tiles, region_tiles
+from mosaicdd.lattice.block import Block, Tiles, owned_tiles, region_tiles
 
 CELLS = [2, 3, 4, 5, 8, 9]
 

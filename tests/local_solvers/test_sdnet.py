@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.local_solvers.networks.sdnet import SDNet, SDNetSettings
+from mosaicdd.local_solvers.networks.mlp import SDNet, SDNetSettings
 
 P = 32
 EPS = np.finfo(float).eps

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
+from mosaicdd.problems.discretisation.squares_of_nodes import SIDE, ArrayInSquares
 
 SQUARES = 4, 5
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.discrete import OutlineSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.discretisation.stretched import Stretch
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.common_conductances import CommonConductances
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.schwarz.field_residual import CommonConductances
 
 _HOLE = "0.3-sqrt((x-0.9)**2+(y-1.1)**2)"
 

@@ -6,7 +6,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.discretisation.discrete import OutlineSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = m.SolveSettings(rtol=1e-12)

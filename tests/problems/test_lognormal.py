@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.fields.lognormal import Lognormal
+from mosaicdd.problems.fields.random_media import Lognormal
 from mosaicdd.problems.fingerprint import told_of_plan
 from mosaicdd.problems.problem import Problem
 

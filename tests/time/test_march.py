@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import MediumSystem
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.discretisation.discrete import MediumSystem, OutlineSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}

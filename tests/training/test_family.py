@@ -12,10 +12,10 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.models.trained_model import NetworkModel
 from mosaicdd.local_solvers.network_solver import require_self_test
 from mosaicdd.local_solvers.networks.family import canonical, coordinates
 from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.trained_model import NetworkModel
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem

@@ -32,9 +32,8 @@ from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
-from mosaicdd.local_solvers.networks.mlp import MLP
+from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.sdnet import SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
 from mosaicdd.settings import meant, unknown
 

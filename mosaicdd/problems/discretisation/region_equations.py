@@ -13,7 +13,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.lattice.axes import even
-from mosaicdd.problems.discretisation.array_in_squares import SIDE, ArrayInSquares
 from mosaicdd.problems.discretisation.crossings import (
     NO_TIES,
     Crossings,
@@ -25,7 +24,12 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.periodic import places_of
-from mosaicdd.problems.discretisation.squares_of_nodes import MARGIN, NodeSquares
+from mosaicdd.problems.discretisation.squares_of_nodes import (
+    MARGIN,
+    SIDE,
+    ArrayInSquares,
+    NodeSquares,
+)
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.problems.discretisation.array_in_squares import ArrayInSquares
+from mosaicdd.problems.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
 
 _ROWS = 64  # that are looked at at a time, for the cache

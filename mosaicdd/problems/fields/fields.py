@@ -23,7 +23,7 @@ from mosaicdd.problems.fields.checksum import STRIP, checksum_of
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable
-from mosaicdd.problems.fields.lognormal import PREFIX, Lognormal
+from mosaicdd.problems.fields.random_media import PREFIX, Lognormal
 
 _STRIP = 2**16  # values that are looked at at a time
 

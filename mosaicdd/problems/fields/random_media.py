@@ -1,14 +1,21 @@
 """Random media: logarithms of coefficients at the nodes, of the kinds that nature and people make.
 
 Each kind is a function of a generator and a number of nodes a side, ``n``, and returns ``(n, n)``. Lengths
-are in cells, contrasts are drawn uniform in their logarithm.
+are in cells, contrasts are drawn uniform in their logarithm. `Lognormal` is one over a domain of any size.
 """
+
+import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.ndimage
+import scipy.sparse
 import scipy.spatial
 
+from mosaicdd.lattice.axes import common, within
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.gaussian_process import log_uniform
+from mosaicdd.settings import read_settings
 
 # Largest contrast of lognormal media, between three standard deviations on both sides, and of those that jump.
 _SMOOTH, _SHARP = 1e5, 300.0
@@ -120,3 +127,89 @@ def _process(rng: np.random.Generator, n: int, lengths: tuple[float, float]) -> 
 
 def _turned(rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
     return values if rng.random() < 0.5 else values.T.copy()
+
+
+PREFIX = "lognormal:"
+_SETTINGS = {"seed": (int, 0.0), "length": (float, 0.0), "contrast": (float, 1.0)}
+_REACH = 10  # points of the noise on both sides of a place: exp(-25) of the weight is beyond
+_TILE = 64  # points a side
+_DEVIATIONS = 6.0  # between the values whose ratio is the contrast: three on both sides
+
+
+@dataclass(frozen=True)
+class Lognormal:
+    """``exp(sigma z)`` with ``z`` of unit variance and covariance ``exp(-d**2 / (2 length**2))``, of any size.
+
+    White noise on a grid of its own, with half a correlation length between its points, is smoothed by
+    Gaussian weights. It is drawn in tiles, each by a generator of its own: so each rank makes what it needs,
+    all get the same values, and a finer grid sees the same medium.
+
+    Parameters
+    ----------
+    seed
+        Of the noise.
+    length
+        In domain units; 0 for values that are independent at all nodes.
+    contrast
+        ``exp(6 sigma)``: between three standard deviations above the median, which is 1, and below.
+    """
+
+    seed: int = 0
+    length: float = 0.25
+    contrast: float = 100.0
+
+    @classmethod
+    def of_text(cls, text: str) -> "Lognormal":
+        """Read ``lognormal:seed=0,length=L,contrast=C``; what is not given has its default.
+
+        `ValueError` if a setting is unknown, given twice, no number or out of range.
+        """
+        return cls(**read_settings("lognormal", text.removeprefix(PREFIX), _SETTINGS))  # type: ignore[arg-type]
+
+    def require_grid(self, grid: Grid) -> None:
+        """Raise `ValueError` unless neighbours on a grid are correlated, or all independent."""
+        if 0.0 < self.length < max(grid.steps) / 2:
+            raise ValueError(
+                f"lognormal:length={self.length:g} is below half of the grid's spacing, "
+                f"{max(grid.steps):g}; take length=0 for values that are independent at all nodes"
+            )
+
+    def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
+        """Return the values at the nodes of a part of a grid, in an array of its axes."""
+        if any(p.stop <= p.start for p in part):
+            return np.empty([max(0, p.stop - p.start) for p in part])
+        sigma = np.log(self.contrast) / _DEVIATIONS
+        if self.length == 0.0:
+            return np.exp(sigma * self._noise(part))
+        weights, places = zip(*map(self._weights, part, grid.steps), strict=True)
+        values = self._noise(places)
+        for axis in reversed(range(len(part))):
+            moved = np.moveaxis(values, axis, 0)
+            smooth = weights[axis] @ moved.reshape(len(moved), -1)
+            values = np.moveaxis(smooth.reshape(-1, *moved.shape[1:]), 0, axis)
+        return np.exp(sigma * values)
+
+    def _weights(self, nodes: slice, spacing: float) -> tuple[scipy.sparse.csr_array, slice]:
+        """Return the weights ``(nodes, points)`` of the noise along an axis, and at which points."""
+        places = np.arange(nodes.start, nodes.stop) * (spacing / (self.length / 2))
+        points = np.floor(places).astype(int)[:, None] + np.arange(2 * _REACH)
+        distances = places[:, None] - (points - (_REACH - 1))  # the first points lie outside
+        weights = np.exp(-0.25 * distances**2)
+        weights /= np.sqrt(np.square(weights).sum(axis=1, keepdims=True))
+        low, high = int(points[0, 0]), int(points[-1, -1]) + 1
+        starts = np.arange(len(points) + 1) * points.shape[1]
+        matrix = scipy.sparse.csr_array(
+            (weights.ravel(), (points - low).ravel(), starts), shape=(len(points), high - low)
+        )
+        return matrix, slice(low, high)
+
+    def _noise(self, places: tuple[slice, ...]) -> np.ndarray:
+        """Draw standard normal values at some points."""
+        tiles = [range(p.start // _TILE, -(-p.stop // _TILE)) for p in places]
+        drawn = np.empty([p.stop - p.start for p in places])
+        for tile in itertools.product(*tiles):
+            values = np.random.default_rng((self.seed, *tile)).standard_normal((_TILE,) * len(tile))
+            whole = tuple(slice(n * _TILE, (n + 1) * _TILE) for n in tile)
+            here = common(places, whole)
+            drawn[within(here, places)] = values[within(here, whole)]
+        return drawn

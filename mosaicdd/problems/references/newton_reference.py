@@ -10,12 +10,16 @@ import scipy.sparse
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined_at, screening, smooth_problem
-from mosaicdd.problems.discretisation.discrete import DirichletSystem, LinearSystem, MediumSystem
+from mosaicdd.problems.discretisation.discrete import (
+    DirichletSystem,
+    LinearSystem,
+    MediumSystem,
+    OutlineSystem,
+)
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.jacobian import is_beyond
 from mosaicdd.problems.operators.nonlinear import Nonlinear

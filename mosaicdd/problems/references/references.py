@@ -11,8 +11,7 @@ import scipy.fft
 
 from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
-from mosaicdd.problems.discretisation.outline_system import OutlineSystem
+from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem, OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear

@@ -27,8 +27,7 @@ from mosaicdd.schwarz.effective.effective_conductivity import (
     AxisConductivity,
     Effective,
 )
-from mosaicdd.schwarz.effective.paths import Paths, with_copies
-from mosaicdd.schwarz.effective.summary import Summary
+from mosaicdd.schwarz.effective.summary import Paths, Summary, with_copies
 from mosaicdd.schwarz.effective.through_flow import FlowJudge, ThroughFlow
 from mosaicdd.schwarz.effective.voxels import Voxels
 from mosaicdd.schwarz.multigrid.blocks import Blocks

@@ -7,12 +7,11 @@ import scipy.sparse.linalg
 import torch
 
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.downstream import Downstream
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.passage import Passage
-from mosaicdd.schwarz.multigrid.smoothing import LevelStep, Smoothing
+from mosaicdd.schwarz.multigrid.smoothing import Downstream, LevelStep, Smoothing
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
 # By axes, unknowns that are factorised with a velocity: on the levels below, flows would be ever faster for the grid, and sweeps

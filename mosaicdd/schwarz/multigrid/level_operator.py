@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import scipy.sparse
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Copies
-from mosaicdd.schwarz.multigrid.own_copies import OwnCopies
+from mosaicdd.schwarz.multigrid.blocks import Copies, OwnCopies
 from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
 
 

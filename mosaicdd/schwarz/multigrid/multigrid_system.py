@@ -22,9 +22,9 @@ from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.layouts import blocks_along
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
+from mosaicdd.schwarz.multigrid.aggregates import require_levels
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
-from mosaicdd.schwarz.multigrid.levels import require_levels
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of

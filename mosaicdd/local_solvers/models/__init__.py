@@ -1,1 +1,0 @@
-"""Trained networks: their files, and what they become when they know a problem."""
