@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,22 +22,33 @@ _NAMED = re.compile(
 )  # a place, and what it is called
 
 
-def given_problem(
-    cells: tuple[int, ...],
-    spacing: float | tuple[float, ...] | None,
-    spec: str | None,
-    pde: str,
-    given_fields: tuple[tuple[str, str], ...],
-    boundary: str | None,
-    given_sides: tuple[tuple[str, Condition], ...],
-    given_wells: tuple[tuple[str, str], ...] = (),
-    given_holds: tuple[tuple[str, str], ...] = (),
-    given_foils: tuple[tuple[str, str], ...] = (),
-    origin: tuple[float, ...] | None = None,
-) -> "Problem":
+@dataclass(frozen=True)
+class Given:
+    """What options say of a problem, by the names of their parameters."""
+
+    cells: tuple[int, ...]
+    spacing: float | tuple[float, ...] | None = None
+    origin: tuple[float, ...] | None = None
+    domain: str | None = None
+    pde: str = "diffusion"
+    boundary: str | None = None
+    given_fields: tuple[tuple[str, str], ...] = ()
+    given_wells: tuple[tuple[str, str], ...] = ()
+    given_foils: tuple[tuple[str, str], ...] = ()
+    given_sides: tuple[tuple[str, Condition], ...] = ()
+    given_holds: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is said but the size of a rectangle, its place, and the equation."""
+        named = self.given_fields, self.given_wells, self.given_foils, self.given_sides
+        return not (self.boundary or any(named) or self.given_holds or len(self.cells) != 2)
+
+
+def given_problem(given: Given) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
-    A part of the outline of which neither ``boundary`` nor a side says anything is a `ValueError`.
+    A part of the outline of which neither the boundary nor a side says anything is a `ValueError`.
     """
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.fields.given import one_corner
@@ -52,6 +63,9 @@ def given_problem(
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
 
+    cells, spacing, spec, origin = given.cells, given.spacing, given.domain, given.origin
+    axes, boundary = len(cells), given.boundary
+
     def read(name: str, condition: Condition) -> Condition:
         if isinstance(condition, Periodic) or not names_file(condition.values):
             return condition
@@ -60,15 +74,15 @@ def given_problem(
 
     with argument("field"):
         fields: dict[str, float | str | FieldFile | Wells | Foils] = {
-            name: given_field(spec) for name, spec in given_fields
+            name: given_field(spec) for name, spec in given.given_fields
         }
     beside = dict(fields)
     with argument("foil"):
-        if given_foils:
-            fields |= _with_foils(given_foils, fields, pde, len(cells))
+        if given.given_foils:
+            fields |= _with_foils(given.given_foils, fields, given.pde, axes)
     with argument("well"):
-        if given_wells:
-            fields["f"] = _wells(given_wells, fields.get("f", 0.0), pde, len(cells))
+        if given.given_wells:
+            fields["f"] = _wells(given.given_wells, fields.get("f", 0.0), given.pde, axes)
     data: Data | None = None
     with argument("boundary"):
         if boundary is not None:
@@ -77,14 +91,14 @@ def given_problem(
                 _require_no_formula(boundary)
             data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
-        conditions = {name: read(name, condition) for name, condition in given_sides}
+        conditions = {name: read(name, condition) for name, condition in given.given_sides}
         if spec is not None and boundary is not None and boundary.startswith("expr:"):
             # At the nodes of the domain and on its outline only, wherever that is.
-            names = *side_names(len(cells)), "outline"
+            names = *side_names(axes), "outline"
             conditions = {name: Dirichlet(boundary) for name in names} | conditions
             data = None
-        conditions |= _held(given_holds, len(cells))
-        sides = Sides(conditions, data, axes=len(cells))
+        conditions |= _held(given.given_holds, axes)
+        sides = Sides(conditions, data, axes=axes)
     with argument("spacing"):
         if spacing is not None:
             Domain(cells, spacing)
@@ -101,7 +115,7 @@ def given_problem(
     with argument("field"):
         place = one_corner(beside | {"the domain": mask}, cells, origin)
         domain = replace(domain, origin=place)
-    problem = Problem(domain, pde, fields, sides)
+    problem = Problem(domain, given.pde, fields, sides)
     if boundary is None:
         _require_sides(problem)
     return problem

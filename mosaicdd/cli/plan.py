@@ -1,15 +1,15 @@
 """``mosaicdd plan``: what a solve will cost on any number of ranks, on paper."""
 
 import math
+from typing import Any
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.given_problem import given_problem
+from mosaicdd.cli.given_problem import Given, given_problem
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.options import ORIGIN, SIDE, SIZES, dtype_option, once_each
 from mosaicdd.lattice.axes import times
-from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
@@ -87,20 +87,16 @@ _ITERATIONS, _BY_MULTIGRID = 9, 12
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def plan(
-    cells: tuple[int, ...],
     ranks: int,
     ranks_per_node: int,
     dims: tuple[int, ...] | None,
     iterations: int | None,
     medium: bool,
-    domain: str | None,
-    given_sides: tuple[tuple[str, Condition], ...],
-    spacing: float | None,
-    origin: tuple[float, ...] | None,
     problems: int,
     rates: str,
     dtype: str,
     as_json: bool,
+    **described: Any,
 ) -> None:
     """Say what a solve will cost: messages, bytes, memory and time.
 
@@ -126,9 +122,8 @@ def plan(
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
     with bad_input():
-        problem = given_problem(
-            cells, spacing, domain, "diffusion", (), "expr:0", given_sides, origin=origin
-        )
+        given = Given(boundary="expr:0", **described)
+        problem, cells = given_problem(given), given.cells
         grid = problem.domain.grid()
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:

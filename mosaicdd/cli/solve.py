@@ -1,11 +1,14 @@
 """``mosaicdd solve``: boundary value problems on a large domain, on any number of ranks."""
 
+from dataclasses import replace
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import Grouped, config_option, config_text, print_config_option
-from mosaicdd.cli.given_problem import given_field, given_problem
+from mosaicdd.cli.given_problem import Given, given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import (
@@ -26,7 +29,6 @@ from mosaicdd.cli.show import interrupted, quiet_option, say, stage, summary
 from mosaicdd.lattice.axes import coordinates
 from mosaicdd.parallel.launcher import launcher_rank, threads_per_rank
 from mosaicdd.parallel.watch import listening
-from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings
@@ -212,18 +214,7 @@ _GROUPS = {
 def solve(
     ctx: click.Context,
     output: str,
-    cells: tuple[int, ...],
-    domain: str | None,
     leave_out_floating: bool,
-    pde: str,
-    given_fields: tuple[tuple[str, str], ...],
-    given_wells: tuple[tuple[str, str], ...],
-    given_foils: tuple[tuple[str, str], ...],
-    boundary: str | None,
-    given_sides: tuple[tuple[str, Condition], ...],
-    given_holds: tuple[tuple[str, str], ...],
-    spacing: float | tuple[float, ...] | None,
-    origin: tuple[float, ...] | None,
     local_solver: str | None,
     initial: str | None,
     dims: tuple[int, ...] | None,
@@ -233,6 +224,7 @@ def solve(
     trace: str | None,
     as_json: bool,
     print_config: bool,
+    **described: Any,
 ) -> int:
     """Solve a boundary value problem on a large domain.
 
@@ -255,45 +247,24 @@ def solve(
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
-    described = (
-        given_fields,
-        given_wells,
-        given_foils,
-        given_sides,
-        given_holds,
-        _given(ctx, "pde"),
-        len(cells) != 2,
-    )
-    boundary = boundary or (None if any(described) else _RANDOM)
+    given = Given(**described)
+    if given.bare and ctx.get_parameter_source("pde") is ParameterSource.DEFAULT:
+        given = replace(given, boundary=_RANDOM)
+    axes = len(given.cells)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
     with bad_input("--trace"):
         if trace is not None:
-            mine = {"overwrite": option_given(ctx, "overwrite"), "inputs": [domain or ""]}
+            mine = {"overwrite": option_given(ctx, "overwrite"), "inputs": [given.domain or ""]}
             ranks.on_root(lambda: require_replaceable(trace, suffix=".json", **mine))
     with bad_input():
         settings = collected(ctx, SolveSettings, dims=dims)
-        if window is not None and len(window) != len(cells):
+        if window is not None and len(window) != axes:
             raise ValueError(
-                f"window: {len(window)} pairs of ends are given, the domain has {len(cells)} axes, "
-                f"{coordinates(len(cells))}"
+                f"window: {len(window)} pairs of ends are given, the domain has {axes} axes, {coordinates(axes)}"
             )
         file = collected(ctx, Output, path=output)
-        problem = ranks.agree(
-            lambda: given_problem(
-                cells,
-                spacing,
-                domain,
-                pde,
-                given_fields,
-                boundary,
-                given_sides,
-                given_wells,
-                given_holds,
-                given_foils,
-                origin,
-            )
-        )
+        problem = ranks.agree(lambda: given_problem(given))
         if leave_out_floating:
             whole = problem
             problem = ranks.agree(lambda: without_floating(whole))
@@ -303,7 +274,7 @@ def solve(
             begin = ranks.agree(lambda: given_field(initial or "0"))
         return solve_in_time(ctx, ranks, problem, time, begin, settings, file, as_json=as_json)
     with bad_input("--points"):
-        places = None if points is None else ranks.on_root(lambda: read_points(points, len(cells)))
+        places = None if points is None else ranks.on_root(lambda: read_points(points, axes))
     with bad_input():
         solver = Solver(
             problem,
@@ -328,11 +299,6 @@ def solve(
         write_trace(trace, ranks, clock)
     solver.close()
     if ranks.is_root:
-        text = json_line(solution.report) if as_json else summary(solution, output, boundary)
+        text = json_line(solution.report) if as_json else summary(solution, output, given.boundary)
         say(text, asked=as_json or not solution.converged)
     return 0 if solution.converged else 1
-
-
-def _given(ctx: click.Context, name: str) -> bool:
-    """Say whether an option stands on the command line."""
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
