@@ -21,6 +21,7 @@ from mosaicdd.tensors import Tensors
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+# On their way when an exchange was given up, with what MPI writes into.
 _GIVEN_UP: "list[tuple[MPI.Prequest, list[_Message]]]" = []
 
 Part = tuple[int, tuple[slice, ...]]
@@ -128,13 +129,14 @@ class HaloExchange:
 
 
 def _free(requests: "list[MPI.Prequest]", messages: "list[_Message]") -> None:
-    """Free requests, but for those on their way when an exchange was given up: MPI still writes into their buffers."""
-    while requests:
-        request = requests.pop()
+    """Free requests, and of those given up what has arrived since; MPI still writes into the buffers of the others."""
+    left, _GIVEN_UP[:] = [*_GIVEN_UP, *((request, messages) for request in requests)], []
+    requests.clear()
+    for request, buffers in left:
         if request.Test():
             request.Free()
         else:
-            _GIVEN_UP.append((request, messages))
+            _GIVEN_UP.append((request, buffers))
 
 
 class _Message:
