@@ -46,26 +46,23 @@ class NamedEquation:
 
     def _require_members(self) -> None:
         """Check texts, names of parameters and their defaults; raise `TypeError` where one is of the wrong kind."""
+        parameters, reaction = self.parameters, self.reaction
         for member in ("name", "text"):
             value = getattr(self, member)
-            if not isinstance(value, str):
-                raise TypeError(f"equation {self.name}: {member} must be a text, got {value!r}")
-        if not isinstance(self.parameters, Mapping):
-            raise TypeError(
-                f"equation {self.name}: parameters must map names to numbers, got "
-                f"{self.parameters!r}"
-            )
-        for name, default in self.parameters.items():
-            if not is_number(default):
-                raise TypeError(
-                    f"equation {self.name}: the default of {name} must be a number, got {default!r}"
-                )
-        if "f" in self.parameters:
-            raise TypeError(f"equation {self.name}: f is the source, not a parameter")
-        if self.reaction is not None and self.reaction not in self.parameters:
-            raise TypeError(
-                f"equation {self.name}: reaction must name a parameter, got {self.reaction!r}"
-            )
+            self._require(isinstance(value, str), f"{member} must be a text, got {value!r}")
+        named = isinstance(parameters, Mapping)
+        self._require(named, f"parameters must map names to numbers, got {parameters!r}")
+        for name, default in parameters.items():
+            known = is_number(default)
+            self._require(known, f"the default of {name} must be a number, got {default!r}")
+        self._require("f" not in parameters, "f is the source, not a parameter")
+        known = reaction is None or reaction in parameters
+        self._require(known, f"reaction must name a parameter, got {reaction!r}")
+
+    def _require(self, holds: bool, text: str) -> None:
+        """Raise `TypeError` if something does not hold."""
+        if not holds:
+            raise TypeError(f"equation {self.name}: {text}")
 
     def _require_parameter(self, name: str) -> None:
         """Raise `ValueError` if there is no such parameter."""
@@ -134,22 +131,20 @@ class Equation(NamedEquation):
 
     def __post_init__(self) -> None:
         self._require_members()
-        if not callable(self.operator):
-            raise TypeError(f"equation {self.name}: operator must be a function of its parameters")
+        draw, coefficients = self.draw, {*self.varying, *self.parameters} - {self.storage}
+        self._require(callable(self.operator), "operator must be a function of its parameters")
         self._check_arguments()
-        if self.draw is not None and not callable(self.draw):
-            raise TypeError(f"equation {self.name}: draw must be a function, got {self.draw!r}")
-        coefficients = {*self.varying, *self.parameters} - {self.storage}
-        if self.varying and not coefficients.issubset(Medium.NAMES):
-            raise TypeError(
-                f"equation {self.name}: where parameters may be fields, all must be those of a medium, "
-                f"{', '.join(Medium.NAMES)}, got {', '.join(self.parameters)}"
-            )
-        if not isinstance(self.at(), EllipticOperator):
-            raise TypeError(
-                f"equation {self.name}: operator must give an EllipticOperator, got "
-                f"{type(self.at()).__name__}"
-            )
+        self._require(draw is None or callable(draw), f"draw must be a function, got {draw!r}")
+        self._require(
+            not self.varying or coefficients.issubset(Medium.NAMES),
+            "where parameters may be fields, all must be those of a medium, "
+            f"{', '.join(Medium.NAMES)}, got {', '.join(self.parameters)}",
+        )
+        made = self.at()
+        self._require(
+            isinstance(made, EllipticOperator),
+            f"operator must give an EllipticOperator, got {type(made).__name__}",
+        )
 
     def on(self, axes: int) -> "Equation":
         """Return the equation of domains of so many axes."""

@@ -103,12 +103,10 @@ class NonlinearEquation(NamedEquation):
 
     def __post_init__(self) -> None:
         self._require_members()
-        if not callable(self.residual):
-            raise TypeError(f"equation {self.name}: residual must be a function of a patch")
-        if "f" in self.functions:
-            raise TypeError(f"equation {self.name}: f is the source, not a function")
-        if not {*self.signs, *self.numbers}.issubset(self.parameters):
-            raise TypeError(f"equation {self.name}: signs and numbers must be those of parameters")
+        self._require(callable(self.residual), "residual must be a function of a patch")
+        self._require("f" not in self.functions, "f is the source, not a function")
+        known = {*self.signs, *self.numbers}.issubset(self.parameters)
+        self._require(known, "signs and numbers must be those of parameters")
 
     @property
     def fields(self) -> tuple[str, ...]:
