@@ -23,7 +23,7 @@ _NAMED = re.compile(
 
 
 @dataclass(frozen=True)
-class Given:
+class Description:
     """What options say of a problem, by the names of their parameters."""
 
     cells: tuple[int, ...]
@@ -45,7 +45,7 @@ class Given:
         return not (self.boundary or any(named) or self.given_holds or len(self.cells) != 2)
 
 
-def given_problem(given: Given) -> "Problem":
+def given_problem(description: Description) -> "Problem":
     """Say what is to be solved; nothing large is evaluated or read yet.
 
     A part of the outline of which neither the boundary nor a side says anything is a `ValueError`.
@@ -63,8 +63,13 @@ def given_problem(given: Given) -> "Problem":
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
 
-    cells, spacing, spec, origin = given.cells, given.spacing, given.domain, given.origin
-    axes, boundary = len(cells), given.boundary
+    cells, spacing, spec, origin = (
+        description.cells,
+        description.spacing,
+        description.domain,
+        description.origin,
+    )
+    axes, boundary = len(cells), description.boundary
 
     def read(name: str, condition: Condition) -> Condition:
         if isinstance(condition, Periodic) or not names_file(condition.values):
@@ -74,15 +79,17 @@ def given_problem(given: Given) -> "Problem":
 
     with argument("field"):
         fields: dict[str, float | str | FieldFile | Wells | Foils] = {
-            name: given_field(spec) for name, spec in given.given_fields
+            name: given_field(spec) for name, spec in description.given_fields
         }
     beside = dict(fields)
     with argument("foil"):
-        if given.given_foils:
-            fields |= _with_foils(given.given_foils, fields, given.pde, axes)
+        if description.given_foils:
+            fields |= _with_foils(description.given_foils, fields, description.pde, axes)
     with argument("well"):
-        if given.given_wells:
-            fields["f"] = _wells(given.given_wells, fields.get("f", 0.0), given.pde, axes)
+        if description.given_wells:
+            fields["f"] = _wells(
+                description.given_wells, fields.get("f", 0.0), description.pde, axes
+            )
     data: Data | None = None
     with argument("boundary"):
         if boundary is not None:
@@ -91,13 +98,13 @@ def given_problem(given: Given) -> "Problem":
                 _require_no_formula(boundary)
             data = BoundaryFile(boundary) if is_file(boundary) else BoundarySpec(boundary)
     with argument("side"):
-        conditions = {name: read(name, condition) for name, condition in given.given_sides}
+        conditions = {name: read(name, condition) for name, condition in description.given_sides}
         if spec is not None and boundary is not None and boundary.startswith("expr:"):
             # At the nodes of the domain and on its outline only, wherever that is.
             names = *side_names(axes), "outline"
             conditions = {name: Dirichlet(boundary) for name in names} | conditions
             data = None
-        conditions |= _held(given.given_holds, axes)
+        conditions |= _held(description.given_holds, axes)
         sides = Sides(conditions, data, axes=axes)
     with argument("spacing"):
         if spacing is not None:
@@ -115,7 +122,7 @@ def given_problem(given: Given) -> "Problem":
     with argument("field"):
         place = one_corner(beside | {"the domain": mask}, cells, origin)
         domain = replace(domain, origin=place)
-    problem = Problem(domain, given.pde, fields, sides)
+    problem = Problem(domain, description.pde, fields, sides)
     if boundary is None:
         _require_sides(problem)
     return problem

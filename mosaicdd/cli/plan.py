@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.given_problem import Given, given_problem
+from mosaicdd.cli.given_problem import Description, given_problem
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.options import ORIGIN, SIDE, SIZES, dtype_option, once_each
 from mosaicdd.lattice.axes import times
@@ -122,8 +122,8 @@ def plan(
     with bad_input("--rates"):
         known, assumed_links = completed(rates_of_name(rates, dtype))
     with bad_input():
-        given = Given(boundary="expr:0", **described)
-        problem, cells = given_problem(given), given.cells
+        description = Description(boundary="expr:0", **described)
+        problem, cells = given_problem(description), description.cells
         grid = problem.domain.grid()
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import Grouped, config_option, config_text, print_config_option
-from mosaicdd.cli.given_problem import Given, given_field, given_problem
+from mosaicdd.cli.given_problem import Description, given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import (
@@ -247,15 +247,18 @@ def solve(
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
 
-    given = Given(**described)
-    if given.bare and ctx.get_parameter_source("pde") is ParameterSource.DEFAULT:
-        given = replace(given, boundary=_RANDOM)
-    axes = len(given.cells)
+    description = Description(**described)
+    if description.bare and ctx.get_parameter_source("pde") is ParameterSource.DEFAULT:
+        description = replace(description, boundary=_RANDOM)
+    axes = len(description.cells)
     clock = Stopwatch(traced=trace is not None)
     torch.set_num_threads(threads_per_rank())
     with bad_input("--trace"):
         if trace is not None:
-            mine = {"overwrite": option_given(ctx, "overwrite"), "inputs": [given.domain or ""]}
+            mine = {
+                "overwrite": option_given(ctx, "overwrite"),
+                "inputs": [description.domain or ""],
+            }
             ranks.on_root(lambda: require_replaceable(trace, suffix=".json", **mine))
     with bad_input():
         settings = collected(ctx, SolveSettings, dims=dims)
@@ -264,7 +267,7 @@ def solve(
                 f"window: {len(window)} pairs of ends are given, the domain has {axes} axes, {coordinates(axes)}"
             )
         file = collected(ctx, Output, path=output)
-        problem = ranks.agree(lambda: given_problem(given))
+        problem = ranks.agree(lambda: given_problem(description))
         if leave_out_floating:
             whole = problem
             problem = ranks.agree(lambda: without_floating(whole))
@@ -299,6 +302,10 @@ def solve(
         write_trace(trace, ranks, clock)
     solver.close()
     if ranks.is_root:
-        text = json_line(solution.report) if as_json else summary(solution, output, given.boundary)
+        text = (
+            json_line(solution.report)
+            if as_json
+            else summary(solution, output, description.boundary)
+        )
         say(text, asked=as_json or not solution.converged)
     return 0 if solution.converged else 1
