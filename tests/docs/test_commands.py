@@ -41,7 +41,16 @@ _SECONDS = 240  # of a page
 # Of which all take eight seconds to half a minute.
 _LONG = {
     f"{name}.md"
-    for name in ("clusters", "equations", "files", "nonlinear", "space", "time", "training")
+    for name in (
+        "clusters",
+        "equations",
+        "files",
+        "nonlinear",
+        "python",
+        "space",
+        "time",
+        "training",
+    )
 }
 
 

@@ -15,7 +15,7 @@ from matplotlib import pyplot
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
 _LONG = {"plot_own_network", "plot_large_medium", "plot_cluster_run"}  # of seconds
-_LONG |= {"plot_inverse_conductivity", "plot_heat_sink"}
+_LONG |= {"plot_inverse_conductivity", "plot_heat_sink", "plot_pumping_test", "plot_soap_film"}
 
 
 def each():

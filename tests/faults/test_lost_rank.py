@@ -89,8 +89,8 @@ def job(mpiexec, tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(LONG, id="laplace", marks=pytest.mark.nightly),
-        pytest.param(MEDIUM, id="medium"),
+        pytest.param(LONG, id="laplace"),
+        pytest.param(MEDIUM, id="medium", marks=pytest.mark.nightly),
     ],
 )
 def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(

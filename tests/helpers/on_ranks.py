@@ -43,7 +43,6 @@ _CUT = (
     *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
     *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
 )
-_ON_SEVERAL = 2  # of a test's cases
 # Where a case takes milliseconds, all combinations of parameters run each day.
 _QUICK = ("lattice/", "local_solvers/", "parallel/", "planning/", "storage/")
 # Whose tests take up to a minute: first, and no process waits at the end for another that is in one.
@@ -58,9 +57,9 @@ def file_of(item):
 def daily(sizes, file, place=0):
     """Return the size of a marker that shows most in a file of tests: two, or four where they show more.
 
-    So for a test's first two cases; those at later places run on one rank, which costs least.
+    So for a test's first case; those at later places run on one rank, which costs least.
     """
-    if place >= _ON_SEVERAL and 1 in sizes:
+    if place > 0 and 1 in sizes:
         return {1}
     several = sorted(size for size in sizes if 1 < size <= 6)
     first = (4, 2) if file.startswith(_CUT) else (2, 4)

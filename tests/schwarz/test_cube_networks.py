@@ -69,7 +69,9 @@ def test_its_error_is_that_of_the_network(model, model_of):
     assert errors[2] < 1e-10 < errors[1]
 
 
-@pytest.mark.parametrize("cells", [(16, 16, 16), (24, 32, 40)])
+@pytest.mark.parametrize(
+    "cells", [pytest.param((16, 16, 16), marks=pytest.mark.nightly), (24, 32, 40)]
+)
 def test_the_shipped_one_is_as_good_as_the_page_says(cells):
     problem = box(cells, "poisson", f="sin(4*x)*y + z")
     solution = m.solve(problem, "laplace-cubes", rtol=1e-8)

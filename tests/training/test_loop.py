@@ -49,7 +49,12 @@ def train(dataset, name="linear", **changes):
         ("linear", {"optimizer": "adamw"}, 20),
         pytest.param("linear", {"pde_weight": 1e-4}, 20, marks=pytest.mark.nightly),
         pytest.param("sdnet", {"points": 16, "epochs": 40}, 4, marks=pytest.mark.nightly),
-        ("sdnet", {"pde_weight": 1e-4, "collocation": 4, "points": 16}, 1.5),
+        pytest.param(
+            "sdnet",
+            {"pde_weight": 1e-4, "collocation": 4, "points": 16},
+            1.5,
+            marks=pytest.mark.nightly,
+        ),
         pytest.param("sdnet-concat", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         pytest.param("deeponet", {"points": 16}, 1.5, marks=pytest.mark.nightly),
         ("mlp", {"points": 16}, 2),
