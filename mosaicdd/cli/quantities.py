@@ -30,7 +30,8 @@ def quantities(
     """Print the largest and smallest value and where they are, mean, integral, energy, and the balance of a solution.
 
     The balance is what flows out through each side and outline, what sources give, what a reaction consumes, and what
-    is left over, which is zero of an exact solution. It is known of linear equations without time.
+    is left over, which is zero of an exact solution. It is known of linear equations; of a series it is that of all
+    steps up to the field, with what is stored.
     """
     with bad_input():
         report = _report(read(solution_file, problem), flows)
@@ -79,8 +80,8 @@ def _for_people(report: dict) -> str:
     flows = balance["flows"] | report["parts"]
     lines += [f"out through {name}: {flow:.6g}" for name, flow in flows.items()]
     lines.append(f"sources {balance['sources']:.6g}, consumed {balance['reaction']:.6g}")
-    if balance["carried"]:
-        lines[-1] += f", carried away {balance['carried']:.6g}"
+    more = {"carried": "carried away", "stored": "stored"}
+    lines[-1] += "".join(f", {title} {balance[n]:.6g}" for n, title in more.items() if balance[n])
     lines.append(
         f"left over {balance['left_over']:.1e}, {balance['relative']:.1e} of all that flows"
     )

@@ -292,7 +292,7 @@ def _range(values: Any) -> str:
 
 def _balance(solution: OpenedSolution) -> str:
     """Say what flows in and out, and what is left over; nothing of fields that are not read at once."""
-    if np.prod(solution.window.shape) > _PORTION:
+    if solution.times is None and np.prod(solution.window.shape) > _PORTION:
         return ""
     try:
         balance = solution.balance()
@@ -300,6 +300,7 @@ def _balance(solution: OpenedSolution) -> str:
         return ""
     parts = {"in": balance.inflow, "out": balance.outflow, "sources": balance.sources}
     parts |= {"consumed": balance.reaction, "carried away": balance.carried}
+    parts["stored"] = balance.stored
     told = [f"{name} {value:.4g}" for name, value in parts.items() if value]
     return ", ".join([*told, f"left over {balance.left_over:.1e}"])
 

@@ -5,6 +5,7 @@ import html
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ import numpy as np
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.lattice.window import Window
+from mosaicdd.problems.quantities.balance import Balance, balance_until
 from mosaicdd.problems.quantities.held_field import alone
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
@@ -156,6 +158,16 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
     def each(self) -> list[StoredSolution]:
         """Return the solution itself."""
         return [self]
+
+    def balance(self) -> Balance:
+        """Return the `Balance`; of a series that of all steps up to the field, as `Series.balance` has it."""
+        known = None if self.times is None else balance_until(self.time, self.history)
+        if known is None:
+            return super().balance()
+        of_all = self.attributes.get("balance") or {
+            "flows": known.flows
+        }  # in the order of the sides
+        return replace(known, flows={name: known.flows[name] for name in of_all["flows"]})
 
     def at(self, points: Any) -> np.ndarray:
         """Return the values at points ``(q, 2)``, (x, y), in space (x, y, z), linear between the nodes, ``(q,)``.

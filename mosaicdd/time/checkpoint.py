@@ -59,7 +59,7 @@ class TimeCheckpoint:
             "length": str(steps.control.length),
             "scale": steps.control.scale,
             "frames": steps.frames.times,
-            "record": steps.record.arrays(),
+            "record": vars(steps.record),
         }
         identity, grid = self._identity, share.grid
         with share.ranks.held_by_root(

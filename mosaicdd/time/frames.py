@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.quantities.balance import Balance, balance_until
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.storage.series_file import RawFrames
 
@@ -26,6 +27,11 @@ class Record:
     # to the error; NaN where nothing is known of it yet
     time_error: list[float] = field(default_factory=list)
     solver_error: list[float] = field(default_factory=list)
+    # What flowed in it, was made, consumed and stored, per time; nothing where that is not known
+    balance: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.balance += [{}] * (len(self.time) - len(self.balance))  # of old checkpoints
 
     def add(
         self,
@@ -34,6 +40,7 @@ class Record:
         iterations: int,
         time_error: float | None,
         solver_error: float,
+        balance: Balance | None,
     ) -> None:
         """Enter a step."""
         self.time.append(time)
@@ -41,6 +48,7 @@ class Record:
         self.iterations.append(iterations)
         self.time_error.append(math.nan if time_error is None else time_error)
         self.solver_error.append(solver_error)
+        self.balance.append({} if balance is None else balance.numbers())
 
     @property
     def last_error(self) -> float:
@@ -76,6 +84,7 @@ class Record:
     def summed(self) -> dict:
         """Return what is said of all steps together."""
         known = [error for error in self.time_error if not math.isnan(error)]
+        balance = balance_until(None, self.arrays())
         return {
             "steps": len(self.time),
             "time": self.time[-1] if self.time else 0.0,
@@ -85,11 +94,16 @@ class Record:
             "most_iterations": max(self.iterations, default=0),
             "time_error": sum(known) if known else None,
             "solver_error": sum(self.solver_error),
+            "balance": None if balance is None else balance.described(),
         }
 
     def arrays(self) -> dict[str, list]:
         """Return the entries by name."""
-        return asdict(self)
+        entries = {name: values for name, values in vars(self).items() if name != "balance"}
+        names = dict.fromkeys(name for sums in self.balance for name in sums)
+        return entries | {
+            name: [sums.get(name, math.nan) for sums in self.balance] for name in names
+        }
 
 
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]

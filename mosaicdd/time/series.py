@@ -19,6 +19,7 @@ from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.balance import Balance, balance_until
 from mosaicdd.report.presented import labelled
 from mosaicdd.schwarz.results.kept import OVER_RANKS
 from mosaicdd.schwarz.settings import CONVERGED, Output
@@ -27,6 +28,7 @@ from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import Frames, Record
+from mosaicdd.unsupported import Unsupported
 
 _VALUES = 2**20  # of a coefficient that are sampled at once
 
@@ -141,7 +143,8 @@ class Series(Placed):
         All that ``solve --json`` prints, by name.
     steps
         By name, a number for each step: ``time`` at its end, ``step``, ``iterations``, and the root mean
-        squares ``time_error`` and ``solver_error`` that it is estimated to add to the error.
+        squares ``time_error`` and ``solver_error`` that it is estimated to add to the error; and what flowed, was made,
+        consumed and stored in it, per time, by the names of `Balance`, ``flow_left`` and so on.
     path
         The file that holds the fields, if one was asked for.
     place
@@ -170,6 +173,24 @@ class Series(Placed):
     def coordinates(self, axis: int) -> np.ndarray:
         """Return where the nodes of the fields lie along an axis, in units of domain length."""
         return Window.whole(self._grid).coordinates(self._grid, axis)
+
+    def balance(self, number: int = -1) -> Balance:
+        """Return what flowed, was made, consumed and stored until a field, by default the last; without messages.
+
+        By the steps' discrete equations, so only what their solves leave is left over.
+
+        Raises
+        ------
+        Unsupported
+            If the equation is not linear, or has a mixed derivative; or a step of it was taken before balances were.
+        """
+        known = balance_until(self.times[self._number(number)], self.steps)
+        if known is None:
+            raise Unsupported(
+                f"{self.report['pde']} in time has no balance: it is not linear, has a mixed derivative, or went on "
+                "from a checkpoint without one"
+            )
+        return known
 
     @property
     def field(self) -> np.ndarray:

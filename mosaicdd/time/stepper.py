@@ -22,6 +22,7 @@ from mosaicdd.problems.in_time import (
 )
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.field_share import FieldShare, FieldStart
 from mosaicdd.schwarz.fill import FILL_HALO
@@ -29,6 +30,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
 from mosaicdd.time.settings import TimeSettings
+from mosaicdd.time.step_balance import Planned
 from mosaicdd.unsupported import Unsupported
 
 # Weights of up to three values, the newest first, at another time on their polynomial.
@@ -103,6 +105,7 @@ class Taken:
     difference: float
     solver_error: float  # the same of its solve
     report: dict  # what the solver says of that
+    balance: Balance | None  # per time; None where the equation has none
 
 
 class DataError(ValueError):
@@ -140,8 +143,8 @@ class Stepper:
         self._shape = shape = problem.domain.shape
         with argument("field"):
             self._coefficients = CoefficientsInTime(problem)
-        self._planned: dict[tuple[float, float], tuple[Solver, Problem]] = {}
-        self.solver, _ = self._plan(time.dt, self._method.step(1).share * time.dt)
+        self._planned: dict[tuple[float, float], Planned] = {}
+        self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
         lattice = self.solver.lattice
         placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
         self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
@@ -170,8 +173,8 @@ class Stepper:
 
     def close(self) -> None:
         """Free what was planned."""
-        for solver, _ in self._planned.values():
-            solver.close()
+        for planned in self._planned.values():
+            planned.solver.close()
 
     def initial(self, values: Any) -> np.ndarray:
         """Return the initial values at the nodes that this rank holds, with those given on the sides.
@@ -235,7 +238,8 @@ class Stepper:
         """
         step, share = self._method.step(len(levels.values)), self.share
         # A coefficient counts as the source does: at the time of the stage.
-        solver, problem = self._planned_at(t + step.share * length, length)
+        planned = self._planned_at(t + step.share * length, length)
+        problem = planned.problem
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
         force *= self._storage
@@ -247,9 +251,8 @@ class Stepper:
             problem = problem.with_sides(sides)
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
-        solution = solver(
-            problem.with_fields(f=share.as_field(force)), start=FieldStart(share, start), atol=atol
-        )
+        problem = problem.with_fields(f=share.as_field(force))
+        solution = planned.solver(problem, start=FieldStart(share, start), atol=atol)
         new = np.asarray(solution.local)
         if self._outside is not None:
             new = np.where(self._outside & np.isnan(new), 0.0, new)
@@ -259,12 +262,20 @@ class Stepper:
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
         squares = [share.mean_square(values) for values in (new, difference)]
+        wide, balance = share.widened(new), planned.balance(share)
+        stage = step.share * wide + rest * levels.newest if rest else wide
+        balanced: Balance | None = None
+        if balance is not None:
+            gained = self._method.weight / length * self._storage * stage
+            gained -= force
+            balanced = balance(problem, stage, gained, f)
         return Taken(
-            share.widened(new),
+            wide,
             math.sqrt(squares[0]),
             math.sqrt(squares[1]),
             solution.error_estimate / step.share,
             solution.report,
+            balanced,
         )
 
     def _data(
@@ -285,7 +296,7 @@ class Stepper:
         except ValueError as error:
             raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
-    def _planned_at(self, stage: float, length: float) -> tuple[Solver, Problem]:
+    def _planned_at(self, stage: float, length: float) -> Planned:
         """Return what solves a step with its stage at a time; or all ranks raise `DataError`."""
         if not self._coefficients.vary:
             return self._plan(length, stage)
@@ -295,26 +306,20 @@ class Stepper:
         except ValueError as error:
             raise DataError(f"at the time {stage:g}: {error}") from error
 
-    def _plan(self, length: float, stage: float) -> tuple[Solver, Problem]:
-        """Return what solves steps of a length, and their problem without its data; coefficients are those of a stage."""
+    def _plan(self, length: float, stage: float) -> Planned:
+        """Return what solves steps of a length; coefficients are those of a stage."""
         kept = _PLANNED_ANEW if self._coefficients.vary else _PLANNED
         key = length, stage if self._coefficients.vary else 0.0
         planned = self._planned.pop(key, None)
         if planned is None:
             while len(self._planned) >= kept:
                 oldest = next(iter(self._planned))
-                self._planned.pop(oldest)[0].close()
-            problem = step_problem(self._coefficients(stage), self._method.weight / length)
-            planned = (
-                Solver(
-                    problem,
-                    self._local_solver,
-                    ranks=self._ranks,
-                    settings=self._settings,
-                    keep="unknowns",
-                ),
-                problem,
-            )
+                self._planned.pop(oldest).solver.close()
+            stepped = self._coefficients(stage)
+            problem = step_problem(stepped, self._method.weight / length)
+            how: dict[str, Any] = {"ranks": self._ranks, "settings": self._settings}
+            solver = Solver(problem, self._local_solver, keep="unknowns", **how)
+            planned = Planned(solver, problem, stepped)
         self._planned[key] = planned
         return planned
 

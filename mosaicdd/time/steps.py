@@ -251,7 +251,8 @@ class Stepping:
         self.levels.add(taken.values)
         if control.chooses and error is not None:
             self.record.judge(error)
-        self.record.add(self._now, length, taken.report["iterations"], error, taken.solver_error)
+        iterations = taken.report["iterations"]
+        self.record.add(self._now, length, iterations, error, taken.solver_error, taken.balance)
         if control.kept:
             self.frames.add(self._now, self.stepper.shown(taken.values))
         if control.may_double(error, known):

@@ -9,7 +9,9 @@ Along a periodic axis the volumes of the first and the last node are two halves,
 side, so nothing of the grid is beyond it here.
 """
 
+import copy
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +28,7 @@ from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
@@ -66,11 +69,14 @@ class VolumesPart:
 class ControlVolumes:
     """Those of the domain of a linear problem.
 
+    ``kept``: whether they are kept, part by part, for other values and data.
+
     `Unsupported` if the equation has no conductances: it is not linear, describes waves, or has a mixed derivative.
     """
 
-    def __init__(self, problem: Problem, grid: Grid):
+    def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
         self.problem, self.grid = problem, grid
+        self._kept: dict[tuple, VolumesPart] | None = {} if kept else None
         _require_conductances(problem)
         self.medium = medium_of(problem.operator)
         shape, self._conditions = problem.domain.shape, problem.conditions
@@ -81,13 +87,33 @@ class ControlVolumes:
         self._nodes = GridNodes(grid.shape, (None,) * axes)
         self.scale = grid.spacing ** (axes - 2)
 
+    @functools.cached_property
+    def pieces(self) -> Mapping[str, OutlinePiece]:
+        """What the domain has of the sides of the rectangle, and of what is held inside, by name."""
+        return self.problem.pieces(self.grid)
+
     @property
     def outlines(self) -> tuple[str, ...]:
         """The names of the outlines of a shape."""
         return () if self.outline is None else self.outline.names
 
+    def of_data(self, problem: Problem) -> "ControlVolumes":
+        """Return the same volumes, for another source and other values on sides."""
+        other = copy.copy(self)
+        other.problem, other._conditions = problem, problem.conditions
+        vars(other)["pieces"] = self.pieces
+        return other
+
     def on(self, part: Part) -> VolumesPart:
         """Return those of the nodes of a part of the grid."""
+        if self._kept is None:
+            return self._made_on(part)
+        key = tuple((p.start, p.stop) for p in part)
+        if key not in self._kept:
+            self._kept[key] = self._made_on(part)
+        return self._kept[key]
+
+    def _made_on(self, part: Part) -> VolumesPart:
         cells, outlines = self._nodes.cells(part), None
         cut = None if self.outline is None else self.outline.cut(part, cells)
         cover = Cover.of_cells(cells) if cut is None else cut.cover
@@ -131,10 +157,13 @@ class ControlVolumes:
 
     def through_outlines(
         self, here: VolumesPart, u: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what flows out through outlines: of which flat nodes and outlines, ``(T,)``, and how much, ``(n, T)``."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what flows out through outlines: of which flat nodes and outlines, ``(T,)``, and how much, ``(n, T)``.
+
+        Last of all how much more with the value there, ``(T,)``.
+        """
         if here.outlines is None or self.outline is None:
-            return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0))
+            return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0)), np.empty(0)
         flat, h = u.reshape(len(u), -1), self.grid.spacing
         ties, flows = here.outlines.ties, here.outlines.flows
         alphas, (held, flowing) = self.outline.alphas[flows.outlines], self._given(ties, flows)
@@ -142,8 +171,8 @@ class ControlVolumes:
             ties.weights * (flat[:, ties.nodes] - held),
             h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),
         ]
-        both = Crossings.joined([ties, flows])
-        return both.nodes, both.outlines, np.concatenate(out, axis=1)
+        both, more = Crossings.joined([ties, flows]), (ties.weights, h * flows.weights * alphas)
+        return both.nodes, both.outlines, np.concatenate(out, axis=1), np.concatenate(more)
 
     def _given(self, *acting: Crossings) -> list[np.ndarray]:
         """Return the values of conditions where outlines act, ``(n or 1, T)``."""
@@ -162,18 +191,22 @@ class ControlVolumes:
         return (ties.weights * np.square(fall)).sum(axis=1)
 
 
-def _require_conductances(problem: Problem) -> None:
-    """Raise `Unsupported` if no conductances between neighbours say what flows."""
-    operator, why = problem.operator, ""
+def why_no_balance(problem: Problem) -> str:
+    """Say why no conductances between neighbours say what flows; nothing if they do."""
+    operator = problem.operator
     if problem.equation.steady is not None:
-        why = "is an equation in time"
-    elif isinstance(operator, Nonlinear):
-        why = "is not linear"
-    elif operator.couples_corners:
-        why = "has a mixed derivative, axy, or bilinear elements"
-    elif isinstance(operator, EllipticOperator) and operator.c < 0:
-        why = f"describes waves, c is {operator.c:g}"
-    if why:
+        return "is an equation in time"
+    if isinstance(operator, Nonlinear):
+        return "is not linear"
+    if operator.couples_corners:
+        return "has a mixed derivative, axy, or bilinear elements"
+    if isinstance(operator, EllipticOperator) and operator.c < 0:
+        return f"describes waves, c is {operator.c:g}"
+    return ""
+
+
+def _require_conductances(problem: Problem) -> None:
+    if why := why_no_balance(problem):
         raise Unsupported(
             f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady linear equations "
             "without mixed derivatives; integrals, means, largest values and gradients are of all"

@@ -14,7 +14,7 @@ import numpy as np
 from mosaicdd.lattice.axes import common, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.shapes.outline import OutlinePiece
@@ -59,10 +59,10 @@ def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) 
     return covered(dataclasses.replace(asked, along=both), piece, grid)[0]
 
 
-def side_conditions(problem: Problem, grid: Grid) -> dict[str, list[SideCondition]]:
+def side_conditions(volumes: ControlVolumes) -> dict[str, list[SideCondition]]:
     """Return what holds on each side that the domain has and that is not periodic, and inside, by its name."""
-    every = {}
-    for name, piece in problem.pieces(grid).items():
+    every, grid, problem = {}, volumes.grid, volumes.problem
+    for name, piece in volumes.pieces.items():
         own = [part for part in problem.conditions.parts if part.name == name]
         default = next((part for part in own if part.whole), None)
         periodic = default is not None and isinstance(default.condition, Periodic)
@@ -83,13 +83,14 @@ class SideFlows:
     """What flows out through the sides at the nodes that a process speaks for.
 
     ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side; zero at those of others.
+    ``gross``: what would flow to and from all of them if all other values fell to zero, ``(n,)``.
     ``carried``, as `Balance` has it, is no part of it.
     """
 
     def __init__(self, volumes: ControlVolumes, field: HeldField):
-        grid, problem = volumes.grid, volumes.problem
-        self._grid, self._pieces = grid, problem.pieces(grid)
-        self._conditions = side_conditions(problem, grid)
+        self._grid, self._pieces = volumes.grid, volumes.pieces
+        self._conditions = side_conditions(volumes)
+        self.gross = np.zeros(len(field.values))
         self.out = self._split(volumes, field) if self._conditions else {}
 
     @property
@@ -122,7 +123,8 @@ class SideFlows:
         for name, conditions in self._conditions.items():
             piece, at = self._pieces[name], where[name]
             face = grid.spacing * (1.0 if piece.side is None else grid.face(piece.side[0]))
-            u, rest, across, mine[name] = _on_side(volumes, field, piece)
+            u, rest, across, mine[name], gross = _on_side(volumes, field, piece)
+            self.gross += gross
             left[:, at[mine[name]]] = rest[:, mine[name]]
             along[name] = across
             out[name] = []
@@ -169,14 +171,15 @@ def _held_lengths(conditions: list[SideCondition]) -> np.ndarray:
 
 def _on_side(
     volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
 
     ``(n, M)`` each, and which of the nodes are this process's and have a volume, ``(M,)``: what is given on a side
-    beside a node that an outline holds has no effect, and does not flow.
+    beside a node that an outline holds has no effect, and does not flow. Last of all their share of `SideFlows.gross`.
     """
     shape = (len(field.values), len(piece.nodes))
     u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    gross = np.zeros(len(field.values))
     mine, every = np.zeros(len(piece.nodes), bool), common(piece.place, field.own)
     for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
         here = np.flatnonzero(
@@ -188,21 +191,22 @@ def _on_side(
         if not len(here):
             continue
         wide = field.around(part)
-        values, left, to_neighbours, present = left_over(volumes, field, wide)
+        values, left, to_neighbours, between, present = left_over(volumes, field, wide)
         at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
         u[:, here], rest[:, here] = values[:, *at], left[:, *at]
         if piece.side is not None:
             along[:, here] = -to_neighbours[piece.side[0]][:, *at]
         mine[here] = present[at]
-    return u, rest, along, mine
+        gross += abs(u[:, here]) @ (between.diagonal() - between.reaction)[at]
+    return u, rest, along, mine, gross
 
 
 def left_over(
     volumes: ControlVolumes, field: HeldField, wide: Part
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], Conductances, np.ndarray]:
     """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
 
-    Last of all at which nodes there are volumes, ``(rows, columns)``.
+    Last of all what is between them, and at which nodes there are volumes, ``(rows, columns)``.
 
     Right but at nodes on the edge of the part within the grid.
     """
@@ -210,7 +214,7 @@ def left_over(
     u = np.where(here.present, field.at(wide), 0.0)
     to_neighbours = here.to_neighbours(u)
     rest = volumes.loads(here, wide) - here.between.reaction * u - sum(to_neighbours)
-    nodes, _, through = volumes.through_outlines(here, u)
+    nodes, _, through, _ = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))
-    return u, np.where(here.present, rest, 0.0), to_neighbours, here.present
+    return u, np.where(here.present, rest, 0.0), to_neighbours, here.between, here.present

@@ -1,0 +1,118 @@
+"""What flows in a step, is made, consumed and stored: by its discrete equations, of which nothing is lost.
+
+A step's stage solves ``rate s u + A u = f + s (p_1 u_n + ..)``: what ``s`` multiplies there is stored.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import within
+from mosaicdd.problems.discretisation.periodic import GridNodes
+from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.balance import Balance, balance_of, flows_out
+from mosaicdd.problems.quantities.control_volumes import ControlVolumes, why_no_balance
+from mosaicdd.problems.quantities.held_field import HeldField, rows_of
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.shapes.shape import inside_ring
+from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.solver import Solver
+
+
+class StepBalance:
+    """Of all steps of one plan; all ranks make it and call it together.
+
+    Parameters
+    ----------
+    problem
+        Of a step.
+    stepped
+        What that is a step of: with the reaction without ``rate s``.
+
+    Raises
+    ------
+    Unsupported
+        If the equation has no balance, as `ControlVolumes`.
+    """
+
+    def __init__(self, problem: Problem, stepped: Problem, share: FieldShare):
+        self._volumes = ControlVolumes(problem, share.grid, kept=True)
+        self._share = share
+        nothing = np.empty([p.stop - p.start for p in share.wide])
+        self._weights = self._weights_of(self._held(problem, nothing))
+        self._reaction: np.ndarray | None = None
+        name = problem.equation.reaction or ""
+        reaction = Field(name, stepped.fields.get(name, 0.0), len(share.own))
+        if reaction.number != 0.0:
+            inside = inside_ring(problem.domain.shape, share.grid, share.own)
+            values = sample_near(reaction, share.grid, share.own, inside, fill=0.0)[0]
+            self._reaction = self._weights * values
+
+    def _held(self, problem: Problem, wide: np.ndarray) -> HeldField:
+        share = self._share
+        return HeldField(
+            share.grid,
+            problem,
+            1,
+            slice(0, 1),
+            share.own,
+            share.wide,
+            wide[None],
+            share.ranks.sum,
+            share.ranks.allgather,
+        )
+
+    def _weights_of(self, held: HeldField) -> np.ndarray:
+        """Return what the domain has of the volumes of the nodes that this rank owns, where something is made."""
+        grid, own = self._share.grid, self._share.own
+        weights = np.zeros([p.stop - p.start for p in own])
+        for part in rows_of(held):
+            if self._volumes.outline is None:
+                cells = GridNodes(grid.shape, (None,) * len(part)).cells(part)
+                volumes = Cover.of_cells(cells).volumes
+            else:
+                wide = held.around(part)
+                here = self._volumes.on(wide)
+                volumes = (here.volumes * here.present)[within(part, wide)]
+            weights[within(part, own)] = grid.spacing**2 * volumes
+        return weights
+
+    def __call__(
+        self, problem: Problem, stage: np.ndarray, gained: np.ndarray, f: np.ndarray | None
+    ) -> Balance:
+        """Return the balance of a step, per time.
+
+        Parameters
+        ----------
+        problem
+            With the source and the values on sides of the stage.
+        stage, gained, f
+            The values; what is stored less the source, ``rate s u - s (p_1 u_n + ..) - f``; and the source: at the nodes
+            that this rank holds.
+        """
+        volumes, own = self._volumes.of_data(problem), self._share.owned
+        held = self._held(problem, stage)
+        names, sums = flows_out(volumes, held, loads=False)
+        made = 0.0 if f is None else np.vdot(self._weights, own(f))
+        stored = np.vdot(self._weights, own(gained)) + made
+        consumed = 0.0 if self._reaction is None else np.vdot(self._reaction, own(stage))
+        sums[0, [-5, -4, -2]] = made, consumed, stored
+        return balance_of(names, volumes.scale * held.total(sums)[0])
+
+
+@dataclass
+class Planned:
+    """What steps of one length share."""
+
+    solver: Solver
+    problem: Problem  # without its data
+    stepped: Problem  # of which that is a step
+    known: StepBalance | None = None
+
+    def balance(self, share: FieldShare) -> StepBalance | None:
+        """Return what balances its steps, if anything does, made once; all ranks together."""
+        if self.known is None and not why_no_balance(self.problem):
+            self.known = StepBalance(self.problem, self.stepped, share)
+        return self.known
