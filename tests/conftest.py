@@ -1,5 +1,6 @@
 """What all tests share: small problems, the command line on all ranks of a test, data to learn from."""
 
+import gc
 import json
 import os
 import sys
@@ -28,6 +29,12 @@ from mosaicdd.schwarz.settings import SolveSettings
 pytest_plugins = ("on_ranks",)
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish(session):
+    """Let the collector of garbage pass over all that was imported: a look at it takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
