@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.nightly  # a minute
 def test_mypy_has_nothing_to_say():
     pytest.importorskip("mypy")
     ended = subprocess.run(

@@ -131,6 +131,7 @@ def test_torch_in_is_torch_out():
     assert isinstance(solve(problem).field, torch.Tensor)
 
 
+@pytest.mark.nightly  # 170 solvers
 @pytest.mark.ranks(2, 3)
 def test_many_solvers_leak_no_communicator_and_no_memory(comm):
     problem = Problem((64, 64), "laplace", sides=Dirichlet("x*y"))

@@ -97,8 +97,11 @@ def test_fields_of_a_gpu_are_those_of_the_processor(name, request):
 @pytest.mark.parametrize(
     "name",
     [
-        *("sides", "velocity"),
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("aggregates", "periodic")),
+        "sides",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("velocity", "aggregates", "periodic")
+        ),
     ],
 )
 def test_ranks_with_gpus_send_what_those_without_do(comm, name, request):
