@@ -10,9 +10,18 @@ from mosaicdd.gradients.lagrangian import Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import even, within
+from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
 
 _STRIP = 2**17  # nodes
+_MOVE = 1e-5  # of a cell, that an outline moves for differences
+
+
+def _signs(level: np.ndarray) -> list[np.ndarray]:
+    """Return the signs of a level at the nodes, and in the middles of edges and cells."""
+    every = [level, level[1:] + level[:-1], level[:, 1:] + level[:, :-1]]
+    every.append(every[1][:, 1:] + every[1][:, :-1])
+    return [np.sign(values) for values in every]
 
 
 class InStrips:
@@ -77,8 +86,12 @@ class InStrips:
             The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w`` there.
         """
         fields, nodes = self._parameters.fields, self._parameters.grid.nodes
+        of_shape = [name for name in self._parameters.of_shape if name in by]
+        named = {
+            name: value for name, value in named.items() if name not in self._parameters.of_shape
+        }
         common = [name for name in by if name in self._parameters.numbers]
-        by = [name for name in by if name not in common]
+        by = [name for name in by if name not in common and name not in of_shape]
         gradient: dict[str, torch.Tensor] = {}
         shares = {name: torch.zeros((), dtype=torch.float64) for name in (*by, *common)}
         left = np.zeros(2)
@@ -128,7 +141,70 @@ class InStrips:
                         continue
                     slope = slope.sum()
                 shares[name] = shares[name] + slope
+        for name in of_shape:
+            shares[name] = torch.tensor(self._by_shape(name, named, u, v), dtype=torch.float64)
         return shares | gradient, left
+
+    def _by_shape(
+        self, name: str, named: Mapping[str, torch.Tensor], u: torch.Tensor, v: torch.Tensor
+    ) -> float:
+        """Return the share of the own nodes of the derivative by a parameter of the shape.
+
+        By differences of fourth order of the equations at the solution, which take no solve.
+
+        `ValueError` on all ranks alike, if the outline passes a node, or the middle of an edge or a cell, there.
+        """
+        parameters, whole = self._parameters, self._parameters.whole
+        value, grid, shape = (
+            parameters.of_shape[name],
+            parameters.grid,
+            parameters.problem.domain.shape,
+        )
+        if shape is None:
+            raise ValueError("a rectangle has no parameters")
+
+        def moved(by: float) -> Domain:
+            return parameters.domain_of({name: value + by})
+
+        def level(by: float) -> np.ndarray:
+            there = moved(by).shape or shape
+            return there.level(grid, whole)
+
+        probe, here = _MOVE * grid.spacing, level(0.0)
+        near = abs(here) < 2 * grid.spacing
+        speed = float(abs(level(probe) - here)[near].max(initial=0.0)) / probe
+        if not speed:
+            return 0.0
+        step = probe / speed
+        signs = [_signs(level(times * step)) for times in (-2, 2)]
+        if not all(map(np.array_equal, *signs)):
+            raise ValueError(
+                f"the outline passes a node, or the middle of an edge or cell, at {name}={value:g}: there is no "
+                "derivative by it; take another value"
+            )
+        total = 0.0
+        for times, weight in ((-2, 1), (-1, -8), (1, 8), (2, -1)):
+            problem = parameters.problem.with_domain(moved(times * step))
+            total += weight * InStrips(Parameters(problem), self._own).tested(named, u, v)
+        return total / (12 * step)
+
+    def tested(self, named: Mapping[str, torch.Tensor], u: torch.Tensor, v: torch.Tensor) -> float:
+        """Return the sum of the adjoint times the equations of the own nodes, negative."""
+        fields, nodes, total = self._parameters.fields, self._parameters.grid.nodes, 0.0
+        for strip, wide, lagrangian, _ in self._strips:
+            cells = tuple(slice(p.start, p.stop - 1) for p in wide)
+            here = {
+                name: value[wide if value.shape == nodes else cells]
+                if name in fields and value.ndim
+                else value
+                for name, value in named.items()
+            }
+            lagrangian.uniform = frozenset()
+            at = v[wide].detach().requires_grad_()
+            equations = lagrangian(here, here, u[wide], at, torch.zeros_like(at), {})
+            (left,) = torch.autograd.grad(equations, at, materialize_grads=True)
+            total += float((left[within(strip, wide)] * v[strip]).nansum())
+        return total
 
     def counting(self, strip: Part, active: torch.Tensor) -> torch.Tensor:
         """Return at which nodes of a strip what is left is seen: at the ends of a periodic axis each has half of it."""

@@ -67,7 +67,8 @@ class DifferentiableMarch:
             else reaction.sample_as_given(grid, whole, checked=shape is None)[0]
         )
         self._values = {name: torch.from_numpy(v.astype(float)) for name, v in values.items()}
-        self.names = (*parameters.names, "initial", *([storage.name] if storage.name else []))
+        fixed = [name for name in parameters.names if name not in parameters.of_shape]
+        self.names = (*fixed, "initial", *([storage.name] if storage.name else []))
         for name in self.wrt:
             if name not in self.names:
                 raise ValueError(unknown("derivative by", name, self.names))

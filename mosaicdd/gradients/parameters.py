@@ -10,6 +10,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.edge_means import MIXED
@@ -30,13 +31,15 @@ _ALPHA = ".alpha"
 class Parameters:
     """The coefficients, source, values and fluxes of a problem.
 
-    Names are those of fields, of sides, outlines and parts of them as they were given, and ``left.alpha`` of a Robin
-    condition.
+    Names are those of fields, of sides, outlines and parts of them as they were given, ``left.alpha`` of a Robin
+    condition, and those of the domain's parameters.
 
-    `Unsupported` if gradients of the problem are not known.
+    `Unsupported` if gradients of the problem are not known; `ValueError` if two have one name.
 
     Attributes
     ----------
+    of_shape
+        By name, the numbers in the distance of the domain.
     numbers
         By name, what is one number for the whole domain, of an equation that is not linear.
     parts
@@ -60,7 +63,14 @@ class Parameters:
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
         operator = problem.operator
         self.numbers = operator.numbers if isinstance(operator, Nonlinear) else {}
-        self.names = (*self.fields, *self.numbers, *self.parts, *alphas)
+        self.of_shape: dict[str, float] = getattr(problem.domain.shape, "parameters", {})
+        names = (*self.fields, *self.numbers, *self.parts, *alphas)
+        for name in self.of_shape:
+            if name in names:
+                raise ValueError(
+                    f"{name} is a parameter of the domain and of the problem: call that of the domain otherwise"
+                )
+        self.names = (*names, *self.of_shape)
         self._acting: dict[str, Sequence[tuple[np.ndarray, ...]]] = {}
 
     @property
@@ -93,7 +103,7 @@ class Parameters:
 
         Beside a shape they may be none.
         """
-        every: dict[str, Any] = dict(self.numbers)
+        every: dict[str, Any] = {**self.numbers, **self.of_shape}
         checked = self.problem.domain.shape is None
         for name, field in self.fields.items():
             every[name] = field.number
@@ -114,7 +124,14 @@ class Parameters:
         mine = {n: v for n, v in values.items() if n in self.fields}
         fields = {n: self.fields[n].among_foils(_plain(v)) for n, v in mine.items()}
         fields |= {n: _plain(v) for n, v in values.items() if n in self.numbers}
-        return self.problem.with_fields(**fields).with_sides(self._sides(values))
+        problem = self.problem.with_fields(**fields).with_sides(self._sides(values))
+        return problem.with_domain(self.domain_of(values))
+
+    def domain_of(self, values: Mapping[str, Any]) -> Domain:
+        """Return the domain with other values of its parameters."""
+        moved = {n: float(v) for n, v in values.items() if n in self.of_shape}
+        same = all(self.of_shape[n] == v for n, v in moved.items())
+        return self.problem.domain if same else self.problem.domain.with_parameters(**moved)
 
     def _sides(self, values: Mapping[str, np.ndarray]) -> Sides:
         conditions: dict[str, Condition] = dict(self._fixed)

@@ -14,6 +14,24 @@ from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
+from mosaicdd.unsupported import Unsupported
+
+
+class OnDomain:
+    """The equations in one domain, with an adjoint: of all nodes at once, as second derivatives need them, and in strips."""
+
+    def __init__(self, parameters: Parameters):
+        self.parameters = parameters
+
+    @functools.cached_property
+    def lagrangian(self) -> Lagrangian:
+        """That of all nodes at once."""
+        return lagrangian_of(self.parameters)(self.parameters, *[self.parameters.whole] * 2)
+
+    @functools.cached_property
+    def strips(self) -> InStrips:
+        """The same, some rows at a time."""
+        return InStrips(self.parameters, self.parameters.whole)
 
 
 class Differentiable:
@@ -30,6 +48,8 @@ class Differentiable:
         self._values = parameters.values()
         self._planned: dict[str, np.ndarray] = {}
         self._solver: Solver | None = None
+        self._own = OnDomain(parameters)
+        self._moved: OnDomain | None = None
 
     def __call__(self, **named: torch.Tensor) -> torch.Tensor:
         """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
@@ -49,7 +69,8 @@ class Differentiable:
         """
         self.require(named)
         u = self.unknowns(**named)
-        return u if self.reported is None else torch.where(self.reported, u, torch.nan)
+        reported = self._on_domain(named).lagrangian.reported
+        return u if reported is None else torch.where(reported, u, torch.nan)
 
     def unknowns(self, **named: torch.Tensor) -> torch.Tensor:
         """Return the solution with what lies beyond natural outlines, too; all ranks together."""
@@ -60,7 +81,7 @@ class Differentiable:
 
     def imposed(self, u: torch.Tensor, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return values with those given on sides and inside, some of which are named."""
-        return self._lagrangian.imposed(u, self._complete(named))
+        return self._on_domain(named).lagrangian.imposed(u, self._complete(named))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -74,17 +95,18 @@ class Differentiable:
 
     @property
     def reported(self) -> torch.Tensor | None:
-        """Which nodes have values in a field; None if all."""
-        return self._lagrangian.reported
+        """Which nodes of the problem's own domain have values in a field; None if all."""
+        return self._on_domain({}).lagrangian.reported
 
-    @functools.cached_property
-    def _lagrangian(self) -> Lagrangian:
-        """That of all nodes at once, which second derivatives need."""
-        return lagrangian_of(self._parameters)(self._parameters, *[self._parameters.whole] * 2)
-
-    @functools.cached_property
-    def _strips(self) -> InStrips:
-        return InStrips(self._parameters, self._parameters.whole)
+    def _on_domain(self, named: Mapping[str, torch.Tensor]) -> "OnDomain":
+        """Return the equations in the domain that some parameters make."""
+        domain = self._parameters.domain_of({n: v.detach() for n, v in named.items()})
+        if domain is self._parameters.problem.domain:
+            return self._own
+        if self._moved is None or self._moved.parameters.problem.domain != domain:
+            moved = self._parameters.problem.with_domain(domain)
+            self._moved = OnDomain(Parameters(moved))
+        return self._moved
 
     def close(self) -> None:
         """Free what was planned."""
@@ -143,7 +165,8 @@ class Differentiable:
     def _is_coefficient(self, name: str) -> bool:
         parameters = self._parameters
         coefficient = name in parameters.fields and name != "f"
-        return coefficient or name in parameters.numbers or name.endswith(".alpha")
+        numbers = name in parameters.numbers or name in parameters.of_shape
+        return coefficient or numbers or name.endswith(".alpha")
 
     def slopes(
         self,
@@ -158,7 +181,9 @@ class Differentiable:
         u, w = u.detach(), w.detach().contiguous()
         named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
         with torch.enable_grad():
-            slopes, left = self._strips(named, by, u, v, w)
+            slopes, left = self._on_domain(dict(zip(names, tensors, strict=True))).strips(
+                named, by, u, v, w
+            )
         require_solved(left)
         return v, slopes
 
@@ -176,12 +201,13 @@ class Differentiable:
             return self.slopes(names, tensors, u, w, ())[0]
         change, u, w = self._changed(names, tensors, u, w), u.detach(), w.detach()
         named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
+        on = self._on_domain(dict(zip(names, tensors, strict=True)))
         with torch.enable_grad():
             at, v = (torch.zeros_like(u).requires_grad_() for _ in range(2))
-            total = self._lagrangian(named, named, u + at, v, torch.zeros_like(u))
+            total = on.lagrangian(named, named, u + at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             (product,) = torch.autograd.grad((slope * change).sum(), v)
-        counts = self._strips.counting(self._parameters.whole, self._lagrangian.active)
+        counts = on.strips.counting(self._parameters.whole, on.lagrangian.active)
         left = [torch.where(counts, r, 0.0).square().sum() for r in (product + w, w)]
         require_solved(torch.stack(left).numpy())
         return change
@@ -211,11 +237,16 @@ class Differentiable:
         if not torch.is_grad_enabled():
             _, slopes = self.slopes(names, tensors, u, w, names)
             return tuple(slopes[name] for name in names)
+        if moving := [name for name in names if name in self._parameters.of_shape]:
+            raise Unsupported(
+                f"{', '.join(moving)} are parameters of the domain, which have first derivatives only: leave out "
+                "create_graph and hessian"
+            )
         v = _Changed.apply(self, names, True, u, w, *tensors)
         here = _renamed(tensors)
         named = self._complete(dict(zip(names, here, strict=True)))
         before = self._complete(dict(zip(names, tensors, strict=True)))
-        total = self._lagrangian(named, before, u, v, w)
+        total = self._own.lagrangian(named, before, u, v, w)
         return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
 
     def bend(
@@ -231,14 +262,16 @@ class Differentiable:
         with torch.enable_grad():
             at, *here = _renamed([u, *tensors])
             named = self._complete(dict(zip(names, here, strict=True)))
-            total = self._lagrangian(named, named, at, v, torch.zeros_like(u))
+            total = self._own.lagrangian(named, named, at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             return torch.autograd.grad(
                 (slope * change).sum(), [at, *here], create_graph=deeper, materialize_grads=True
             )
 
     def _complete(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
+        """Return all that the equations have, but for the parameters of the domain in which they are."""
+        every = {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
+        return {n: v for n, v in every.items() if n not in self._parameters.of_shape}
 
 
 def _renamed(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

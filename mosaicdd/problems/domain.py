@@ -1,5 +1,6 @@
 """The domain of a problem: how many grid cells, and how large they are."""
 
+import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
 from mosaicdd.problems.shapes.voxels import VoxelMask
+from mosaicdd.settings import unknown
 from mosaicdd.unsupported import Unsupported
 
 DEFAULT_SPACING = 0.5 / 32
@@ -140,6 +142,8 @@ class Domain:
         cells: tuple[int, ...],
         spacing: float | tuple[float, ...] | None = None,
         origin: Origin = None,
+        *,
+        parameters: Mapping[str, float] | None = None,
     ) -> "Domain":
         """Return where a signed distance, or anything like it, is negative; of second order.
 
@@ -148,8 +152,21 @@ class Domain:
         distance
             A function ``f(x, y)`` of arrays of coordinates in units of domain length, the text of an
             expression, or node values ``(ny + 1, nx + 1)``.
+        parameters
+            Numbers by the names that they have in the expression, or as further arguments of the function:
+            `differentiable` and `adjoint` have derivatives by them.
         """
-        return cls(cells, spacing, Level(distance), origin)
+        return cls(cells, spacing, Level(distance, parameters=parameters), origin)
+
+    def with_parameters(self, **parameters: float) -> "Domain":
+        """Return the same domain with other numbers in its distance; `ValueError` if it has no such."""
+        known = getattr(self.shape, "parameters", {})
+        for name in parameters:
+            if name not in known:
+                raise ValueError(unknown("parameter of the domain", name, tuple(known)))
+        if not isinstance(self.shape, Level):
+            return self
+        return dataclasses.replace(self, shape=self.shape.with_parameters(parameters))
 
     @classmethod
     def from_polygons(

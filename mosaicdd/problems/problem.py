@@ -341,3 +341,7 @@ class Problem:
     def with_sides(self, sides: GivenSides) -> "Problem":
         """Return the same problem with other conditions or values on its sides."""
         return dataclasses.replace(self, sides=sides)
+
+    def with_domain(self, domain: Domain) -> "Problem":
+        """Return the same problem in another domain."""
+        return self if domain is self.domain else dataclasses.replace(self, domain=domain)

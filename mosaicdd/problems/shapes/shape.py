@@ -8,8 +8,9 @@ The outside falls into connected pieces, whose outlines have names: ``outer`` wh
 not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of these the leftmost.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from mosaicdd.lattice.axes import in_rows, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
-from mosaicdd.problems.fields.given import same_values
+from mosaicdd.problems.fields.given import is_number, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.unsupported import Unsupported
 
@@ -82,27 +83,61 @@ class Level(Shape):
         A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
     lost
         Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
+    parameters
+        Numbers by the names that they have in the expression, or as arguments of the function.
+
+    Raises
+    ------
+    ValueError
+        If a text is no expression, or parameters are of node values, or no numbers.
     """
 
-    def __init__(self, values: Any, *, staircase: bool = False, lost: np.ndarray | None = None):
+    def __init__(
+        self,
+        values: Any,
+        *,
+        staircase: bool = False,
+        lost: np.ndarray | None = None,
+        parameters: Mapping[str, float] | None = None,
+    ):
         self.staircase = staircase
         self.lost = np.empty((0, 2), int) if lost is None else lost
+        self.parameters = {name: _number(name, value) for name, value in (parameters or {}).items()}
+        self._given = values
         if isinstance(values, str):
-            Expression(values.removeprefix("expr:"))  # checks it
+            expression = Expression(
+                values.removeprefix("expr:"), ("x", "y", "pi"), **self.parameters
+            )
+            values = expression if self.parameters else values  # it is checked
+        elif self.parameters and callable(values):
+            values = functools.partial(values, **self.parameters)
+        elif self.parameters:
+            raise ValueError(
+                f"parameters {', '.join(self.parameters)} are of an expression or a function, and the distance is "
+                "given at nodes: leave them out"
+            )
         self.field = Field("domain", values)
+
+    def with_parameters(self, parameters: Mapping[str, float]) -> "Level":
+        """Return the same with other numbers."""
+        every = {**self.parameters, **parameters}
+        return Level(self._given, staircase=self.staircase, lost=self.lost, parameters=every)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Level)
             and self.staircase == other.staircase
-            and same_values(self.field.values, other.field.values)
+            and self.parameters == other.parameters
+            and same_values(self._given, other._given)
         )
 
     def __hash__(self) -> int:
         return hash(self.staircase)
 
     def __str__(self) -> str:
-        return "mask" if self.staircase else str(self.field)
+        known = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        text = "mask" if self.staircase else str(Field("domain", self._given))
+        return f"{text} with {known}" if known else text
 
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid and are of one problem; else raise `ValueError`."""
@@ -129,6 +164,15 @@ class Level(Shape):
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
         return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+
+
+def _number(name: str, value: Any) -> float:
+    """Return the value of a parameter; raise `ValueError` if it is no number, or the name one of a coordinate."""
+    if not is_number(value) or not math.isfinite(value) or name in ("x", "y", "pi"):
+        raise ValueError(
+            f"a parameter of a domain is a finite number with a name of its own, not x, y or pi; got {name}={value!r}"
+        )
+    return float(value)
 
 
 def require_squares(grid: Grid) -> None:
