@@ -45,13 +45,13 @@ class Place:
         return cls(socket.gethostname(), _cores(), _free_memory(), _gpus())
 
 
-def give_back_memory() -> None:
+def give_back_memory(*, always: bool = False) -> None:
     """Give what was freed back to the system, where its C library keeps it for later (glibc).
 
     Before what takes large blocks, which never fit into what is kept. Not where there is plenty of
-    memory, as it takes time to get it again.
+    memory, as it takes time to get it again, unless ``always``: where little of it is used again.
     """
-    if peak_bytes() <= _PLENTY * _usable():
+    if not always and peak_bytes() <= _PLENTY * _usable():
         return
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -298,6 +298,12 @@ class BaseEngine(abc.ABC, Generic[S]):
         sink(strips)
         return None
 
+    def _is_wanted(self, fields: np.ndarray, sink: Sink | None) -> bool:
+        """Say whether fields are all that is wanted, as they are and where they are."""
+        kind = torch.empty(0, **self._tensors)
+        as_it_is = kind.is_cpu and kind.numpy().dtype == fields.dtype
+        return self._wanted and as_it_is and self._window is None and sink is None
+
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field that is wanted."""
         fields = self._new_fields()

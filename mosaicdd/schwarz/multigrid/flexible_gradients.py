@@ -66,6 +66,8 @@ class FlexibleGradients:
         self.system = system
         self._ranks = system.blocks.ranks
         self._level = system.level()
+        p, q = (system.nodes.new(system.dtype) for _ in range(2))
+        self._product = Product(self._level, p, q)
         self._cycle = Cycle(self._level, system.blocks)
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
@@ -146,10 +148,12 @@ class FlexibleGradients:
     def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
         """Return where an iteration from values begins, and what computes the left side of its directions."""
         r, z = self._cycle.right_hand_side, self._cycle.values
-        p, q = torch.zeros_like(r), torch.zeros_like(r)
-        product = Product(self._level, p, q)
+        product = self._product
+        product.p.zero_()
         # What earlier solves have seen of the spectrum: one that begins near its end sees little of it.
-        return State(x, r, p, q, z, product.stretches, size, least=self._least), product
+        return State(
+            x, r, product.p, product.q, z, product.stretches, size, least=self._least
+        ), product
 
     def _iterate(
         self, state: State, product: Product, size: float, judge: Judge

@@ -99,12 +99,14 @@ class Product:
 
     Attributes
     ----------
+    p, q
+        The vectors.
     stretches
         Of slots.
     """
 
     def __init__(self, level: LevelOperator, p: torch.Tensor, q: torch.Tensor):
-        self._level, self._p, self._q = level, p, q
+        self._level, self.p, self.q = level, p, q
         self.stretches = level.nodes.stretches()
         self._sums = [self._of_stretch(s) for s in self.stretches]
         self._energies = [
@@ -118,13 +120,13 @@ class Product:
         return planned(
             [
                 Sum(
-                    self._q[number, stretch],
+                    self.q[number, stretch],
                     None,
                     [
-                        (level.coupling(of, q, stretch), level.beside(self._p, of, q, stretch))
+                        (level.coupling(of, q, stretch), level.beside(self.p, of, q, stretch))
                         for q in level.steps
                     ],
-                    own=self._p[number, stretch],
+                    own=self.p[number, stretch],
                 )
                 for number, of in enumerate(level.nodes.classes)
             ]

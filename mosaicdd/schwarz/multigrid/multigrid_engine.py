@@ -24,7 +24,7 @@ from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.measure import NodeSource
 from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
@@ -105,15 +105,10 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         zeros = Interface(self.block, **self._tensors)
         field = system.field(x, zeros, 0)
         if status == "stagnated":
-            which = (
-                self._ranks,
-                zeros,
-                self._system.conductances,
-                None,
-                self._system.measure.weights,
-            )
-            rounding = FieldResidual(*which, np.array([size]))
-            for strip in self._in_strips([field]):
+            made, sizes = self._system, np.array([size])
+            which = self._ranks, zeros, made.conductances, None, made.measure.weights, sizes
+            rounding = FieldResidual(*which)
+            for strip in self._in_strips(field[None]):
                 rounding.add_rounding(strip)
             if judge.history.residual[-1] <= ROUNDINGS * float(rounding.rounding()[0]):
                 status = "converged_rounding"
@@ -138,31 +133,40 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         )
         seconds = {"iterate": 0.0, "estimate": 0.0}
         solves: list[_Iterated] = []
-        fields: list[np.ndarray] = []
+        x: Room = None  # of the last problem
+        b: Room = None
         for i in range(self.problems):
             begun = time.perf_counter()
             judge = self._judge(v, i, rule, options)
-            x = self._begun(v, i, float(constants[i]), options)
-            b, size = system.right_hand_side(v, source, i), float(measures[i]) or 1.0
+            x = self._begun(v, i, float(constants[i]), options, x)
+            b, size = system.right_hand_side(v, source, i, b), float(measures[i]) or 1.0
             with self.clock.part("multigrid"):
                 end = system.gradients(b, x, size, judge)
             iterated = time.perf_counter()
             status = end.status
             if not measures[i] and self._ranks.any(bool(b.any())):
                 status = "converged_atol"  # of a right-hand side whose squares vanish
-            del b
+            b = b if i < self.problems - 1 else None  # the next one takes its place
             with self.clock.part("estimate"):
                 estimate = system.estimate(end)
             solves.append(_Iterated(status, system.nodes.rms(x), judge.history, estimate))
-            fields.append(system.field(x, v, i))
-            del x, end
+            if i == 0:
+                shape = [part.stop - part.start for part in system.around]
+                fields = np.empty((self.problems, *shape))
+            system.field(x, v, i, fields[i])
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
-        self._fields = None
+        self._fields = x = None
         on_lines, _ = self._on_lines(fields)
         begun = time.perf_counter()
         strips = self._strips(fields, on_lines, residual, embedded)
-        wanted = self._delivered(strips, options.sink)
+        if embedded is None and self._is_wanted(fields, options.sink):
+            for _ in strips:
+                pass  # measured
+            those = fields[:, *within(self.place, system.around)]
+            wanted: torch.Tensor | None = torch.from_numpy(those)
+        else:
+            wanted = self._delivered(strips, options.sink)
         evidence = self._evidence(rule.rtol, solves, fields, residual)
         seconds["assemble"] = time.perf_counter() - begun
         certify = self.settings.certify
@@ -215,7 +219,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         watch = options.watch
 
         def save(x: torch.Tensor, history: History) -> None:
-            lines, strips = self._on_lines([self._system.field(x, v, number)])
+            lines, strips = self._on_lines(self._system.field(x, v, number)[None])
             if watch is not None and watch.save is not None:
                 watch.save(lines, history, strips)
 
@@ -224,20 +228,18 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
     def _begun(
-        self, v: Interface, number: int, constant: float, options: SolveOptions
+        self, v: Interface, number: int, constant: float, options: SolveOptions, room: Room
     ) -> torch.Tensor:
-        """Return the vector that the iteration of a problem begins with."""
+        """Return the vector that the iteration of a problem begins with; for its room see `MultigridSystem`."""
         own = self._system.own
         unknowns = within(own, self.block.owned_nodes()[1])
         if self._fields is not None:
             values = self._fields[number].double().cpu().numpy()[unknowns]
-            return self._system.start(np.where(np.isnan(values), 0.0, values))
+            return self._system.start(np.where(np.isnan(values), 0.0, values), room)
         if options.start is not None:
             values = self._share.owned(self._share.between_lines(v))[unknowns]
-            return self._system.start(values)
-        if not constant:
-            return self._system.nodes.vector()
-        return self._system.start(np.full([o.stop - o.start for o in own], constant))
+            return self._system.start(values, room)
+        return self._system.start(np.full((1,) * len(own), constant), room)
 
     def _rule(self, options: SolveOptions) -> StoppingRule:
         """Return the rule, whose tolerance bounds the residual here, as a certificate's does."""
@@ -247,7 +249,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
 
     def _strips(
         self,
-        fields: Sequence[np.ndarray],
+        fields: np.ndarray,
         on_lines: Interface,
         residual: FieldResidual,
         embedded: Embedded | None,
@@ -260,13 +262,16 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             if self._window is None:
                 with checking:
                     residual.add(strip)
-            yield strip if embedded is None else embedded.completed(strip, on_lines)
+            if embedded is not None:
+                own = Strip(strip.values.clone(), strip.inner, strip.place)
+                strip = embedded.completed(own, on_lines)
+            yield strip
 
     def _evidence(
         self,
         rtol: float,
         solves: Sequence[_Iterated],
-        fields: Sequence[np.ndarray],
+        fields: np.ndarray,
         field_residual: FieldResidual,
     ) -> list[Evidence]:
         """Return what is known of the fields; where rounding may matter, they are gone over again to measure it."""
@@ -300,14 +305,14 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             for i, solved in enumerate(solves)
         ]
 
-    def _on_lines(self, fields: Sequence[np.ndarray]) -> tuple[Interface, Iterator[Strip]]:
+    def _on_lines(self, fields: np.ndarray) -> tuple[Interface, Iterator[Strip]]:
         """Return fields on the lattice lines, and this rank's nodes of them in strips."""
         share, own = self._share, within(self.block.owned_nodes()[1], self._system.around)
         wide = [share.widened(values[own]) for values in fields]
         return share.lines(wide, **self._tensors), share.strips(wide, **self._tensors)
 
-    def _in_strips(self, fields: Sequence[np.ndarray]) -> Iterator[Strip]:
-        """Yield this rank's part of fields from below, with a node more all around."""
+    def _in_strips(self, fields: np.ndarray) -> Iterator[Strip]:
+        """Yield this rank's part of fields from below, with a node more all around; views of them, if these are as wanted."""
         own, around = self._system.own, self._system.around
         inner = within(own, around)
         rows = max(1, _STRIP // (len(fields) * fields[0][0].size))
@@ -315,10 +320,9 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             low, high = own[0].start + part.start, own[0].start + part.stop
             first = max(low - 1, around[0].start) - around[0].start
             last = min(high + 1, around[0].stop) - around[0].start
-            values = np.stack([field[first:last] for field in fields])
             start = low - around[0].start - first
             yield Strip(
-                torch.from_numpy(values).to(**self._tensors),
+                torch.from_numpy(fields[:, first:last]).to(**self._tensors),
                 (slice(start, start + high - low), *inner[1:]),
                 (slice(low, high), *own[1:]),
             )

@@ -9,6 +9,7 @@ import torch
 from mosaicdd.lattice.axes import Slices, at, common, others, within
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
@@ -32,6 +33,9 @@ from mosaicdd.schwarz.multigrid.trial import try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 AROUND = 9  # nodes: the copies of four colours, and one more
+
+Room = torch.Tensor | None
+"""A vector that is needed no more, whose place another takes."""
 
 
 class MultigridSystem:
@@ -98,44 +102,66 @@ class MultigridSystem:
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights)
+            del between, region  # the levels below need the memory
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
             if isinstance(medium, Medium):  # of a Newton step the equations that it is for tell
                 require_levels(self.nodes)
             self.gradients = gradients_of(self.nodes)
+            if isinstance(medium, Medium):
+                give_back_memory(always=True)
         with clock.part("trial"):
             try_out(self.gradients)
 
-    def right_hand_side(self, v: Interface, source: NodeSource | None, number: int) -> torch.Tensor:
-        """Return that of one of the problems, a vector; ``v`` with the values on the edge of the lattice."""
-        box = self._box
-        b = np.zeros([part.stop - part.start for part in box])
-        both = self._known
-        here, there = within(both, box), within(both, self._block.nodes)
+    def right_hand_side(
+        self, v: Interface, source: NodeSource | None, number: int, room: Room = None
+    ) -> torch.Tensor:
+        """Return that of one of the problems, a vector.
+
+        Parameters
+        ----------
+        v
+            With the values on the edge of the lattice.
+        """
+        b, nodes = self._zeros(room), self.nodes.nodes
+        known, part = self._known, self._block.nodes
         if source is not None:
-            np.multiply(
-                source.values[number].cpu().numpy()[there], source.scale, out=b[here], dtype=float
-            )
-        if self.equations is not None:
-            b[here] *= self.equations.active[there]
-        else:
-            region = [part.stop - part.start for part in self._block.nodes]
-            ring = np.unravel_index(self.measure.ring, region)
-            ends = zip(ring, self._block.nodes, box, strict=True)
-            beside = tuple(n + part.start - own.start for n, part, own in ends)
-            b[beside] += self.measure.added(v, slice(number, number + 1))[0]
-        return self.nodes.vector(b)
+            values = source.values[number][within(known, part)]
+            if self.equations is not None:
+                active = torch.from_numpy(np.array(self.equations.active[within(known, part)]))
+                values = values * active.to(values.device)
+            nodes.take(values, b, [along.start for along in known])
+            if source.scale != 1.0:
+                b *= source.scale
+        if self.equations is None:
+            ring = np.unravel_index(self.measure.ring, [along.stop - along.start for along in part])
+            of_ring = nodes.places([n + along.start for n, along in zip(ring, part, strict=True)])
+            added = self.measure.added(v, slice(number, number + 1))[0]
+            b.view(-1)[of_ring] += torch.from_numpy(added).to(b.device)
+        return b
 
-    def start(self, own: np.ndarray) -> torch.Tensor:
-        """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet."""
+    def start(self, own: np.ndarray, room: Room = None) -> torch.Tensor:
+        """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet.
+
+        Parameters
+        ----------
+        own
+            Of one value along each axis, if all are the same.
+        """
         both = common(self.own, self._box)
-        x, here = np.zeros([part.stop - part.start for part in self._box]), within(both, self._box)
-        x[here] = own[within(both, self.own)]
+        every = torch.from_numpy(own).expand([part.stop - part.start for part in self.own])
+        values = every[within(both, self.own)]
         if self.equations is not None:
-            x[here] *= self.equations.active[within(both, self._block.nodes)]
-        return self.nodes.vector(x)
+            active = self.equations.active[within(both, self._block.nodes)]
+            values = values * torch.from_numpy(np.array(active))
+        return self.nodes.nodes.take(values, self._zeros(room), [along.start for along in both])
 
-    def field(self, x: torch.Tensor, v: Interface, number: int) -> np.ndarray:
+    def _zeros(self, room: Room) -> torch.Tensor:
+        return self.nodes.vector() if room is None else room.zero_()
+
+    def field(
+        self, x: torch.Tensor, v: Interface, number: int, out: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the values of a problem at the nodes `around`, with those that are given on the lattice's edge.
 
         Parameters
@@ -144,12 +170,18 @@ class MultigridSystem:
             With refreshed copies.
         v
             With the latter.
+        out
+            Where they are written to.
         """
-        values = np.zeros([part.stop - part.start for part in self.around])
-        both = common(self._box, self.around)
-        every = self.nodes.values(x)
-        self._go_on(every)
-        values[within(both, self.around)] = every[within(both, self._box)]
+        values = np.empty([part.stop - part.start for part in self.around]) if out is None else out
+        values[...] = 0.0
+        if self._goes_on:
+            both, every = common(self._box, self.around), self.nodes.values(x)
+            self._go_on(every)
+            values[within(both, self.around)] = every[within(both, self._box)]
+        else:
+            start = [part.start for part in self.around]
+            self.nodes.nodes.give(x, torch.from_numpy(values), start)
         inside = within(self.around, self._block.nodes)
         for axis, end in self._edges():
             along = tuple(inside[other] for other in others(axis, values.ndim))
@@ -218,6 +250,13 @@ class MultigridSystem:
                 high += 1
             wide.append(slice(low, high))
         return tuple(wide)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the box goes on beyond the ends of periodic axes by other nodes than the lattice does."""
+        lattice = self._block.lattice
+        every = zip(lattice.rounds, self._rounds, lattice.periods, strict=True)
+        return any(cells is not None and not cells == own == period for cells, own, period in every)
 
     def _go_on(self, values: np.ndarray) -> None:
         """Let values in the box just beyond the ends of periodic axes be those at the lattice's nodes there.

@@ -83,8 +83,10 @@ class NodeSystem:
             for (first, last), s in zip(self.nodes.box, start, strict=True)
         )
         excess = np.array(conductances.reaction[unknown], float)
-        there = np.ones_like(excess) if active is None else active[unknown].astype(float)
-        excess *= there
+        self.ones = np.ones(excess.shape, np.int8)
+        if active is not None:
+            self.ones[...] = active[unknown]
+            excess *= self.ones
         self.couplings: dict[Step, torch.Tensor] = {}
         for step, first, k in _edges(conductances):
             second = moved(first, step)
@@ -100,6 +102,7 @@ class NodeSystem:
                 for part in frame(common(unknown, nodes), inner):
                     excess[within(part, unknown)] += k[within(part, nodes)]
         self._excess = self.vector(excess)
+        del excess
         self.copies = blocks.exchange(self._excess)
         owned = self._excess
         if self.copies is not None:
@@ -108,7 +111,7 @@ class NodeSystem:
         self.light: tuple[torch.Tensor, torch.Tensor] | None = None
         if weights is not None and len(weights.nodes):
             self.light = self._of_rows(weights, conductances.reaction.shape)
-        self.ones, counted = there.astype(np.int8), self.vector(there)
+        counted = self.nodes.take(torch.from_numpy(self.ones), self.nodes.new(torch.int8))
         if self.copies is not None:
             self.copies.clear(counted)
         self.unknowns = int(blocks.ranks.sum(np.array([float(counted.sum())]))[0])
@@ -133,14 +136,14 @@ class NodeSystem:
 
     def _largest_inverse(self, owned: torch.Tensor) -> float:
         """Return the largest of one over the diagonals, of the unknowns that this rank owns."""
-        largest, reach = 0.0, self.nodes.distance([1] * self.nodes.axes)
-        every = slice(reach, self.nodes.size - reach)
+        largest = 0.0
         for number, of in enumerate(self.nodes.classes):
-            diagonal = self._excess[number, every].clone()
-            for k, _, _ in self._around(of, every):
-                diagonal += k
-            inverse = torch.where(owned[number, every] > 0, 1 / diagonal, 0.0)
-            largest = max(largest, float(inverse.max()))
+            for s in self.nodes.stretches():
+                diagonal = self._excess[number, s].clone()
+                for k, _, _ in self._around(of, s):
+                    diagonal += k
+                inverse = torch.where(owned[number, s] > 0, 1 / diagonal, 0.0)
+                largest = max(largest, float(inverse.max()))
         return largest
 
     def _of_rows(

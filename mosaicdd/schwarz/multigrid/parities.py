@@ -175,10 +175,24 @@ class Parities:
             there.copy_(array[_since(first, self.indices_of(number, box))])
         return out
 
-    def give(self, values: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Fill an array of the box's nodes from ``(C, M)``."""
-        for _, of_class, indices in self.by_class(values):
-            out[_since(self.first, indices)] = of_class
+    def give(
+        self, values: torch.Tensor, out: torch.Tensor, start: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        """Fill an array of nodes from ``(C, M)``, as far as these are in the box.
+
+        Parameters
+        ----------
+        out
+            On any device.
+        start
+            Its first node; by default the box's.
+        """
+        first = self.first if start is None else start
+        ends = zip(self.box, first, out.shape, strict=True)
+        box = [(max(b, low), min(e, low + count - 1)) for (b, e), low, count in ends]
+        for number, of_class in enumerate(values):
+            there = self.at_slots(of_class)[self.slots_of(number, box)]
+            out[_since(first, self.indices_of(number, box))] = there
         return out
 
     def of_coarse(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:

@@ -77,26 +77,29 @@ def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]
             joined &= square[first] == square[second]
         strong.append(joined)
     piece, least = _connected(system, box, mine, edges, strong)
-    name = np.append(least + 1.0, 0.0)[piece]
-    names = _refreshed(system, name)
     nodes = piece[mine]
     tops = np.zeros(len(least))
     np.maximum.at(tops, nodes, top[mine])
     del top
-    excess = system.values(system.excess())[mine] / system.scale
+    excess = np.bincount(
+        nodes, system.values(system.excess())[mine] / system.scale, minlength=len(least)
+    )
+    sizes = np.bincount(nodes, minlength=len(least))
+    del nodes
+    names = _names(system, piece, least)
     same, pairs, couplings = [], [], []
-    for (first, second, k), joined in zip(edges, strong, strict=True):
-        a, b = names[first], names[second]
-        differ = a != b
-        across = joined & (mine[first] | mine[second]) & differ
-        same.append(np.stack([a[across], b[across]], axis=1).astype(np.int64))
+    for first, second, k in edges:
+        joined = strong.pop(0)
+        differ = names[first] != names[second]
+        joined &= differ & (mine[first] | mine[second])
+        same.append(_both(names, first, second, joined))
         differ &= mine[first] & there[second] & (k != 0)
-        pairs.append(np.stack([a[differ], b[differ]], axis=1).astype(np.int64))
+        pairs.append(_both(names, first, second, differ))
         couplings.append(k[differ])
     known = StrongPieces(
         least + 1,
-        np.bincount(nodes, minlength=len(least)),
-        np.bincount(nodes, excess, minlength=len(least)),
+        sizes,
+        excess,
         tops,
         np.unique(np.concatenate(same), axis=0),
         *added(np.concatenate(pairs), np.concatenate(couplings).astype(float)),
@@ -214,10 +217,17 @@ def _canonical(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
     return [nodes % count if count else nodes for nodes, count in every]
 
 
-def _refreshed(system: NodeSystem, values: np.ndarray) -> np.ndarray:
-    """Return numbers of the box whose copies are those of their owners."""
+def _names(system: NodeSystem, piece: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Return at the nodes of the box the names of pieces, of copies those that their owners know; 0 where none is."""
     if system.copies is None:
-        return values
-    vector = system.vector(values)
+        names = np.append(least + 1, 0)
+        return names.astype(np.min_scalar_type(names.max()))[piece]
+    vector = system.vector(np.append(least + 1.0, 0.0)[piece])
     system.copies.refresh(vector)
-    return system.values(vector)
+    return system.values(vector).astype(np.int64)
+
+
+def _both(names: np.ndarray, first: Slices, second: Slices, where: np.ndarray) -> np.ndarray:
+    """Return the names of both ends of some couplings, ``(n, 2)``."""
+    ends = [names[end][where] for end in (first, second)]
+    return np.stack(ends, axis=1).astype(np.int64)

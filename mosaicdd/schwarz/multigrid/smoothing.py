@@ -129,6 +129,8 @@ class Smoothing(LevelStep):
         if copies is not None:
             self._up.append(functools.partial(copies.refresh, self.values))
         self._up.append(self.in_turn([[self.interpolated(of) for of in not_first], *back]))
+        for of in groups[-1] if groups else ():
+            by.weights.pop(of, None)  # which only the level below was made with
 
     def _relaxed(self, of: Class, *, first: bool) -> Callable[[slice], Sum]:
         level, number, turn = self.level, self.level.nodes.number[of], self._turn

@@ -32,7 +32,8 @@ class StabilisedGradients(FlexibleGradients):
     def __init__(self, system: NodeSystem):
         super().__init__(system)
         z = self._cycle.values
-        self._r, self._first, self._p, self._v, self._t = (torch.zeros_like(z) for _ in range(5))
+        self._p, self._v = self._product.p, self._product.q
+        self._r, self._first, self._t = (torch.zeros_like(z) for _ in range(3))
         self._products = [Product(self._level, z, image) for image in (self._v, self._t)]
         # Of the last iteration: the residual along the first one, steps, and the unit of its vectors.
         self._along, self._alpha, self._omega, self._unit = 0.0, 1.0, 1.0, 1.0
