@@ -13,6 +13,7 @@ import scipy.sparse.linalg
 import torch
 from scipy.sparse.csgraph import breadth_first_order
 
+from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.schwarz.multigrid.llvm import NAMES, function, is_plain, load, over_rows, store
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
@@ -46,6 +47,7 @@ class Aggregates:
         number[copies] = aggregate[np.searchsorted(every, names[copies])]
         labels = nodes.new(torch.int32).fill_(self.count)
         self._labels = nodes.take(torch.from_numpy(number), labels)
+        give_back_memory(always=True)  # factors take larger blocks than pieces have left
         # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
         self._factors = scipy.sparse.linalg.splu(
             matrix,

@@ -179,8 +179,10 @@ def _edges(system: NodeSystem) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
     """Yield where in the box the first and the second ends of couplings in a direction are, and these, divided by `scale`."""
     for step, k in system.couplings.items():
         first, second = _ends(step)
-        values = system.values(k)[first] / system.scale
-        yield first, second, values.astype(np.float32 if system.dtype == torch.float32 else float)
+        scaled = system.nodes.new(system.dtype)
+        for values, of_class in zip(scaled, k, strict=True):
+            torch.div(of_class, system.scale, out=values)
+        yield first, second, system.values(scaled)[first]
 
 
 def _ends(step: Step) -> tuple[Slices, Slices]:
