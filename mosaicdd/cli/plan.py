@@ -13,8 +13,8 @@ from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-# As many as a solve usually takes: benchmarks/solve_2048.md, fields.md.
-_ITERATIONS, _BY_MULTIGRID = 9, 12
+# As many as a solve usually takes: benchmarks/solve_2048.md, fields.md, cubes.md.
+_ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
 
 
 @click.command()
@@ -37,12 +37,17 @@ _ITERATIONS, _BY_MULTIGRID = 9, 12
 @click.option(
     "--iterations",
     type=click.IntRange(1),
-    help="Iterations of a solve, which do not grow with the domain.  [default: 9; by multigrid 12]",
+    help="Iterations of a solve, which do not grow with the domain.  [default: 9; by multigrid and in cubes 12]",
 )
 @click.option(
     "--medium",
     is_flag=True,
     help="Coefficients are fields, so it is solved by multigrid.",
+)
+@click.option(
+    "--cubes",
+    is_flag=True,
+    help="A box is solved in half-overlapping cubes, as by --local-solver exact or laplace-cubes.",
 )
 @click.option(
     "--domain",
@@ -92,6 +97,7 @@ def plan(
     dims: tuple[int, ...] | None,
     iterations: int | None,
     medium: bool,
+    cubes: bool,
     problems: int,
     rates: str,
     dtype: str,
@@ -120,7 +126,7 @@ def plan(
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):
-        known, assumed_links = completed(rates_of_name(rates, dtype))
+        known, assumed_links = completed(rates_of_name(rates, dtype, 3 if cubes else 2))
     with bad_input():
         description = Description(boundary="expr:0", **described)
         problem, cells = given_problem(description), description.cells
@@ -129,16 +135,21 @@ def plan(
         if problem.domain.shape is not None:
             require_inside(problem.domain.shape, grid)
     with bad_input(f"--cells {times(cells)}"):
-        by_multigrid = medium or not problem.plain or len(cells) != 2
+        if cubes and (medium or not problem.plain or len(cells) != 3):
+            raise ValueError(
+                "--cubes is of boxes with values on all sides and without --medium; multigrid solves all others"
+            )
+        by_multigrid = not cubes and (medium or not problem.plain or len(cells) != 2)
         if by_multigrid:
             lattice = Exact().lattice_of_media(problem, grid)
         else:
-            size = Subdomain().cells
-            lattice = Lattice(grid, Subdomain(size, size * grid.spacing))
+            size = Subdomain().cells // (2 if cubes else 1)
+            lattice = Lattice(grid, Subdomain(size, size * grid.spacing, len(cells)))
     with bad_input("--dims"):
         if dims is not None and math.prod(dims) != ranks:
             raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
-    iterations = iterations or (_BY_MULTIGRID if by_multigrid else _ITERATIONS)
+    usual = _IN_CUBES if cubes else _ITERATIONS
+    iterations = iterations or (_BY_MULTIGRID if by_multigrid else usual)
     job = Job(lattice, ranks, ranks_per_node, iterations, problems)
     with bad_input():
         if by_multigrid:

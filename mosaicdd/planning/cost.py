@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, Traffic, traffic
 from mosaicdd.planning.rates import CompleteRates, Summed
 from mosaicdd.schwarz.settings import SolveSettings
@@ -94,7 +95,7 @@ def iteration_cost(
         np.maximum(0, n - ends)
         for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
     ]
-    inside = inner[0] * inner[1] / decomposition.subdomains
+    inside = functools.reduce(np.multiply, inner) / decomposition.subdomains
     hidden = np.minimum(exchange, sweep * inside)
     slowest = np.unravel_index(np.argmax(sweep + exchange - hidden), sweep.shape)
     coarse, gather = _coarse_seconds(decomposition, order, rates)
@@ -126,17 +127,19 @@ def solve_cost(
 def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory:
     """Return the memory of the rank that needs most."""
     lattice = decomposition.lattice
-    m, word = lattice.subdomain.cells, rates.word
+    m, word, axes = lattice.subdomain.cells, rates.word, len(decomposition.dims)
     owned = int(decomposition.subdomains.max())
     coarse_nodes = math.prod(lattice.subdomains)
     if not _is_replicated(decomposition):
         coarse_nodes = max(owned, math.ceil(coarse_nodes / _coarse_workers(decomposition)))
     vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
     batch = SolveSettings(device=rates.device).batch_subdomains
-    swept = min(batch, owned) * (4 * m + 2 * (m - 1))
-    filled = min(fill_batch(batch), owned) * (4 * m + (m - 1) ** 2)
-    columns = int(decomposition.region[1].max())
-    rows = 2 + max(1, fill_batch(batch) * m // columns) * m
+    inside = (m - 1) ** axes
+    perimeter = (m + 1) ** axes - inside
+    swept = min(batch, owned) * (perimeter + axes * (m - 1) ** (axes - 1))
+    filled = min(fill_batch(batch), owned) * (perimeter + inside)
+    columns = math.prod(int(region.max()) for region in decomposition.region[1:])
+    rows = 2 + max(1, fill_batch(batch) * m ** (axes - 1) // columns) * m
     return Memory(
         base=rates.base_bytes,
         interface=vectors * int(decomposition.interface.max()) * word,
@@ -148,11 +151,12 @@ def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory
 
 def _coarse_workers(decomposition: Decomposition) -> int:
     """Count the ranks that share a coarse solve: there are rows and columns for no more."""
-    return min(decomposition.ranks, *decomposition.lattice.subdomains)
+    return min(decomposition.ranks, *decomposition.lattice.subdomains[:2])
 
 
 def _require_wide_blocks(decomposition: Decomposition, halo: int) -> None:
-    for name, sides, dim in zip("yx", decomposition.sides, decomposition.dims, strict=True):
+    dims = decomposition.dims
+    for name, sides, dim in zip(letters(len(dims)), decomposition.sides, dims, strict=True):
         if dim > 1 and sides.min() < halo:
             raise ValueError(
                 f"a halo of depth {halo} needs blocks of {halo} subdomains at least, there are "
@@ -162,11 +166,8 @@ def _require_wide_blocks(decomposition: Decomposition, halo: int) -> None:
 
 def _with_rings(decomposition: Decomposition, rings: int) -> np.ndarray:
     """Count the subdomains of every rank with rings of its neighbours' around, ``(py, px)``."""
-    y, x = (
-        n + rings * ends
-        for n, ends in zip(decomposition.sides, decomposition.open_ends, strict=True)
-    )
-    return y * x
+    sides = zip(decomposition.sides, decomposition.open_ends, strict=True)
+    return functools.reduce(np.multiply, (n + rings * ends for n, ends in sides))
 
 
 def halo_seconds(sent: Traffic, rates: CompleteRates, word: int) -> np.ndarray:

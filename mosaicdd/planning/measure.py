@@ -38,8 +38,8 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.solution_writer import writing_solutions
 
-SIZES = (2, 4, 8, 16, 32, 64)
-"""Sides of the measured squares, in subdomains that do not overlap."""
+SIZES = {2: (2, 4, 8, 16, 32, 64), 3: (2, 3, 4, 6, 8)}
+"""Sides of the measured squares and cubes, in subdomains that do not overlap, by axes."""
 
 ITERATIONS = 9  # of the measured solves: as many as one to the default tolerance takes
 _RUNS = 3  # of which the fastest counts
@@ -68,28 +68,29 @@ class Measurement:
             self._local_solver = load()
             if isinstance(self._local_solver, NetworkSolver):
                 self_test_error(self._local_solver)
-            self._engine(min(SIZES), self._local_solver)
+            self._axes = self._local_solver.subdomain.axes
+            self._engine(min(SIZES[self._axes]), self._local_solver)
         self._first_setup = first[0]
 
     def __call__(self, ranks: Ranks, folder: Path, progress: Callable[[float], None]) -> Rates:
         """Measure everything, all ranks at the same time; a file is written to the folder, and removed."""
         self._ranks = ranks
-        self._solve(
-            min(SIZES)
-        )  # all is loaded that a solve needs, and nothing kept that grows with it
+        sizes, axes = SIZES[self._axes], self._axes
+        # All is loaded that a solve needs, and nothing kept that grows with it
+        self._solve(min(sizes))
         base_bytes = resident_bytes()
         media: list[MediumRates] = []
         if self._device.type == "cpu" and self._dtype == torch.float64:
-            media = [measure_medium(ranks, processor(self._device), axes) for axes in MEDIUM_SIDES]
-        solves, total = [], sum(size**2 for size in SIZES)
-        for number, size in enumerate(SIZES):
+            media = [measure_medium(ranks, processor(self._device), n) for n in MEDIUM_SIDES]
+        solves, total = [], sum(size**axes for size in sizes)
+        for number, size in enumerate(sizes):
             solves.append(self._solve(size))
-            progress(sum(size**2 for size in SIZES[: number + 1]) / total)
+            progress(sum(size**axes for size in sizes[: number + 1]) / total)
         # A solve is the first of its process: its set-up loads libraries, and tests the network.
         once = max(0.0, ranks.largest(self._first_setup) - solves[0]["setup"])
         for seconds in solves:
             seconds["setup"] += once
-        nodes = [(2 * size - 1) ** 2 for size in SIZES]
+        nodes = [(2 * size - 1) ** axes for size in sizes]
         within, between = measure_links(ranks)
         return Rates(
             machine=processor(self._device),
@@ -97,6 +98,7 @@ class Measurement:
             device=self._device.type,
             dtype=str(self._dtype).removeprefix("torch."),
             local_solver=self._local_solver.name,
+            axes=axes,
             ranks=ranks.size,
             **{step: Curve.rising(nodes, [seconds[step] for seconds in solves]) for step in _STEPS},
             write=self._write_rate(folder),
@@ -111,14 +113,16 @@ class Measurement:
         )
 
     def _lattice(self, size: int) -> Lattice:
-        """Return the lattice of a square of ``size`` subdomains' sides."""
+        """Return the lattice of a square, or cube, of ``size`` subdomains' sides."""
         subdomain = self._local_solver.subdomain
-        return Lattice(Grid((size * subdomain.cells,) * 2, subdomain.spacing), subdomain)
+        return Lattice(Grid((size * subdomain.cells,) * self._axes, subdomain.spacing), subdomain)
 
     def _engine(self, size: int, local_solver: SharedSolver) -> Engine:
         """Plan a solve on a square, on this rank alone."""
         settings = self._settings.with_changes(rtol=0.0, max_iterations=ITERATIONS)
-        return Engine(Ranks.alone(), self._lattice(size), local_solver, settings)
+        lattice = self._lattice(size)
+        alone = Ranks.alone().fitted(lattice.subdomains)
+        return Engine(alone, lattice, local_solver, settings)
 
     def _solve(self, size: int) -> dict[str, float]:
         """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
@@ -128,7 +132,7 @@ class Measurement:
         for _ in range(_RUNS):
             self._ranks.barrier()
             with _timed(self._device) as setup:
-                boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
+                boundary = Boundary.of_expression("sin(3 * x) * exp(y) + x * y", lattice.grid)
                 solver = self._engine(size, self._load())
             self._ranks.barrier()
             runs.append(_steps(solver.solve(boundary, sink=_take), setup[0], transform))

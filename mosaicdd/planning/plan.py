@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import directions
 from mosaicdd.parallel.partition import Dims, fitting_dims
@@ -115,8 +116,14 @@ class Plan:
 def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
     """Plan a job by rates whose links are all known, on dims, (y, x); by default those of least time.
 
-    `ValueError` if the ranks do not fit the lattice.
+    `ValueError` if the ranks do not fit the lattice, or the rates are of subdomains of another number of axes.
     """
+    axes, on_one = len(job.lattice.subdomains), (1,) * len(job.lattice.subdomains)
+    if rates.axes != axes:
+        raise ValueError(
+            f"the rates of {rates.machine} are of {rates.local_solver}, on the axes {letters(rates.axes)}, the "
+            f"domain's are {letters(axes)}; mosaicdd bench --local-solver measures others"
+        )
     candidates = fitting_dims(job.ranks, job.lattice.subdomains)[:_DIMS_TRIED]
     fastest = _cheapest(
         [Decomposition(job.lattice, candidate) for candidate in candidates],
@@ -126,7 +133,7 @@ def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
     chosen = fastest if dims is None else Decomposition(job.lattice, dims)
     orders = _order_plans(chosen, job, rates)
     best = _best_order(orders)
-    alone = Decomposition(job.lattice, (1, 1))
+    alone = Decomposition(job.lattice, on_one)
     return Plan(
         dims=chosen.dims,
         subdomains=(int(chosen.subdomains.min()), int(chosen.subdomains.max())),
@@ -136,7 +143,7 @@ def make_plan(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Plan:
         memory=memory_of_rank(chosen, rates),
         best=best,
         cost=solve_cost(chosen, best.iteration, rates, job.iterations),
-        serial=iteration_cost(alone, row_wise((1, 1), 1), rates),
+        serial=iteration_cost(alone, row_wise(on_one, 1), rates),
         suggestion=_suggest(fastest, job, rates),
     )
 

@@ -169,12 +169,12 @@ def _orders(orders: list[dict]) -> list[str]:
 
 
 def _suggestion(suggestion: dict, problems: int) -> str:
-    px, py = suggestion["dims"]
+    dims = times(suggestion["dims"][::-1])
     depths = ", ".join(
         f"{depth}: {1e6 * seconds:.0f}" for depth, seconds in suggestion["halo_seconds"].items()
     )
     text = (
-        f"suggested: --dims {px}x{py}, rank order {suggestion['order']}, halo depth "
+        f"suggested: --dims {dims}, rank order {suggestion['order']}, halo depth "
         f"{suggestion['halo']} (us/iteration by depth: {depths})"
     )
     if problems > 1:

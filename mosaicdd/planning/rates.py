@@ -17,7 +17,7 @@ import numpy as np
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.atomic import atomic_file
 
-_FORMAT = "mosaicdd rates 2"
+_FORMAT = "mosaicdd rates 3"
 
 
 class Summed:
@@ -104,6 +104,7 @@ class Rates:
     device: str
     dtype: str
     local_solver: str
+    axes: int  # of its subdomains
     ranks: int  # how many ranks were measured at the same time
     # Seconds over the subdomains of a rank: an iteration but for the coarse solve and messages
     sweep: Curve
@@ -240,15 +241,23 @@ GPUS = {
 }
 
 
-def rates_of_name(name: str, dtype: str) -> Rates:
+def rates_of_name(name: str, dtype: str, axes: int = 2) -> Rates:
     """Return rates for a precision: ``"default"``, measured on one core; a name in `GPUS`; or those of a file.
+
+    ``axes``: of the subdomains, which the default is for.
 
     Errors are those of `read_rates`, and of rates that were measured in another precision.
     """
     if name in GPUS:
         return assumed_rates(name, dtype)
     if name == "default":
-        return read_rates(_SHIPPED / f"cpu-{dtype}.json")
+        path = _SHIPPED / f"cpu{'-cubes' * (axes == 3)}-{dtype}.json"
+        if not path.exists():
+            raise FileNotFoundError(
+                f"no rates of cubes are shipped in {dtype}: use dtype=float64, or measure some by mosaicdd bench "
+                f"--local-solver laplace-cubes --dtype {dtype}"
+            )
+        return read_rates(path)
     if not Path(name).is_file():
         raise FileNotFoundError(
             f"{name}: neither a file nor one of default, {', '.join(GPUS)}; "
@@ -272,6 +281,7 @@ def assumed_rates(name: str, dtype: str) -> Rates:
         device="cuda",
         dtype=dtype,
         local_solver="laplace",
+        axes=2,
         ranks=1,
         sweep=_roofline(gpu, dtype, 2 * (_M - 1), _SWEEP_WORDS),
         transform=_curve(

@@ -73,6 +73,36 @@ def test_a_plan_of_a_box(mosaicdd, strict_json):
     assert "96x64x128 cells on 6 ranks (1x2x3)" in mosaicdd(*arguments).out
 
 
+def test_a_plan_of_cubes_counts_what_26_neighbours_are_sent(mosaicdd, strict_json):
+    arguments = ("plan", "--cells", "96x64x128", "--ranks", "8", "--dims", "2x2x2", "--cubes")
+    report = strict_json(mosaicdd(*arguments, "--json").out)
+    assert (report["iterations"], report["rates"]["local_solver"]) == (12, "laplace-cubes")
+    assert report["per_iteration"]["messages"] == 8 * 7
+    assert report["coarse_solve"] == "replicated"
+    assert report["subdomains_per_rank"] == {"least": 5 * 3 * 7, "most": 6 * 4 * 8}
+    memory = report["memory_bytes_per_rank"]
+    cube = (17**3 - 15**3 + 15**3) + (17**3 - 15**3 + 3 * 15**2)  # filled, and swept
+    assert memory["buffers"] == 8 * 192 * cube
+    # 11 x 7 x 2 cubes on the rank that has most, where 2x2x2 has 6 x 4 x 8
+    assert "suggested: --dims 1x1x8" in mosaicdd(*arguments).out
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--cells", "64x64"), "--cubes is of boxes with values on all sides"),
+        (("--side", "left=neumann:1"), "multigrid solves all others"),
+        (("--cells", "60x64x64"), "nx must be a multiple of 8"),
+        (("--rates", "a30"), "the rates of NVIDIA A30 are of laplace, on the axes yx, the domain's are zyx"),
+        (("--dtype", "float32"), "no rates of cubes are shipped in float32: use --dtype float64"),
+    ],
+)  # fmt: skip
+def test_a_plan_of_cubes_refuses_in_a_line_what_has_none(mosaicdd, given, says):
+    ended = mosaicdd("plan", "--cells", "64x64x64", "--ranks", "4", "--cubes", *given)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert says in ended.err
+
+
 def test_a_plan_refuses_what_a_solve_would(mosaicdd):
     arguments = ("plan", "--cells", "2048x1024", "--ranks", "4")
     one = mosaicdd(*arguments, "--side", "left=periodic")

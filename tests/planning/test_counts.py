@@ -13,6 +13,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
 from mosaicdd.schwarz.layouts import block_of
 
@@ -50,6 +51,26 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
         ]
         assert exchange.words == sum(words)
         assert exchange.messages == np.count_nonzero(words)
+
+
+@pytest.mark.ranks(*SIZES)
+@pytest.mark.parametrize("more", [(0, 0, 0), (1, 0, 2)])
+def test_what_cubes_send_and_keep_is_what_ranks_on_three_axes_do(comm, make_ranks, more):
+    for dims in fitting_dims(comm.size, (6, 6, 6)):
+        ranks = make_ranks(dims)
+        cells = [8 * (d + m + 1) for d, m in zip(dims, more, strict=True)]
+        lattice = Lattice(Grid(tuple(cells), 1.0), Subdomain(16, 16.0, 3))
+        block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, dims)
+        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+        exchange = HaloExchange(
+            ranks,
+            like.lines,
+            lambda direction, block=block: interface_sent(block, direction),
+            lambda direction, block=block: interface_received(block, direction),
+        )
+        words = [planned.words(d)[ranks.coords] for d in directions(3)]
+        assert (exchange.words, exchange.messages) == (sum(words), np.count_nonzero(words))
+        assert planned.interface[ranks.coords] == len(like.flat)
 
 
 @pytest.mark.ranks(*SIZES)
