@@ -40,6 +40,11 @@ def in_order(by_name: Mapping[str, Any], axes: int, default: Sequence[Any] = ())
     return tuple((known | dict(by_name))[name] for name in letters(axes))
 
 
+def spelled(place: Sequence[float]) -> str:
+    """Return a place, (x, y), in space (x, y, z), as messages have it."""
+    return ", ".join(f"{value:.10g}" for value in place)
+
+
 def times(sizes: Sequence[object]) -> str:
     """Return sizes as people write them, that along x first: ``3x2`` of two rows and three columns."""
     return "x".join(map(str, sizes[::-1]))

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import times
+from mosaicdd.lattice.axes import spelled, times
 
 ROUNDING = 1e-9
 """Cells by which a place may miss a node, or the domain."""
@@ -128,6 +128,17 @@ class Grid:
     def at(self, cells: Any) -> np.ndarray:
         """Return the coordinates of places in cells from the first node, ``(.., axes)`` in the order of the axes."""
         return np.multiply(cells, self.steps) + self.origin
+
+    def require_inside(self, place: Sequence[float], what: str) -> None:
+        """Check that a place, (x, y), in space (x, y, z), is no further out than the edge.
+
+        `ValueError` if it is, which begins with what it is of, as ``the well at ({}) is outside``.
+        """
+        cells = self.cells(np.asarray(place, float)[::-1])
+        if ((cells < 0) | (cells > self.shape)).any():
+            raise ValueError(
+                f"{what.format(spelled(place))} of the domain, which goes {self.reach}: move it, or give the domain another origin"
+            )
 
     def cells(self, places: Any) -> np.ndarray:
         """Return where places, ``(.., axes)`` in the order of the axes, are in cells from the first node.

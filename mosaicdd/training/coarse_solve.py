@@ -23,8 +23,7 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares
-from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
-from mosaicdd.schwarz.multigrid.trial import try_out
+from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
 from mosaicdd.schwarz.settings import StoppingRule
 
 BESIDE = 8

@@ -36,8 +36,7 @@ from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.samples import SquareDataset
 from mosaicdd.training.reports import Report
 from mosaicdd.training.row_lesson import OwnRows, RowLesson, RowPass
-from mosaicdd.training.square_samples import EquationStep, SquareSamples
-from mosaicdd.training.squares import learnable_equation
+from mosaicdd.training.squares import EquationStep, SquareSamples, learnable_equation
 
 _BATCH = 2048  # squares of a pass without gradients
 _ANEW = 8  # of so many squares in a batch, the step by the equation is taken anew for one

@@ -11,8 +11,7 @@ from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.row_lesson import OwnRows, RowPass
 from mosaicdd.training.settings import ExecutionSettings, SquareSettings, TrainingSettings
-from mosaicdd.training.square_samples import EquationStep
-from mosaicdd.training.squares import SquareGenerator
+from mosaicdd.training.squares import EquationStep, SquareGenerator
 
 LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLesson}
 

@@ -124,12 +124,8 @@ class Wells:
                 f"the place of a well has {places.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
             )
         at = grid.cells(places)
-        for place, cells in zip(self.points, at, strict=True):
-            if ((cells < 0) | (cells > grid.shape)).any():
-                raise ValueError(
-                    f"the well at ({_text(place[0])}) is outside of the domain, which goes {grid.reach}: move it, or "
-                    "give the domain another origin"
-                )
+        for place, _ in self.points:
+            grid.require_inside(place, "the well at ({}) is outside")
         first = np.minimum(np.floor(at).astype(int), np.array(grid.shape) - 1)
         nodes, shares = [], []
         for step in itertools.product((0, 1), repeat=axes):
@@ -172,7 +168,3 @@ def _at(strength: Strength, t: float | None) -> float:
     if not np.isfinite(value):
         raise ValueError(f"the strength of a well must be finite, got {value}")
     return value
-
-
-def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:.10g}" for value in place)

@@ -1,7 +1,7 @@
 """Thin layers in a medium: contact resistances, and foils that conduct along themselves."""
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, coordinates
+from mosaicdd.lattice.axes import Slices, coordinates, spelled
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.operators.edge_means import DIFFUSION
@@ -97,7 +97,7 @@ class Foil:
                 if len(begin) == 3:
                     what = "a rectangle across one axis: their corners share one coordinate"
                 raise ValueError(
-                    f"foils go along axes, and from ({_text(begin)}) to ({_text(end)}) is not {what}"
+                    f"foils go along axes, and from ({spelled(begin)}) to ({spelled(end)}) is not {what}"
                 )
 
 
@@ -180,12 +180,7 @@ class Foils:
             )
         for foil in self.foils:
             for place in foil.where:
-                cells = grid.cells(place[::-1])
-                if ((cells < 0) | (cells > grid.shape)).any():
-                    raise ValueError(
-                        f"the foil through ({_text(place)}) reaches out of the domain, which goes {grid.reach}: move it, "
-                        "or give the domain another origin"
-                    )
+                grid.require_inside(place, "the foil through ({}) reaches out")
             for sheet in foil.sheets:
                 at = grid.cells(sheet.low)[sheet.normal]
                 if foil.resistance and not 0 < at < grid.shape[sheet.normal]:
@@ -222,7 +217,7 @@ class Foils:
         if outside.any():
             first = np.argwhere(outside)[0]
             node = [p.start + q.start + i for p, q, i in zip(part, place, first, strict=True)]
-            at = _text(grid.at(node).tolist()[::-1])
+            at = spelled(grid.at(node).tolist()[::-1])
             raise ValueError(
                 f"a foil goes through a hole, or out of the domain, near ({at}): let it end at the outline"
             )
@@ -240,7 +235,3 @@ def require_foils(fields: Mapping[str, Any], *, linear: bool, name: str) -> None
             raise Unsupported(
                 f"foils lie in media of linear equations, as diffusion and heat, {name} is none: leave them out"
             )
-
-
-def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:.10g}" for value in place)

@@ -6,13 +6,12 @@ axis that it goes most along, so that no edge of the grid crosses it between two
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, in_rows
+from mosaicdd.lattice.axes import coordinates, in_rows, spelled
 from mosaicdd.lattice.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Periods
@@ -98,8 +97,8 @@ class LinePlace(HeldPlace):
 
     def __str__(self) -> str:
         if len(self.told) == 1:
-            return f"({_text(self.told[0])})"
-        return f"the line through {len(self.told)} points from ({_text(self.told[0])})"
+            return f"({spelled(self.told[0])})"
+        return f"the line through {len(self.told)} points from ({spelled(self.told[0])})"
 
     def _on(self, grid: Grid) -> np.ndarray:
         axes = len(grid.shape)
@@ -108,12 +107,8 @@ class LinePlace(HeldPlace):
                 f"a point of what is held has {self.told.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
             )
         corners = grid.cells(self.told[:, ::-1])
-        beyond = ((corners < 0) | (corners > grid.shape)).any(axis=1)
-        if beyond.any():
-            raise ValueError(
-                f"the point ({_text(self.told[beyond.argmax()])}) of what is held is outside of the domain, which goes "
-                f"{grid.reach}: move it, or give the domain another origin"
-            )
+        for place in self.told:
+            grid.require_inside(place, "the point ({}) of what is held is outside")
         nodes = [_nearest(corners)]
         for first, last in itertools.pairwise(corners):
             most = int(np.argmax(abs(last - first)))
@@ -201,7 +196,3 @@ def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
 def _nearest(places: np.ndarray) -> np.ndarray:
     """Return the nearest whole numbers, half way always the lower ones: a line of them has no gaps."""
     return np.floor(places + 0.5 - ROUNDING).astype(int)
-
-
-def _text(place: Sequence[float]) -> str:
-    return ", ".join(f"{value:.10g}" for value in place)

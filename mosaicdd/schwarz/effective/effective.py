@@ -34,7 +34,7 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares
-from mosaicdd.schwarz.multigrid.trial import try_out
+from mosaicdd.schwarz.multigrid.stabilised_gradients import try_out
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
 

@@ -28,8 +28,7 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
-from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of
-from mosaicdd.schwarz.multigrid.trial import try_out
+from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 AROUND = 9  # nodes: the copies of four colours, and one more
