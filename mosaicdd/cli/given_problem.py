@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mosaicdd.problems.sides.conditions import Condition, Periodic, values_of_spec
 from mosaicdd.problems.sides.conditions import is_file as names_file
-from mosaicdd.settings import concerning
+from mosaicdd.settings import concerning, meant
 
 if TYPE_CHECKING:
     from mosaicdd.problems.fields.wells import Wells
@@ -257,11 +257,14 @@ def _number(spec: str) -> float | None:
 
 
 def _require_no_formula(spec: str) -> None:
-    """Check that what should name a file is no formula that lacks its ``expr:``."""
+    """Check that what should name a file is no formula that lacks its ``expr:``, and no mistyped kind of values."""
     from mosaicdd.problems.fields.expressions import Expression
 
     if Path(spec).exists():
         return
+    kind, colon, _ = spec.partition(":")
+    if colon and (remark := meant(kind, ("expr", "gp", "lognormal"))):
+        raise ValueError(f"{spec!r} is no file, and {kind!r} no kind of values{remark}")
     try:
         Expression(spec, variables=("x", "y", "z", "u", "t", "pi"))
     except ValueError:

@@ -30,6 +30,7 @@ _COMMANDS = {
     "info": "Show what a file holds and how it was made.",
     "doctor": "Say what is installed and started, and what to do about what is wrong.",
     "plan": "Say what a solve will cost on any number of ranks.",
+    "demo": "Solve, compare and draw a first problem.",
     "bench": "Measure the rates of this machine, for plan.",
 }
 
@@ -80,7 +81,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads_per_rank()))
     stream, sys.stdout = sys.stdout, _Patient(sys.stdout)
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="mosaicdd", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         if launcher_rank() == 0:
             error.show()

@@ -10,9 +10,11 @@ from dataclasses import Field, fields
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 
+_NUMBER = re.compile("([0-9]+)(k?)")  # as 96, or 2k, which is 2048
 _MOST = 2**26  # cells: up to (2^26 + 1)^2 nodes, numbers that are exact in float64
 
 
@@ -44,8 +46,8 @@ class TextOption(click.ParamType):
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    parts = text.lower().split("x")
-    sizes = tuple(int(part) for part in reversed(parts) if part.isdecimal())
+    parts = [_NUMBER.fullmatch(part) for part in text.lower().split("x")]
+    sizes = tuple(int(part[1]) * (1024 if part[2] else 1) for part in reversed(parts) if part)
     if len(parts) not in (2, 3) or len(sizes) < len(parts) or not all(sizes):
         raise ValueError
     if max(sizes) > _MOST:
@@ -53,9 +55,14 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
+def _cells(text: str) -> tuple[int, ...]:
+    """Read cells of a domain; a number is that of a square."""
+    return _sizes(text if "x" in text.lower() else f"{text}x{text}")
+
+
 def _cube(text: str) -> tuple[int, ...]:
-    """Read cells of a subdomain; a number is that of a square."""
-    sizes = _sizes(f"{text}x{text}" if text.isdecimal() else text)
+    """Read cells of a subdomain."""
+    sizes = _cells(text)
     if len(set(sizes)) > 1:
         raise click.BadParameter(f"{text!r}: a subdomain has as many along each axis")
     return sizes
@@ -107,6 +114,7 @@ def _side(text: str) -> tuple[str, Condition]:
 # Of axes in the package's order, ``(ny, nx)``: whole numbers, equal ones, the side or the sides of a cell; a place, x
 # first; pairs of ends of a rectangle or a box; then an axis' letter and a place along it, two texts, and a side's name and its condition.
 SIZES = TextOption("NXxNY[xNZ]", _sizes, "2048x1024")
+CELLS = TextOption("NXxNY[xNZ]", _cells, "2048x1024, or 2k for 2048x2048")
 CUBE = TextOption("M|MxM|MxMxM", _cube, "32 or 16x16x16")
 SPACING = TextOption("H|DXxDY[xDZ]", _spacing, "0.5 or 25x10")
 ORIGIN = TextOption("X,Y[,Z]", _place, "500000,4200000")
@@ -127,6 +135,30 @@ def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> 
 
 
 Made = TypeVar("Made")
+
+
+def completed(names: Callable[[], Sequence[str]]) -> Callable:
+    """Return what completes the value of an option in a shell: with names, and where none begins so, with files."""
+
+    def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
+        fitting = [CompletionItem(name) for name in names() if name.startswith(begun)]
+        return fitting or [CompletionItem(begun, type="file")]
+
+    return complete
+
+
+def equation_names() -> Sequence[str]:
+    """Return the names of the equations; imported when a shell asks."""
+    from mosaicdd.problems.equations import shipped_equations
+
+    return shipped_equations()
+
+
+def local_solver_names() -> Sequence[str]:
+    """Return the names of local solvers; imported when a shell asks."""
+    from mosaicdd.local_solvers.loading import local_solvers
+
+    return local_solvers()
 
 
 def choice_option(name: str, values: Sequence[str], text: str) -> Callable:

@@ -8,7 +8,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import Description, given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.options import ORIGIN, SIDE, SIZES, dtype_option, once_each
+from mosaicdd.cli.options import CELLS, ORIGIN, SIDE, SIZES, dtype_option, once_each
 from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
@@ -19,7 +19,10 @@ _ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
 
 @click.command()
 @click.option(
-    "--cells", type=SIZES, required=True, help="Grid cells along x, y and z, as 2048x2048."
+    "--cells",
+    type=CELLS,
+    required=True,
+    help="Grid cells along x, y and z, as 2048x1024, or 2kx1k.",
 )
 @click.option(
     "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."

@@ -12,6 +12,7 @@ from mosaicdd.cli.given_problem import Description, given_field, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import (
+    CELLS,
     EXTENT,
     FIELD,
     FOIL,
@@ -21,6 +22,9 @@ from mosaicdd.cli.options import (
     SPACING,
     choice_option,
     collected,
+    completed,
+    equation_names,
+    local_solver_names,
     once_each,
     option_given,
     settings_options,
@@ -62,9 +66,9 @@ _GROUPS = {
 @click.option("-o", "--output", required=True, metavar="OUT.h5", help="Solution file to write.")
 @click.option(
     "--cells",
-    type=SIZES,
+    type=CELLS,
     required=True,
-    help="Grid cells along x and y, as 2048x2048; of a box in space, 128x128x64.",
+    help="Grid cells along x and y, as 2048x1024, or 2kx1k; 2k is a square of these; of a box in space, 128x128x64.",
 )
 @click.option(
     "--domain",
@@ -84,6 +88,7 @@ _GROUPS = {
     default="laplace",
     show_default=True,
     metavar="NAME|FILE.py:NAME",
+    shell_complete=completed(equation_names),
     help="Equation to solve, or one of your own.",
 )
 @click.option(
@@ -163,6 +168,7 @@ _GROUPS = {
 @click.option(
     "--local-solver",
     metavar="NAME|FILE",
+    shell_complete=completed(local_solver_names),
     help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
     "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else, and in "
     "space, exact]",

@@ -40,7 +40,7 @@ from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.settings import meant
-from mosaicdd.storage.model_file import ModelCard, read_model
+from mosaicdd.storage.model_file import ModelCard, model_digest, read_model
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -52,6 +52,11 @@ _BY_NAME: dict[str, type] = {kind.name: kind for kind in (Exact, Averaged, Subdo
 def shipped_models() -> list[str]:
     """Return the names of the models inside the package."""
     return sorted(path.stem for path in SHIPPED.glob("*.h5"))
+
+
+def local_solvers() -> list[str]:
+    """Return all names that a local solver has without a file of one's own."""
+    return [*_BY_NAME, *shipped_models()]
 
 
 def model_path(name_or_path: str) -> Path:
@@ -106,7 +111,7 @@ def find_network(name_or_path: str) -> TrainedModel:
         insert_weights(network, weights)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
-    return model(name_or_path, network, card)
+    return model(name_or_path, network, card, model_digest(path))
 
 
 def default_local_solver(problem: Problem) -> LocalSolver:

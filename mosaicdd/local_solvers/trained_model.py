@@ -35,12 +35,20 @@ from mosaicdd.unsupported import Unsupported
 
 
 class TrainedModel(ABC):
-    """A local solver by a trained network, named as a result reports it, and its card, before it knows a problem."""
+    """A local solver by a trained network, before it knows a problem.
+
+    Parameters
+    ----------
+    name
+        As a result reports it.
+    digest
+        Checksum of its file, by which a result tells it from another of its name.
+    """
 
     makes = "another network"
 
-    def __init__(self, name: str, network: Any, card: ModelCard):
-        self.name, self.network, self.card = name, network, card
+    def __init__(self, name: str, network: Any, card: ModelCard, digest: str | None = None):
+        self.name, self.network, self.card, self.digest = name, network, card, digest
 
     @property
     def spacing(self) -> float | None:

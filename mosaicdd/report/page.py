@@ -222,6 +222,7 @@ def _table(solutions: Sequence[OpenedSolution]) -> str:
         },
         "Method": {
             "local solver": _said("local_solver"),
+            "checksum of its model": _said("model"),
             "acceleration": _said("accelerate"),
             "asked for": _number("rtol"),
             "numbers": _said("dtype"),
@@ -230,6 +231,9 @@ def _table(solutions: Sequence[OpenedSolution]) -> str:
         },
         "Made by": {
             "command": lambda s: s.attributes.get("command_line", ""),
+            "date": _said("date"),
+            "host": _said("host"),
+            "commit": _said("commit"),
             "versions": _versions,
         },
     }

@@ -246,6 +246,7 @@ class Setup:
             "dims": list(self.ranks.dims[::-1]),
             "replicas": self.groups.count,
             "local_solver": self.bound.name,
+            "model": getattr(self._unbound, "digest", None),
             "levels": settings.levels,
             "sweep": settings.sweep,
             "rtol": settings.rtol,

@@ -10,15 +10,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-import mosaicdd
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
+from mosaicdd.storage.provenance import made_by
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
 SEALED = 2  # the first format version with a seal, but for checkpoints of trainings
@@ -27,22 +26,10 @@ _DAMAGE = (
     *(OSError, KeyError, IndexError, RuntimeError, TypeError, AttributeError),
     *(OverflowError, MemoryError),
 )
-_LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 _PLAIN = (str, int, float, bool)
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
 _SLAB = 2**24  # values that are read at once where all are read
 _KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset", "squares", "media")
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of the package and of the libraries that its results depend on."""
-    versions = {"mosaicdd": mosaicdd.__version__}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = version(library)
-        except PackageNotFoundError:
-            versions[library] = "absent"
-    return versions
 
 
 def built_with_mpi() -> bool:
@@ -51,11 +38,11 @@ def built_with_mpi() -> bool:
 
 
 def mark(file: h5py.File, kind: str, format_version: int = SEALED) -> None:
-    """Write the kind, the format version and the library versions to a new file."""
+    """Write the kind, the format version, and by what the file is made, to a new file."""
     file.attrs["kind"] = f"mosaicdd {kind}"
     file.attrs["format_version"] = format_version
-    for library, number in library_versions().items():
-        file.attrs[f"version_{library.replace('-', '_')}"] = number
+    for name, text in made_by().items():
+        file.attrs[name] = text
 
 
 @contextmanager

@@ -13,7 +13,9 @@ import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.hdf5 import library_versions, new_file, open_to_read
+from mosaicdd.storage.atomic import digest_of_seal
+from mosaicdd.storage.hdf5 import new_file, open_to_read
+from mosaicdd.storage.provenance import library_versions
 
 # What values may be, where the type of an entry is no class.
 _KINDS: dict[Any, Any] = {float: (int, float), list[float]: list}
@@ -92,6 +94,11 @@ def write_model(path: str | os.PathLike, card: ModelCard, weights: dict[str, np.
         group = file.create_group("weights")
         for name, values in weights.items():
             group[name] = values
+
+
+def model_digest(path: str | os.PathLike) -> str | None:
+    """Return the checksum that a model file states, by which it is told from another of its name."""
+    return digest_of_seal(path)
 
 
 def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray]]:

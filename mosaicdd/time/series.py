@@ -1,7 +1,5 @@
 """What a march gives: fields at some times, how far off they are, and what can be done with them."""
 
-import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -79,8 +77,7 @@ class Marched:
             if writer is not None:
                 self._write_coefficients(writer)
                 self._write_domain(writer)
-                attributes = self.report | {"command_line": shlex.join(sys.argv)}
-                writer.describe(attributes, [self.record.arrays()])
+                writer.describe(self.report, [self.record.arrays()])
 
         with ranks.held_by_root(begin) as writer:
             for number in range(len(frames.times)):

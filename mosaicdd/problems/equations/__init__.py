@@ -67,6 +67,11 @@ _SHIPPED: dict[str, Equation | NonlinearEquation] = {
 _own: dict[str, Equation | NonlinearEquation] = {}
 
 
+def shipped_equations() -> list[str]:
+    """Return the names of the package's equations."""
+    return sorted(_SHIPPED)
+
+
 def any_equation(name: str) -> Equation | NonlinearEquation:
     """Look an equation up by its name, or by that of one of the user's own that is in use.
 

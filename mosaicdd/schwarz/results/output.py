@@ -6,8 +6,6 @@ Parts of arrays have a leading axis for the problems here, of a single one, too.
 import functools
 import itertools
 import secrets
-import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
@@ -242,7 +240,7 @@ class SolutionOutput:
         small = report.get("problems", [])
         names = [name for name in small[0] if name != "problem"] if small else []
         self._writer.describe(
-            common | {"command_line": shlex.join(sys.argv)},
+            common,
             [asdict(result.history) for result in results],
             {name: [row[name] for row in small] for name in names},
         )
