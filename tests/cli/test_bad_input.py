@@ -183,7 +183,9 @@ def test_a_model_file_of_no_use(make, comm, common_path, refused):
 
 @pytest.mark.ranks(*SIZES)
 def test_an_unknown_pde(refused):
-    assert "unknown pde 'wave'; known: advection-diffusion, " in refused(*EXACT, "--pde", "wave")
+    assert "unknown pde 'telegraph'; known: advection-diffusion, " in refused(
+        *EXACT, "--pde", "telegraph"
+    )
 
 
 @pytest.mark.ranks(*SIZES)
