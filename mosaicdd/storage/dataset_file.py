@@ -82,6 +82,11 @@ class Dataset(Samples):
 
     def __post_init__(self) -> None:
         m, perimeter = self.subdomain.cells, self.subdomain.perimeter
+        for name in ("boundary", "solution", "window_boundary", "window_solution"):
+            values = np.asarray(
+                getattr(self, name), np.float64
+            )  # a user's may be of less precision
+            object.__setattr__(self, name, values)
         for name, count in (
             ("parameters", len(self.boundary)),
             ("window_parameters", len(self.window_boundary)),

@@ -6,6 +6,7 @@ import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.hdf5 import reseal
 
 
 def small_dataset(samples=10, **changes):
@@ -72,3 +73,15 @@ def test_a_dataset_file_is_not_a_model_file(tmp_path):
         ValueError, match="a mosaicdd dataset file, a mosaicdd model file is needed"
     ):
         read_model(tmp_path / "data.h5")
+
+
+def test_values_of_less_precision_are_taken_as_those_of_more(tmp_path):
+    single = small_dataset().boundary.astype(np.float32)
+    small_dataset(boundary=single).write(tmp_path / "data.h5")
+    with h5py.File(tmp_path / "data.h5", "r+") as file:  # as a user writes it
+        del file["boundary"]
+        file["boundary"] = single
+    reseal(tmp_path / "data.h5")
+    read = Dataset.read(tmp_path / "data.h5")
+    assert read.boundary.dtype == np.float64
+    np.testing.assert_array_equal(read.boundary, single)
