@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option
 from mosaicdd.cli.options import CELLS
 from mosaicdd.lattice.axes import times
@@ -48,7 +49,8 @@ def demo(cells: tuple[int, ...], output: str, overwrite: bool) -> None:
             ["plot", solution, "--reference", "dst", *replacing],
             ["report", solution, *replacing],
         ]
-    folder.mkdir(parents=True, exist_ok=True)
+    with bad_input("--output"):
+        folder.mkdir(parents=True, exist_ok=True)
     for words in steps:
         sys.argv = ["mosaicdd", *words]  # by which the file says it was made
         if launcher_rank() == 0:
