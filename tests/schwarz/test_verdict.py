@@ -49,7 +49,9 @@ def corrupt_medium(monkeypatch):
     field = MultigridSystem.field
 
     def corrupted(self, *arguments):
-        return noisy(torch.from_numpy(field(self, *arguments))).numpy()
+        values = field(self, *arguments)
+        values[...] = noisy(torch.from_numpy(values)).numpy()
+        return values
 
     monkeypatch.setattr(MultigridSystem, "field", corrupted)
 
