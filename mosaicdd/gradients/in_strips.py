@@ -9,12 +9,13 @@ import torch
 from mosaicdd.gradients.lagrangian import Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import even, within
+from mosaicdd.lattice.axes import ends, even, within
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
 
 _STRIP = 2**17  # nodes
 _MOVE = 1e-5  # of a cell, that an outline moves for differences
+_PROBE = 1e-6  # of a parameter, to see how far it moves the outline
 
 
 def _signs(level: np.ndarray) -> list[np.ndarray]:
@@ -22,6 +23,18 @@ def _signs(level: np.ndarray) -> list[np.ndarray]:
     every = [level, level[1:] + level[:-1], level[:, 1:] + level[:, :-1]]
     every.append(every[1][:, 1:] + every[1][:, :-1])
     return [np.sign(values) for values in every]
+
+
+def _moved_by(level: np.ndarray, other: np.ndarray) -> float:
+    """Return how many cells an outline moves at most from one level to another, whatever the units of these."""
+    beside, slope = np.zeros(level.shape, bool), np.zeros(level.shape)
+    for axis in range(level.ndim):
+        low, high = ends(axis, level.ndim)
+        rise, crossed = abs(level[high] - level[low]), (level[high] < 0) != (level[low] < 0)
+        for end in (low, high):
+            beside[end] |= crossed
+            slope[end] = np.maximum(slope[end], rise)
+    return float((abs(other - level)[beside] / slope[beside]).max(initial=0.0))
 
 
 class InStrips:
@@ -155,27 +168,21 @@ class InStrips:
         `ValueError` on all ranks alike, if the outline passes a node, or the middle of an edge or a cell, there.
         """
         parameters, whole = self._parameters, self._parameters.whole
-        value, grid, shape = (
-            parameters.of_shape[name],
-            parameters.grid,
-            parameters.problem.domain.shape,
-        )
-        if shape is None:
-            raise ValueError("a rectangle has no parameters")
+        value, grid = parameters.of_shape[name], parameters.grid
 
         def moved(by: float) -> Domain:
             return parameters.domain_of({name: value + by})
 
         def level(by: float) -> np.ndarray:
-            there = moved(by).shape or shape
-            return there.level(grid, whole)
+            shape = moved(by).shape
+            assert shape is not None
+            return shape.level(grid, whole)
 
-        probe, here = _MOVE * grid.spacing, level(0.0)
-        near = abs(here) < 2 * grid.spacing
-        speed = float(abs(level(probe) - here)[near].max(initial=0.0)) / probe
-        if not speed:
+        probe = _PROBE * max(abs(value), grid.spacing)
+        pace = _moved_by(level(0.0), level(probe)) / probe
+        if not pace:
             return 0.0
-        step = probe / speed
+        step = _MOVE / pace
         signs = [_signs(level(times * step)) for times in (-2, 2)]
         if not all(map(np.array_equal, *signs)):
             raise ValueError(

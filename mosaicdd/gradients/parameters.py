@@ -63,7 +63,7 @@ class Parameters:
         alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
         operator = problem.operator
         self.numbers = operator.numbers if isinstance(operator, Nonlinear) else {}
-        self.of_shape: dict[str, float] = getattr(problem.domain.shape, "parameters", {})
+        self.of_shape = problem.domain.parameters
         names = (*self.fields, *self.numbers, *self.parts, *alphas)
         for name in self.of_shape:
             if name in names:

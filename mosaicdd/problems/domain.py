@@ -160,13 +160,17 @@ class Domain:
 
     def with_parameters(self, **parameters: float) -> "Domain":
         """Return the same domain with other numbers in its distance; `ValueError` if it has no such."""
-        known = getattr(self.shape, "parameters", {})
         for name in parameters:
-            if name not in known:
-                raise ValueError(unknown("parameter of the domain", name, tuple(known)))
-        if not isinstance(self.shape, Level):
+            if name not in self.parameters:
+                raise ValueError(unknown("parameter of the domain", name, tuple(self.parameters)))
+        if self.shape is None:
             return self
         return dataclasses.replace(self, shape=self.shape.with_parameters(parameters))
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The numbers in its distance, by name."""
+        return {} if self.shape is None else self.shape.parameters
 
     @classmethod
     def from_polygons(

@@ -61,6 +61,19 @@ def test_with_a_flow_and_by_a_function_too():
         assert by[name] == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_neither_the_units_of_the_distance_nor_of_a_parameter_matter(scale, unit):
+    def by_width(scale, unit):
+        distance = f"({scale}) * (abs(hypot(x - 0.875, y - 0.578) - 0.396) - w * {unit})"
+        parameters = {"w": AT["w"] / unit}
+        domain = m.Domain.from_distance(distance, CELLS, H, parameters=parameters)
+        solution = solved(m.Problem(domain, "diffusion", {"f": "y"}, SIDES["both"]))
+        return m.adjoint(solution, 2 * W * np.nan_to_num(solution.field))["w"] / unit
+
+    assert by_width(scale, unit) == pytest.approx(by_width(1.0, 1.0), rel=1e-6)
+
+
 @pytest.mark.parametrize("name", ["r", "cx"])
 def test_remainders_fall_as_they_should(name):
     solve = m.differentiable(ring("both"), name, settings=TIGHT)

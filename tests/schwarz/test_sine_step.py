@@ -14,7 +14,7 @@ from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import field_layout
 from mosaicdd.schwarz.nonlinear.newton_equations import equations_of
-from mosaicdd.schwarz.nonlinear.sine_step import NodesInside, SineStep, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import NodesInside, SineStep, Steps
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 from mosaicdd.schwarz.stopwatch import Stopwatch

@@ -11,6 +11,7 @@ not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -34,11 +35,12 @@ class Shape(Protocol):
     """A part of a rectangle.
 
     ``staircase``: whether the outline is known to a cell only; ``voxels``: the mask that it is, ``(nz, ny, nx)``; None of a
-    shape that may cut cells.
+    shape that may cut cells. ``parameters``: by name, the numbers that move its outline smoothly.
     """
 
     staircase: bool
     voxels: np.ndarray | None = None
+    parameters: Mapping[str, float] = MappingProxyType({})
 
     def require_shape(self, grid: Grid) -> None:
         """Check that it belongs to a grid; raise `ValueError` if not."""
@@ -65,6 +67,10 @@ class Shape(Protocol):
 
     def on(self, periods: Periods) -> Self:
         """Return the same between periodic sides, where it goes on at the other one."""
+        return self
+
+    def with_parameters(self, parameters: Mapping[str, float]) -> "Shape":
+        """Return the same with other numbers, by names of its parameters."""
         return self
 
     def cells(self, part: Part) -> np.ndarray | None:

@@ -150,7 +150,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             with self.clock.part("estimate"):
                 estimate = system.estimate(end)
             solves.append(_Iterated(status, system.nodes.rms(x), judge.history, estimate))
-            if i == 0:
+            if i == 0:  # not before the iteration, whose vectors are the most memory
                 shape = [part.stop - part.start for part in system.around]
                 fields = np.empty((self.problems, *shape))
             system.field(x, v, i, fields[i])

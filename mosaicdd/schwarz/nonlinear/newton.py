@@ -19,7 +19,7 @@ from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.measure import driven
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
-from mosaicdd.schwarz.nonlinear.sine_step import Change, Step, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.verdict import Evidence, suspected

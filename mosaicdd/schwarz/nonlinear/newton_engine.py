@@ -27,7 +27,7 @@ from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.multigrid.multigrid_system import AROUND
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
-from mosaicdd.schwarz.nonlinear.sine_step import MediumStep, NodesInside, SineStep, Step, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, NodesInside, SineStep, Step, Steps
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED

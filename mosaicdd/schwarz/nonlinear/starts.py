@@ -30,7 +30,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engines import engine_of
-from mosaicdd.schwarz.nonlinear.sine_step import NodesInside, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import NodesInside, Steps
 from mosaicdd.schwarz.settings import SolveSettings
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with

@@ -1,11 +1,11 @@
-r"""Newton's steps by conjugate gradients on the grid, preconditioned by sine transforms.
+r"""Newton's steps: by multigrid in the medium that the derivative is, or by conjugate gradients with sine transforms.
 
 With $D$ the conductances around each node, the derivative of a symmetric equation without high contrast
 is Laplace's operator but for a scaling and a reaction (Concus and Golub, 1973):
 
 $$J \approx D^{1/2} (-\Delta_h + \beta) D^{1/2}.$$
 
-Sine transforms invert the right-hand side. How many iterations that takes depends on the coefficients, not on the
+Sine transforms invert the right-hand side, which preconditions. How many iterations that takes depends on the coefficients, not on the
 grid, and nothing is factorised: a few iterations where a step in the medium takes the time of twenty.
 """
 
