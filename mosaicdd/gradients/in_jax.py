@@ -1,18 +1,21 @@
-"""A problem as a function that jax differentiates: a call back to the one that torch does."""
+"""A problem, or a march, as a function that jax differentiates: a call back to the one that torch does."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from mosaicdd.gradients.in_time import DifferentiableMarch
 from mosaicdd.gradients.solve_function import Differentiable
-from mosaicdd.unsupported import Unsupported
+
+_KEPT = 8  # calls, whose memory waits for the derivative
 
 Named = dict[str, Any]
 
 
-def in_jax(solve: Differentiable) -> Callable[..., Any]:
+def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
     """Return the same function of jax's arrays, with first derivatives backwards, also under ``jax.jit``.
 
     Needs jax (``pip install 'mosaicdd[jax]'``), and one rank. The arrays are float64 where ``jax_enable_x64`` is set, else
@@ -21,20 +24,19 @@ def in_jax(solve: Differentiable) -> Callable[..., Any]:
     Parameters
     ----------
     solve
-        Of a problem, by `differentiable`; it keeps the plan.
+        Of a problem, or a march, by `differentiable`; it keeps the plan.
 
     Returns
     -------
     callable
-        Of arrays by their names, of the shapes that ``solve`` takes; it returns the solution at the nodes, ``(ny + 1,
-        nx + 1)``. `ValueError` if a name is none of ``wrt``, or an array is of another shape.
+        Of arrays by their names, of the shapes that ``solve`` takes; it returns what ``solve`` does: the solution at
+        the nodes, ``(ny + 1, nx + 1)``, of a march the fields that are kept. `ValueError` if a name is none of ``wrt``,
+        or an array is of another shape.
 
     Raises
     ------
     ImportError
         If there is no jax.
-    Unsupported
-        If ``solve`` is of a march.
 
     Examples
     --------
@@ -43,43 +45,62 @@ def in_jax(solve: Differentiable) -> Callable[..., Any]:
     """
     import jax
 
-    if not isinstance(solve, Differentiable):
-        raise Unsupported("in jax there are gradients of single solves; of marches torch has them")
+    recorded = _Recorded(solve)
 
-    def values_of(named: Named) -> Any:
+    def called(named: Named, *, keep: bool = False) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(np.float64)
-        shape = jax.ShapeDtypeStruct(solve.nodes, dtype)
+        shape = jax.ShapeDtypeStruct(solve.shape, dtype)
         return jax.pure_callback(
-            lambda n: solve.solved((*n,), _tensors(n)).numpy().astype(dtype), shape, named
+            lambda n: recorded.values(n, keep=keep).astype(dtype), shape, named
         )
 
-    def slopes_of(kept: tuple[Named, Any], w: Any) -> tuple[Named]:
-        named, u = kept
-
-        def slopes(n: Named, u: Any, w: Any) -> Named:
-            at, force = _tensors({"u": u, "w": w})
-            _, by = solve.slopes((*n,), _tensors(n), at, force, (*n,))
-            return {name: by[name].numpy().astype(named[name].dtype) for name in n}
-
+    def backwards(named: Named, w: Any) -> tuple[Named]:
         shapes = {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in named.items()}
-        return (jax.pure_callback(slopes, shapes, named, u, w),)
+        return (jax.pure_callback(recorded.slopes, shapes, named, w),)
 
-    def forwards(named: Named) -> tuple[Any, tuple[Named, Any]]:
-        u = values_of(named)
-        return u, (named, u)
-
-    solved = jax.custom_vjp(values_of)
-    solved.defvjp(forwards, slopes_of)
+    solved = jax.custom_vjp(called)
+    solved.defvjp(lambda named: (called(named, keep=True), named), backwards)
 
     def function(**named: Any) -> Any:
         arrays = {name: jax.numpy.asarray(value, float) for name, value in named.items()}
         solve.require({name: torch.empty(array.shape) for name, array in arrays.items()})
-        u = solved(arrays)
-        reported = solve.reported
-        return u if reported is None else jax.numpy.where(reported.numpy(), u, np.nan)
+        return solved(arrays)
 
     return function
 
 
-def _tensors(named: Named) -> list[torch.Tensor]:
-    return [torch.from_numpy(np.array(value, float)) for value in named.values()]
+class _Recorded:
+    """What torch records of the last calls that are to be differentiated, until they are; of others it calls anew."""
+
+    def __init__(self, solve: Differentiable | DifferentiableMarch):
+        self._solve = solve
+        self._records: deque[tuple[dict[str, torch.Tensor], torch.Tensor]] = deque(maxlen=_KEPT)
+
+    def values(self, named: Named, *, keep: bool) -> np.ndarray:
+        """Return what is solved, and with ``keep`` record how."""
+        tensors = {
+            n: torch.tensor(np.array(v, float), requires_grad=keep) for n, v in named.items()
+        }
+        with torch.set_grad_enabled(keep):
+            u = self._solve(**tensors)
+        if keep:
+            self._records.append((tensors, u))
+        return u.detach().numpy()
+
+    def slopes(self, named: Named, w: Any) -> dict[str, np.ndarray]:
+        """Return the derivatives by what is named, for those by each value."""
+
+        def fits(tensors: dict[str, torch.Tensor]) -> bool:
+            return all(np.array_equal(v, tensors[n].detach().numpy()) for n, v in named.items())
+
+        if not any(fits(tensors) for tensors, _ in self._records):
+            self.values(named, keep=True)
+        number = next(n for n, (tensors, _) in enumerate(self._records) if fits(tensors))
+        tensors, u = self._records[number]
+        del self._records[number]
+        force = torch.from_numpy(np.array(w, float))
+        by = torch.autograd.grad(u, [*tensors.values()], force, materialize_grads=True)
+        return {
+            name: slope.numpy().astype(np.asarray(named[name]).dtype)
+            for name, slope in zip(tensors, by, strict=True)
+        }

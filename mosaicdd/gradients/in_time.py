@@ -90,10 +90,7 @@ class DifferentiableMarch:
         ValueError
             If a name is none of ``wrt``, or a tensor is of another shape or on another device.
         """
-        for name, value in named.items():
-            if name not in self.wrt:
-                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
-            self._require_fits(name, value)
+        self.require(named)
         wanted = tuple(named)
         every = {name: value.double() for name, value in named.items()}
         u = torch.broadcast_to(
@@ -107,19 +104,31 @@ class DifferentiableMarch:
                 taken = self.taken(steps, wanted, *every.values(), *levels)
             else:
                 taken = _TakenAnew.apply(self, steps, wanted, *every.values(), *levels)
-            frames += [
-                field
-                for step, field in zip(steps, taken, strict=True)
-                if (step + 1) % self._time.every == 0 or step + 1 == self._time.steps
-            ]
+            frames += [f for step, f in zip(steps, taken, strict=True) if self._is_kept(step + 1)]
             levels = [*taken[:-3:-1], *levels][:2]
         fields = torch.stack(frames)
         shown = self._solve.reported
         return fields if shown is None else torch.where(shown, fields, torch.nan)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the fields that are kept."""
+        frames = 1 + sum(map(self._is_kept, range(1, self._time.steps + 1)))
+        return frames, *self._parameters.grid.nodes
+
+    def _is_kept(self, step: int) -> bool:
+        return step % self._time.every == 0 or step == self._time.steps
+
     def close(self) -> None:
         """Free what was planned."""
         self._solve.close()
+
+    def require(self, named: Mapping[str, torch.Tensor]) -> None:
+        """Raise `ValueError` or `TypeError` unless a call may have these."""
+        for name, value in named.items():
+            if name not in self.wrt:
+                raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
+            self._require_fits(name, value)
 
     def _require_fits(self, name: str, value: torch.Tensor) -> None:
         nodes, times = self._parameters.grid.nodes, self._time.steps + 1

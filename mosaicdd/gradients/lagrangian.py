@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.between_nodes import Step, flow, flow_between_nodes, tested
+from mosaicdd.gradients.fitted_means import fitted_mean
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.values_near import ValuesNear
 from mosaicdd.lattice.axes import ends, ends_of, letters, steps_across, steps_along, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.edge_means import fitted, in_series
+from mosaicdd.problems.operators.edge_means import in_series
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import (
     between_nodes,
@@ -32,8 +33,9 @@ from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.sides.parts import is_outline
 
 Tensors = Mapping[str, torch.Tensor]
-Edges = tuple[torch.Tensor, ...]
-"""Conductances of edges in the equations of their low and of their high ends; the same tensor twice without a velocity."""
+Edges = tuple[torch.Tensor, torch.Tensor | None]
+"""The mean of the conductances of edges in the equations of their low and of their high ends, and by how much that of the high
+ones is more; None without a velocity."""
 
 
 class Lagrangian:
@@ -176,19 +178,23 @@ class Lagrangian:
         return between
 
     def _with_velocity(self, between: list[torch.Tensor], named: Tensors) -> list[Edges]:
-        """Return conductances in the equations of the low and of the high ends of edges; see `fitted`."""
+        """Return what flows between nodes where something may be carried; see `fitted`."""
         every: list[Edges] = []
         for axis, (letter, k) in enumerate(zip(letters(self._axes), between, strict=True)):
             name = f"b{letter}"
             if name not in named and not self._constant.get(name):
-                every.append((k, k))
+                every.append((k, None))
                 continue
             low, high = ends(axis, self._axes)
             b = self._around(named, name, 0.0).expand(self._volumes.shape)
-            faces = self._h * self._cover.of_edges(axis) / self._sides[axis]
+            half = 0.25 * self._h / self._sides[axis] * self._cover.of_edges(axis)
+            more = half * (b[low] + b[high])
+            if self._outlines is None:
+                every.append((fitted_mean(k, more), more))
+                continue
             conducts = k > 0
-            both = fitted(torch.where(conducts, k, 1.0), faces * (b[low] + b[high]) / 2, torch)
-            every.append(tuple(torch.where(conducts, way, 0.0) for way in both))
+            mean = fitted_mean(torch.where(conducts, k, 1.0), more)
+            every.append((torch.where(conducts, mean, 0.0), torch.where(conducts, more, 0.0)))
         return every
 
     def _is_plain(self, named: Tensors) -> bool:
@@ -201,14 +207,12 @@ class Lagrangian:
             and all(a.shape == self._volumes.shape for a in self._diffusion(named))
         )
 
-    def _counting(self, ways: Edges, step: Step) -> Edges:
-        """Return the conductances of the edges along a step that are inside of a shape."""
+    def _counting(self, of_edges: torch.Tensor, step: Step) -> torch.Tensor:
+        """Return what the edges along a step have that are inside of a shape."""
         if self._outlines is None:
-            return ways
+            return of_edges
         low, high = ends_of(step)
-        counts = self._counts[low] & self._counts[high]
-        forth = torch.where(counts, ways[0], 0.0)
-        return forth, forth if ways[1] is ways[0] else torch.where(counts, ways[1], 0.0)
+        return torch.where(self._counts[low] & self._counts[high], of_edges, 0.0)
 
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
@@ -278,19 +282,16 @@ class Lagrangian:
         steps = [*steps_along(self._axes), *steps_across(self._axes)]
         edges: list[Edges] = []
         if self._medium.couples_corners:
-            edges = [(k, k) for k in self._across_cells(named)]
+            edges = [(k, None) for k in self._across_cells(named)]
         elif self._is_plain(named):
             along = steps_along(self._axes)
             total = flow_between_nodes(self._diffusion(named), self._faces, u, v, along)
         else:
             edges = self._with_velocity(self._conductances(named), named)
-        for ways, step in zip(edges, steps, strict=False):
-            forth, back = self._counting(ways, step)
-            if back is forth:
-                total = total + flow(forth, u, v, step)
-            else:
-                total = total + flow((forth + back) / 2, u, v, step)
-                total = total + flow((back - forth) / 2, u, v, step, way=1)
+        for (mean, more), step in zip(edges, steps, strict=False):
+            total = total + flow(self._counting(mean, step), u, v, step)
+            if more is not None:
+                total = total + flow(self._counting(more, step), u, v, step, way=1)
         c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
         acts = bool(c.ndim or c.requires_grad or c)
         if acts or f.requires_grad or v.requires_grad:  # for derivatives by others it is nothing

@@ -114,21 +114,23 @@ class ActingOutlines:
         self,
         named: Mapping[str, torch.Tensor],
         before: Mapping[str, torch.Tensor],
-        between: Sequence[tuple[torch.Tensor, ...]],
+        between: Sequence[tuple[torch.Tensor, torch.Tensor | None]],
         u: torch.Tensor,
         v: torch.Tensor,
         w: torch.Tensor,
         rises: Mapping[str, torch.Tensor],
     ) -> torch.Tensor:
-        """Return what outlines add; ``between``: the conductances of the edges both ways, else as `Lagrangian`."""
+        """Return what outlines add; ``between``: what flows along edges, see `Edges`, else as `Lagrangian`."""
         which = named, before, rises
         u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
         nodes = self._held[0]
         total = (w[nodes] * self._given(self._held, *which)).sum()
         for axis, edges, ups, acting in self._ties:
             nodes, growth = acting[:2]
-            forth, back = (k.reshape(-1)[edges] for k in between[axis])
-            k = growth * torch.where(ups, forth, back)
+            mean, more = between[axis]
+            k = growth * mean.reshape(-1)[edges]
+            if more is not None:
+                k = k + growth * torch.where(ups, -1.0, 1.0) * more.reshape(-1)[edges]
             total = total - (k * (u[nodes] - self._given(acting, *which)) * v[nodes]).sum()
         nodes, lengths, outlines, _, mine = self._flows
         flux = self._given(self._flows, *which)
@@ -139,8 +141,7 @@ class ActingOutlines:
                 if alpha in named:
                     own = torch.where(mine, named[alpha], before[alpha])
                     alphas = torch.where(outlines == number, own, alphas)
-            means = [(forth + back) / 2 for forth, back in between]
-            diffusion = self._diffusion(means).reshape(-1)[nodes]
+            diffusion = self._diffusion([mean for mean, _ in between]).reshape(-1)[nodes]
             damping = (1 + self._h * alphas * self._distances / diffusion).clamp(min=LEAST_DAMPING)
             flux = (flux - alphas * u[nodes]) / damping
         return total + (self._h * lengths * flux * v[nodes]).sum()

@@ -89,8 +89,8 @@ class Differentiable:
         return {name: values.shape for name, values in self._values.items()}
 
     @property
-    def nodes(self) -> tuple[int, ...]:
-        """How many the grid has per axis."""
+    def shape(self) -> tuple[int, ...]:
+        """That of the solution."""
         return self._parameters.grid.nodes
 
     @property

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
 
@@ -41,12 +42,57 @@ def test_jax_finds_its_derivatives_right():
         np.testing.assert_allclose(values, compiled, rtol=1e-9)
 
 
+def test_a_march_has_the_gradients_that_torch_has():
+    problem = m.Problem((8, 8), "heat", None, {"left": m.Robin(2.0), "right": m.Dirichlet("y*t")})
+    march = m.differentiable(
+        problem, ("initial", "a", "f", "left"), dt=0.05, steps=10, every=4, settings=TIGHT
+    )
+    solve = m.in_jax(march)
+    named = {"initial": drawn(9, 9), "a": drawn(8, 8), "f": drawn(11, 9, 9), "left": drawn(9)}
+    fields = solve(**named)
+    assert fields.shape == (4, 9, 9)  # of steps 0, 4, 8 and 10
+    weights = drawn(*fields.shape)
+
+    def weighted(arrays):
+        return (weights * solve(**arrays) ** 2).sum()
+
+    tensors = {name: torch.tensor(values, requires_grad=True) for name, values in named.items()}
+    (torch.from_numpy(weights) * march(**tensors) ** 2).sum().backward()
+    by, compiled = jax.grad(weighted)(named), jax.jit(jax.grad(weighted))(named)
+    for name, tensor in tensors.items():
+        np.testing.assert_allclose(by[name], tensor.grad, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(compiled[name], tensor.grad, rtol=1e-9, atol=1e-12)
+    test_util.check_grads(
+        lambda *arrays: solve(**dict(zip(named, arrays, strict=True)))[-1, ::4, ::4],
+        [*named.values()],
+        order=1,
+        modes=["rev"],
+        atol=1e-5,
+        rtol=1e-5,
+    )
+
+
+def test_several_calls_are_differentiated_each_at_its_own_values():
+    problem = m.Problem((8, 8), "p-laplace", {"f": 1.0, "eps": 0.3})
+    solve = m.in_jax(m.differentiable(problem, "a", settings=TIGHT))
+    first, last = drawn(9, 9), 3.0 + drawn(9, 9)
+
+    def alone(a):
+        return (solve(a=a) ** 2).sum()
+
+    both = jax.grad(lambda *every: sum(map(alone, every)), argnums=(0, 1))(first, last)
+    for values, by in zip((first, last), both, strict=True):
+        np.testing.assert_allclose(by, jax.grad(alone)(values), rtol=1e-6)
+    many = [a + drawn(9, 9) for a in np.linspace(0, 2, 10)]  # more than what is kept of calls
+    assert all(map(np.any, jax.grad(lambda every: sum(map(alone, every)))(many)))
+
+
 def test_what_does_not_fit_is_said():
     solve = m.in_jax(m.differentiable(m.Problem((8, 8), "diffusion"), "a"))
     with pytest.raises(ValueError, match=r"shape \(3, 3\).*\(8, 8\) or \(9, 9\)"):
         solve(a=drawn(3, 3))
     with pytest.raises(ValueError, match="not one of wrt"):
         solve(f=drawn(9, 9))
-    march = m.differentiable(m.Problem((8, 8), "heat"), "a", dt=0.1, steps=2)
-    with pytest.raises(m.Unsupported, match="in jax"):
-        m.in_jax(march)
+    march = m.in_jax(m.differentiable(m.Problem((8, 8), "heat"), "a", dt=0.1, steps=2))
+    with pytest.raises(ValueError, match=r"shape \(3, 3\)"):
+        march(a=drawn(3, 3))

@@ -4,13 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, ends
+from mosaicdd.lattice.axes import at, ends, even
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, overlap
 from mosaicdd.problems.shapes.apertures import Cover
 
 DIFFUSION = "a", "axx", "ayy", "azz"
 MIXED = "axy", "axz", "ayz"
+
+SMALL = 1e-4
+"""Cell Peclet numbers below which Bernoulli's function is a series."""
+_PIECE = 2**15  # numbers at once
 
 
 def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
@@ -70,21 +74,31 @@ def cells_around(a: Field, grid: Grid, part: Part, cover: Cover) -> np.ndarray:
     return require_sign(values, a, grid, wide, positive=True)
 
 
-def fitted(conductances: Any, velocity: Any, of: Any = np) -> tuple[Any, Any]:
-    """Return those in the equations of an edge's upstream and downstream node, in arrays of numpy's or torch's.
+def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return those in the equations of an edge's upstream and downstream node.
 
     ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
     ``t``, the cell Peclet number, is small, and where it is large, upwind.
-    ``velocity``: times the spacing, from the first node to the second; ``of``: whose arrays these are.
+    ``velocity``: times the spacing, from the first node to the second.
     """
-    forwards = velocity > 0
-    # Of which the derivative is right at zero, too.
-    t = of.where(forwards, velocity, -velocity) / conductances
+    both = np.empty(conductances.shape), np.empty(conductances.shape)
+    rows = max(1, _PIECE * len(conductances) // max(1, conductances.size))
+    for part in even(len(conductances), rows):  # whose parts of all arrays stay in the cache
+        k, b = conductances[part], velocity[part]
+        forwards = b > 0
+        t = np.where(forwards, b, -b) / k
+        against = k * bernoulli(t)
+        along = against + k * t
+        for out, ways in zip(both, ((against, along), (along, against)), strict=True):
+            out[part] = np.where(forwards, *ways)
+    return both
+
+
+def bernoulli(t: Any, of: Any = np) -> Any:
+    """Return Bernoulli's function of numbers that are not negative, in an array of numpy's or torch's."""
     # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
-    power = of.expm1(of.clip(t, 1e-4, 500.0))
-    against = of.where(t < 1e-4, 1 - t / 2 + t * t / 12, t / power)
-    against, along = conductances * against, conductances * (against + t)
-    return of.where(forwards, against, along), of.where(forwards, along, against)
+    power = of.expm1(of.clip(t, SMALL, 500.0))
+    return of.where(t < SMALL, 1 - t / 2 + t * t / 12, t / power)
 
 
 def require_sign(
