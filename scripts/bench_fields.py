@@ -2,7 +2,8 @@
 
 Usage: bench_fields.py SIZE [--spe10 FILE.npz] [--media NAME,..] [--by NAME;..] [--runs N], with SIZE as 1024,
 1500x1300 (cells along x and y, no powers of two) or 128x128x128: a box, whose media are per voxel, beside PFMG with
-both smoothers and BoomerAMG by its defaults and both tunings. One thread, float64, a random source, zero sides. Seconds
+both smoothers and BoomerAMG by its defaults and both tunings. *Flat* is the smooth medium where cells are ten times as
+long as they are high. One thread, float64, a random source, zero sides. Seconds
 are those of the processor, so that other work on the machine matters little, from the problem to the field,
 set-up included, to a relative residual of 1e-8 (the true one stands beside); *again* is a second source in the
 same medium, for peers a solve with the same factor or set-up, and *16 more* are solved at once. Before each, as much
@@ -49,7 +50,9 @@ _PETSC = {"CHOLMOD": "cholmod"} | MULTIGRIDS
 _BY = (_OURS, *_PETSC, "pyAMG")
 _BOXES = {k: MULTIGRIDS[k] for k in ("PFMG", "PFMG red-black", "BoomerAMG", "BoomerAMG tuned")}
 _BOXES |= {"BoomerAMG tuned, 0.5": "hypre-in-space"}
-_MEDIA = (*MEDIA, "spe10")
+_FLAT = "flat"
+_MEDIA = (*MEDIA, _FLAT, "spe10")
+_OF_BOXES = (*IN_SPACE, _FLAT)
 _ROWS = BENCHMARKS / "fields.csv"
 _BYTES = "bytes per node"
 _COLUMNS = ("iterations", "seconds", "again", "16 more", _BYTES, "residual", "pages")
@@ -88,14 +91,17 @@ def _measured(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     cells, medium, by = arguments.cells, arguments.media, arguments.by
     nodes = _nodes(cells)
+    kind = "smooth" if medium == _FLAT else medium
     if len(nodes) == 3:
-        a = IN_SPACE[medium](tuple(n - 1 for n in nodes), np.random.default_rng(0))
+        a = IN_SPACE[kind](tuple(n - 1 for n in nodes), np.random.default_rng(0))
     elif medium == "spe10":
         a = spe10(nodes, arguments.spe10)
     else:
-        a = MEDIA[medium](nodes, np.random.default_rng(0))
+        a = MEDIA[kind](nodes, np.random.default_rng(0))
     f = np.random.default_rng(1).standard_normal((2 + _MORE, *nodes))
-    figures = _ours(a, f) if by == _OURS else _theirs(by, a, f[0])
+    along = 10.0 if medium == _FLAT else 1.0
+    domain = m.Domain(tuple(n - 1 for n in nodes), (1.0, *(along,) * (len(nodes) - 1)))
+    figures = _ours(a, f, domain) if by == _OURS else _theirs(by, a, f[0], domain)
     if figures is not None:
         print(json.dumps({"decades": f"{np.ptp(np.log10(a)):.1f}", **figures, "pages": page()}))
 
@@ -103,7 +109,7 @@ def _measured(arguments: argparse.Namespace) -> None:
 def _chosen(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Return the media, and by what they are solved; by default those of the axes."""
     box = len(_nodes(arguments.cells)) == 3
-    media, solvers = (IN_SPACE, (_OURS, *_BOXES)) if box else (_MEDIA, _BY)
+    media, solvers = (_OF_BOXES, (_OURS, *_BOXES)) if box else (_MEDIA, _BY)
     return (
         arguments.media.split(",") if arguments.media else [*media],
         arguments.by.split(";") if arguments.by else [*solvers],
@@ -135,12 +141,12 @@ def _keep(key: tuple[str, str, str], row: dict[str, str]) -> None:
             writer.writerow(dict(zip(("cells", "medium", "by"), which, strict=True)) | values)
 
 
-def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
+def _ours(a: np.ndarray, f: np.ndarray, domain: m.Domain) -> dict[str, str]:
     """Solve for the first source, for another, and for the rest at once."""
     settings = m.SolveSettings(rtol=_RTOL)
     few = (_WARM if a.ndim == 2 else _WARM // 4,) * a.ndim
     m.solve(m.Problem(m.Domain(few), "diffusion", {"a": np.ones([n + 1 for n in few]), "f": 1.0}))
-    problem = m.Problem(_domain(f[0]), "diffusion", {"a": a, "f": f[0]})
+    problem = m.Problem(domain, "diffusion", {"a": a, "f": f[0]})
     ready(_READY * a.size)
     before, start = _peak(), time.process_time()
     with m.Solver(problem, settings=settings) as solver:
@@ -160,13 +166,9 @@ def _ours(a: np.ndarray, f: np.ndarray) -> dict[str, str]:
     }
 
 
-def _domain(f: np.ndarray) -> m.Domain:
-    return m.Domain(tuple(n - 1 for n in f.shape))
-
-
-def _theirs(by: str, a: np.ndarray, f: np.ndarray) -> dict[str, str] | None:
+def _theirs(by: str, a: np.ndarray, f: np.ndarray, domain: m.Domain) -> dict[str, str] | None:
     """Solve by a peer; None if it is not here."""
-    problem = m.Problem(_domain(f), "diffusion", {"a": a, "f": f})
+    problem = m.Problem(domain, "diffusion", {"a": a, "f": f})
     system = MediumSystem(problem.operator, problem.domain.grid())
     b, before = system.right_hand_side(np.zeros(f.shape), f), _peak()
     ready(_READY * a.size)
@@ -226,7 +228,7 @@ def _publish() -> None:
     for cells in sorted({key[0] for key in rows}, key=_nodes):
         lines = []
         nodes = _nodes(cells)
-        media, solvers = (IN_SPACE, (_OURS, *_BOXES)) if len(nodes) == 3 else (_MEDIA, _BY)
+        media, solvers = (_OF_BOXES, (_OURS, *_BOXES)) if len(nodes) == 3 else (_MEDIA, _BY)
         for medium in media:
             here = {by: rows[cells, medium, by] for by in solvers if (cells, medium, by) in rows}
             others = [

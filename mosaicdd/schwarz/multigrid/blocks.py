@@ -17,8 +17,8 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.sharing import Direction
 from mosaicdd.parallel.halo import HaloExchange, Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.multigrid.parities import Parities
-from mosaicdd.schwarz.multigrid.shares import Range, Shares
+from mosaicdd.schwarz.multigrid.parities import Halving, Parities
+from mosaicdd.schwarz.multigrid.shares import Shares
 
 
 class Blocks:
@@ -51,14 +51,9 @@ class Blocks:
         """Whether there are copies."""
         return self.shared or any(self.shares.periodic)
 
-    @property
-    def owned_coarse(self) -> list[Range]:
-        """The coarse nodes that this rank owns, by their indices in the level below."""
-        return [((first + 1) >> 1, last >> 1) for first, last in self.owned]
-
-    def coarser(self) -> "Blocks":
+    def coarser(self, by: Halving) -> "Blocks":
         """Return that of the level below; of a single rank where every one has all of it."""
-        shares = self.shares.coarser()
+        shares = self.shares.coarser(by)
         return Blocks(self.ranks if shares.several else Ranks.alone(), shares, self._device)
 
     def exchange(self, vector: torch.Tensor) -> "Copies | OwnCopies | None":

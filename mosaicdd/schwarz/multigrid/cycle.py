@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.schwarz.multigrid.anisotropy import halving
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
@@ -48,8 +49,8 @@ class Cycle:
                 bottom = _factorised(level, blocks)
                 if bottom is not None:
                     break
-            by = interpolation(level)
-            passage = Passage(blocks, level.inverse.dtype)
+            to = halving(level, blocks)
+            by, passage = interpolation(level, to), Passage(blocks, to, level.inverse.dtype)
             below = coarser(level, by, passage)
             by.missing.clear()
             step: LevelStep

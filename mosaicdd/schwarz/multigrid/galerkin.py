@@ -11,30 +11,28 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
+from mosaicdd.schwarz.multigrid.interpolation import Interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import (
     Class,
     Parities,
-    Slots,
     Step,
     forward,
     opposite,
-    slots_beside,
 )
 from mosaicdd.schwarz.multigrid.passage import Passage
 
 
 def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelOperator:
     """Return the operator between the coarse nodes of a level."""
-    fine = level.nodes
+    fine, to = level.nodes, by.to
     ways = forward(fine.axes)
     if level.directed:
         ways += [opposite(step) for step in ways]
-    at_slots = {step: level.excess.new_zeros(fine.size) for step in ways}
-    excess = level.excess.new_zeros(fine.size)
+    at_slots = {step: level.excess.new_zeros(len(to.classes), fine.size) for step in ways}
+    excess = level.excess.new_zeros(len(to.classes), fine.size)
     for of in fine.classes:
-        if level.positive and not level.directed and all(of):
+        if level.positive and not level.directed and all(to.odd(of)):
             continue  # values there are those of their own equations, with nothing left
         nodes = _NodesOfClass(level, by, of, ways)
         for stretch in fine.stretches():
@@ -73,30 +71,18 @@ def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: Parities) -> None:
             back -= more
 
 
-def _weights(
-    every: Mapping[Class, Mapping[Step, torch.Tensor]], of: Class
-) -> Mapping[Slots, torch.Tensor | None]:
-    """Return a class's weights by slots to the coarse node; None for 1."""
-    if not any(of):
-        return {of: None}
-    return {towards(of, corner): weight for corner, weight in every[of].items()}
-
-
 class _NodesOfClass:
-    """What the nodes of a class contribute, by the slots of the coarse nodes."""
+    """What the nodes of a class contribute, by the ways to coarse nodes around."""
 
     def __init__(self, level: LevelOperator, by: Interpolation, of: Class, ways: Sequence[Step]):
         self._level, self._by, self._of = level, by, of
-        self._values, self._own = _weights(by.weights, of), _weights(by.back, of)
-        self._theirs: dict[Step, dict[Slots, torch.Tensor | None]] = {}
+        self._values, self._own = by.of(of), by.back_of(of)
+        self._theirs: dict[Step, dict[Step, torch.Tensor | None]] = {}
         for step in level.steps:
-            start, beside = (
-                slots_beside(of, step),
-                _weights(by.weights, level.nodes.neighbour(of, step)[0]),
-            )
+            beside = by.of(level.nodes.neighbour(of, step)[0])
             self._theirs[step] = {
-                tuple(a + b for a, b in zip(start, slots, strict=True)): weight
-                for slots, weight in beside.items()
+                tuple(a + b for a, b in zip(step, corner, strict=True)): weight
+                for corner, weight in beside.items()
             }
         known = {*self._own, *(to for theirs in self._theirs.values() for to in theirs)}
         self._pairs = {to: self._coupled_to(to, set(ways)) for to in sorted(known)}
@@ -105,27 +91,33 @@ class _NodesOfClass:
         self, stretch: slice, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ) -> None:
         """Add what those in a stretch do."""
-        distance = self._level.nodes.distance
         own, values = (
-            {slots: None if weight is None else weight[stretch] for slots, weight in every.items()}
-            for every in (self._own, self._values)
+            {corner: None if weight is None else weight[stretch] for corner, weight in of.items()}
+            for of in (self._own, self._values)
         )
         of_ones = self._of_ones(stretch)
-        for slots, weight in own.items():
-            _accumulate(shifted(excess, stretch, distance(slots)), weight, of_ones)
+        for corner, weight in own.items():
+            _accumulate(self._at(excess, corner, stretch), weight, of_ones)
         for to, pairs in self._pairs.items():
             if pairs:
                 flow = self._flow(to, values.get(to), stretch)
-            for slots, step in pairs.items():
-                there = shifted(couplings[step], stretch, distance(slots))
-                _accumulate(there, own[slots], flow)
+            for corner, step in pairs.items():
+                _accumulate(self._at(couplings[step], corner, stretch), own[corner], flow)
 
-    def _coupled_to(self, to: Slots, ways: set[Step]) -> dict[Slots, Step]:
-        """Return the own coarse nodes, by slots, that one is a neighbour of in some directions."""
-        steps = {slots: tuple(a - b for a, b in zip(to, slots, strict=True)) for slots in self._own}
-        return {slots: step for slots, step in steps.items() if step in ways}
+    def _at(self, values: torch.Tensor, corner: Step, stretch: slice) -> torch.Tensor:
+        """Return a view of values ``(K, M)`` at the coarse nodes so far from those of the class."""
+        of, distance = self._level.nodes.neighbour(self._of, corner)
+        return shifted(values[self._by.to.number[of]], stretch, distance)
 
-    def _flow(self, to: Slots, here: torch.Tensor | None, stretch: slice) -> torch.Tensor:
+    def _coupled_to(self, to: Step, ways: set[Step]) -> dict[Step, Step]:
+        """Return the own coarse nodes, by the way there, that one is a neighbour of in some directions of the level below."""
+        steps = {}
+        for corner in self._own:
+            ends = zip(to, corner, self._by.to.axes, strict=True)
+            steps[corner] = tuple((a - b) // (1 + halved) for a, b, halved in ends)
+        return {corner: step for corner, step in steps.items() if step in ways}
+
+    def _flow(self, to: Step, here: torch.Tensor | None, stretch: slice) -> torch.Tensor:
         """Return what flows into the nodes from all sides, of the coarse function of one node.
 
         Parameters
@@ -158,13 +150,13 @@ class _NodesOfClass:
         """Return what their equations make of ones, by what sums ``s`` of weights lack to 1."""
         level, of, missing = self._level, self._of, self._by.missing
         out = level.excess[level.nodes.number[of], stretch].clone()
-        mine = missing[of][stretch] if any(of) else None
+        mine = missing[of][stretch] if of in missing else None
         if mine is not None:
             out.addcmul_(out, mine, value=-1.0)
         for step in level.steps:
             beside, distance = level.nodes.neighbour(of, step)
             coupling = level.coupling(of, step, stretch)
-            theirs = shifted(missing[beside], stretch, distance) if any(beside) else None
+            theirs = shifted(missing[beside], stretch, distance) if beside in missing else None
             if theirs is not None:
                 out.addcmul_(coupling, theirs if mine is None else theirs - mine)
             elif mine is not None:

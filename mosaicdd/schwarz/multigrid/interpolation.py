@@ -10,13 +10,13 @@ coarse nodes by the equations transposed, as their own hats (Dendy, 1983).
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Slots, Step
+from mosaicdd.schwarz.multigrid.parities import Class, Halving, Step
 
 # Of a sum of couplings, beside the largest of all: less is none.
 _LEAST = 1e-37
@@ -28,50 +28,72 @@ class Interpolation:
 
     Parameters
     ----------
+    to
+        Which nodes are coarse.
     weights
         Of each class and each direction to a coarse node beside it: ``(M,)``. The coarse nodes
-        themselves, of class zero, are not among them: they keep their values.
+        themselves are not among them: they keep their values.
     missing
         Of each of these classes: what weights lack to 1, ``(M,)``.
     back
         By which residuals are taken to coarse nodes; mostly the same weights.
     """
 
+    to: Halving
     weights: dict[Class, dict[Step, torch.Tensor]]
     missing: dict[Class, torch.Tensor]
     back: dict[Class, dict[Step, torch.Tensor]]
+
+    def of(self, of: Class) -> Mapping[Step, torch.Tensor | None]:
+        """Return the weights of a class; of coarse nodes None, for 1, that of themselves."""
+        return _or_itself(self.weights, self.to, of)
+
+    def back_of(self, of: Class) -> Mapping[Step, torch.Tensor | None]:
+        """Return the weights by which residuals of a class are taken to coarse nodes."""
+        return _or_itself(self.back, self.to, of)
+
+
+def _or_itself(
+    every: Mapping[Class, Mapping[Step, torch.Tensor]], to: Halving, of: Class
+) -> Mapping[Step, torch.Tensor | None]:
+    return every[of] if any(to.odd(of)) else {(0,) * len(of): None}
 
 
 Couplings = Callable[[Class, Step, slice], torch.Tensor]
 """Those of a class to its neighbours in a direction, in a stretch of slots."""
 
 
-def interpolation(level: LevelOperator) -> Interpolation:
-    """Return the interpolation that a level's operator makes."""
+def interpolation(level: LevelOperator, to: Halving | None = None) -> Interpolation:
+    """Return the interpolation that a level's operator makes.
+
+    Parameters
+    ----------
+    to
+        Which nodes are coarse; by default every second along each axis.
+    """
+    to = to or Halving.of_all(level.nodes.axes)
     if not level.directed:
-        return _interpolation(level, level.coupling)
-    back = _interpolation(level, level.coupling_back).weights
-    return replace(_interpolation(level, level.mean_coupling), back=back)
+        return _interpolation(level, to, level.coupling)
+    back = _interpolation(level, to, level.coupling_back).weights
+    return replace(_interpolation(level, to, level.mean_coupling), back=back)
 
 
-def _interpolation(level: LevelOperator, coupling: Couplings) -> Interpolation:
+def _interpolation(level: LevelOperator, to: Halving, coupling: Couplings) -> Interpolation:
     """Return that of other couplings, with the same way back."""
     nodes, weights = level.nodes, dict[Class, dict[Step, torch.Tensor]]()
-    made = Interpolation(weights, {}, weights)
-    coarse = level.excess.new_zeros(nodes.size)
-    nodes.at_slots(coarse)[nodes.slots_of(0, nodes.box)] = 1.0
-    for of in sorted(nodes.classes, key=sum)[1:]:
-        corners = itertools.product(*[(-1, 1) if c else (0,) for c in of])
-        made.weights[of] = {corner: torch.zeros_like(coarse) for corner in corners}
-        made.missing[of] = torch.zeros_like(coarse)
+    made = Interpolation(to, weights, {}, weights)
+    coarse = level.excess.new_zeros(len(to.classes), nodes.size)
+    for of, values in zip(to.classes, coarse, strict=True):
+        nodes.at_slots(values)[nodes.slots_of(nodes.number[of], nodes.box)] = 1.0
+    for of in sorted(nodes.classes, key=lambda of: sum(to.odd(of))):
+        if of in to.number:
+            continue
+        corners = itertools.product(*[(-1, 1) if c else (0,) for c in to.odd(of)])
+        made.weights[of] = {corner: torch.zeros_like(coarse[0]) for corner in corners}
+        made.missing[of] = torch.zeros_like(coarse[0])
         for stretch in nodes.stretches():
             _interpolate(level, coupling, made, of, stretch, coarse)
     return made
-
-
-def towards(of: Class, corner: Step) -> Slots:
-    """Return how many slots per axis from a node to a coarse node beside it."""
-    return tuple((step + 1) // 2 if c else 0 for c, step in zip(of, corner, strict=True))
 
 
 def _interpolate(
@@ -87,19 +109,19 @@ def _interpolate(
     Parameters
     ----------
     coarse
-        1 at coarse nodes, ``(M,)``; 0 at slots without one.
+        1 at coarse nodes, ``(K, M)``; 0 at slots without one.
     """
-    nodes = level.nodes
-    collapsed = _collapsed(level, coupling_of, of, stretch)
+    nodes, odd = level.nodes, made.to.odd(of)
+    collapsed = _collapsed(level, coupling_of, of, odd, stretch)
     excess = level.excess[nodes.number[of], stretch]
-    if sum(of) < nodes.axes:  # across the line values vary alike, unless a given one ends it
-        excess = torch.where(_least_end(of, collapsed) == 0, excess, 0.0)
+    if sum(odd) < nodes.axes:  # across the line values vary alike, unless a given one ends it
+        excess = torch.where(_least_end(odd, collapsed) == 0, excess, 0.0)
     total, missing = excess, excess
     sums: dict[Step, torch.Tensor] = {}
     for step, coupling in collapsed.items():
         total = total + coupling if total is excess else total.add_(coupling)
         beside, distance = nodes.neighbour(of, step)
-        if not any(beside):
+        if beside in made.to.number:
             _add(sums, step, coupling)
             continue
         lacking = shifted(made.missing[beside], stretch, distance)
@@ -114,7 +136,8 @@ def _interpolate(
     torch.mul(missing, inverse, out=made.missing[of][stretch])
     if len(lone):  # no coupling along the line: the mean of its ends
         places = lone + stretch.start
-        ends = [coarse[places + nodes.distance(towards(of, c))] for c in made.weights[of]]
+        beside_of = [nodes.neighbour(of, corner) for corner in made.weights[of]]
+        ends = [coarse[made.to.number[end]][places + distance] for end, distance in beside_of]
         count = torch.stack(ends).sum(0).clamp_(min=1.0)
         for end, weight in zip(ends, made.weights[of].values(), strict=True):
             weight[places] = end / count
@@ -137,12 +160,12 @@ def _add(
 
 
 def _collapsed(
-    level: LevelOperator, coupling_of: Couplings, of: Class, stretch: slice
+    level: LevelOperator, coupling_of: Couplings, of: Class, odd: Class, stretch: slice
 ) -> dict[Step, torch.Tensor]:
-    """Return a class's couplings within its line, face or cell; of one sign, as weights are shares of them."""
+    """Return a class's couplings within its line, face or cell, along odd axes; of one sign, as weights are shares of them."""
     parts: dict[Step, list[torch.Tensor]] = {}
     for step in level.steps:
-        within = tuple(s if c else 0 for s, c in zip(step, of, strict=True))
+        within = tuple(s if c else 0 for s, c in zip(step, odd, strict=True))
         if any(within):
             parts.setdefault(within, []).append(coupling_of(of, step, stretch))
     collapsed = {}
@@ -153,10 +176,10 @@ def _collapsed(
     return collapsed
 
 
-def _least_end(of: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
-    """Return the least of what couples a class to the ends of axes: zero where nothing does at one of them."""
+def _least_end(odd: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
+    """Return the least of what couples a class to the ends of odd axes: zero where nothing does at one of them."""
     ends: list[torch.Tensor] = []
-    for axis in (axis for axis, c in enumerate(of) if c):
+    for axis in (axis for axis, c in enumerate(odd) if c):
         for end in (-1, 1):
             there, *more = (k for step, k in collapsed.items() if step[axis] == end)
             for coupling in more:

@@ -4,7 +4,8 @@ A node with the global indices ``2 s + c`` per axis is of class ``c``, a tuple o
 classes (4 in the plane, 8 in space) is a flat array of ``M`` slots with slots without nodes around it, so a neighbour in
 any direction is one of another class at a fixed distance. Every operation on a class is one on a contiguous
 stretch of numbers, of any number of axes; slots without nodes take part and hold zeros, or what nobody reads. The
-nodes of class zero are those of the next coarser level.
+nodes of class zero are those of the next coarser level, and where that is as fine as this one along some axes
+(`Halving`) those of more classes.
 """
 
 import itertools
@@ -27,6 +28,46 @@ Slots = tuple[int, ...]
 _STRETCH = 2**16
 
 
+class Halving:
+    """Which nodes of a level are those of the next coarser one: along some axes every second, along the others all.
+
+    Attributes
+    ----------
+    axes
+        Whether each is halved.
+    classes
+        Of the coarse nodes, ascending; in the order of vectors ``(K, M)`` of these.
+    """
+
+    def __init__(self, axes: Sequence[bool]):
+        self.axes = tuple(axes)
+        self.classes: list[Class] = list(
+            itertools.product(*[(0,) if halved else (0, 1) for halved in self.axes])
+        )
+        self.number = {of: i for i, of in enumerate(self.classes)}
+
+    @classmethod
+    def of_all(cls, axes: int) -> "Halving":
+        """Return that of so many axes, along each."""
+        return cls((True,) * axes)
+
+    def odd(self, of: Class) -> Class:
+        """Return along which halved axes the indices of a class are odd: along none of coarse nodes."""
+        return tuple(c if halved else 0 for c, halved in zip(of, self.axes, strict=True))
+
+    def number_of(self, below: Class) -> int:
+        """Return the number of the class in which the nodes of one of the level below are."""
+        along = zip(below, self.axes, strict=True)
+        return self.number[tuple(0 if halved else c for c, halved in along)]
+
+    def coarse(self, box: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the first and last coarse node per axis in a box, by their indices in the level below."""
+        return [
+            ((first + 1) >> 1, last >> 1) if halved else (first, last)
+            for (first, last), halved in zip(box, self.axes, strict=True)
+        ]
+
+
 class Parities:
     """The classes of a box of nodes.
 
@@ -41,7 +82,7 @@ class Parities:
     Attributes
     ----------
     classes
-        All of them, ascending; the first is that of the coarse nodes.
+        All of them, ascending.
     size
         ``M``, slots of a class.
     """
@@ -83,17 +124,12 @@ class Parities:
         """How many nodes there are."""
         return math.prod(last - first + 1 for first, last in self.box)
 
-    def coarser(self) -> "Parities":
-        """Return the layout of the coarse nodes."""
-        ends = [(n + 1) >> 1 for n in self.first], [n >> 1 for n in self.last]
-        return Parities(*ends, self.device)
-
     def new(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return zeros at all slots of all classes, ``(C, M)``."""
         return torch.zeros(len(self.classes), self.size, dtype=dtype, device=self.device)
 
     def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
-        """Return the class of a class's neighbours in a direction, and how many slots further they are."""
+        """Return the class of the nodes so many further than those of a class, and how many slots further they are."""
         if (of, step) not in self._neighbours:
             there = tuple(c ^ (s & 1) for c, s in zip(of, step, strict=True))
             self._neighbours[of, step] = there, self.distance(slots_beside(of, step))
@@ -195,11 +231,13 @@ class Parities:
             out[_since(first, self.indices_of(number, box))] = there
         return out
 
-    def of_coarse(self, indices: tuple[slice, ...]) -> tuple[slice, ...]:
-        """Return at which slots the coarse nodes of some indices of the coarser level are."""
+    def of_coarse(self, by: Halving, indices: tuple[slice, ...]) -> tuple[slice, ...]:
+        """Return at which slots the coarse nodes of some indices of the coarser level are, every second per axis."""
         return tuple(
             slice(i.start - base, max(i.stop - base, 0), i.step)
-            for i, base in zip(indices, self._base, strict=True)
+            if halved
+            else slice((i.start >> 1) - base, max(((i.stop - 1) >> 1) - base + 1, 0))
+            for i, base, halved in zip(indices, self._base, by.axes, strict=True)
         )
 
 
@@ -212,8 +250,8 @@ def _since(first: Sequence[int], indices: tuple[slice, ...]) -> tuple[slice, ...
 
 
 def slots_beside(of: Class, step: Step) -> Slots:
-    """Return how many slots per axis from a node of a class to its neighbour in a direction."""
-    return tuple((s > 0 and c == 1) - (s < 0 and c == 0) for c, s in zip(of, step, strict=True))
+    """Return how many slots per axis from a node of a class to the one so many nodes further."""
+    return tuple((c + s) >> 1 for c, s in zip(of, step, strict=True))
 
 
 def forward(axes: int) -> list[Step]:

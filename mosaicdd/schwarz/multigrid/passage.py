@@ -7,6 +7,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.parities import Halving
 from mosaicdd.schwarz.multigrid.shares import Range
 
 
@@ -17,6 +18,8 @@ class Passage:
     ----------
     blocks
         How the level lies over the ranks.
+    by
+        Which nodes are coarse.
     dtype
         Of values.
 
@@ -30,17 +33,17 @@ class Passage:
         The coarse nodes, per axis, after which that level has another node; see `Blocks`.
     """
 
-    def __init__(self, blocks: Blocks, dtype: torch.dtype = torch.float32):
-        self._fine, self.below = blocks.nodes, blocks.coarser()
-        self.between = blocks.shares.between
+    def __init__(self, blocks: Blocks, by: Halving, dtype: torch.dtype = torch.float32):
+        self._fine, self.below, self._by = blocks.nodes, blocks.coarser(by), by
+        self.between = blocks.shares.between(by)
         self.nodes = self.below.nodes
         self._copies = self.below.exchange(self.nodes.new(dtype))
         self._ranks = blocks.ranks if blocks.shared and not self.below.shared else None
-        self._owned = list(self._parts(blocks, blocks.owned_coarse))
-        self._around = list(self._parts(blocks, blocks.nodes.coarser().box))
+        self._owned = list(self._parts(blocks, by.coarse(blocks.owned)))
+        self._around = list(self._parts(blocks, by.coarse(blocks.nodes.box)))
 
     def down(self, coarse: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Fill a vector of the level below, copies included, with values at the coarse nodes, ``(M,)``.
+        """Fill a vector of the level below, copies included, with values at the coarse nodes, ``(K, M)``.
 
         Where the level below has another node it stays as it is.
         """
@@ -63,7 +66,7 @@ class Passage:
         return fill
 
     def way_up(self, values: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
-        """Plan to fill the coarse nodes, ``(M,)``, with values of the level below, whose copies are refreshed."""
+        """Plan to fill the coarse nodes, ``(K, M)``, with values of the level below, whose copies are refreshed."""
         pairs = self._pairs(self._around, out, values)
 
         def fill() -> None:
@@ -82,10 +85,13 @@ class Passage:
         self, parts: list[tuple[list[Slices], list[Slices]]], coarse: torch.Tensor, of: torch.Tensor
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return views of values at coarse nodes, and of where they are in a vector of the level below."""
-        slots = self._fine.at_slots(coarse)
+        slots = [self._fine.at_slots(values) for values in coarse]
         return [
-            (slots[here[number]], self.nodes.at_slots(values)[there[number]])
-            for number, values in enumerate(of)
+            (
+                slots[self._by.number_of(below)][here[number]],
+                self.nodes.at_slots(values)[there[number]],
+            )
+            for number, (below, values) in enumerate(zip(self.nodes.classes, of, strict=True))
             for here, there in parts
         ]
 
@@ -115,12 +121,13 @@ class Passage:
             yield (
                 [
                     self._fine.of_coarse(
+                        self._by,
                         tuple(
                             slice(i.start - turn, i.stop - turn, i.step)
                             for i, (_, turn) in zip(
                                 self.nodes.indices_of(number, there), several, strict=True
                             )
-                        )
+                        ),
                     )
                     for number in numbers
                 ],

@@ -14,6 +14,7 @@ import numpy as np
 
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.sharing import Direction
+from mosaicdd.schwarz.multigrid.parities import Halving
 
 Range = tuple[int, int]
 """The first and the last of some nodes."""
@@ -92,12 +93,11 @@ class Shares:
         ends = zip(self.domain, self.periodic, strict=True)
         return tuple(last + 1 if wraps else None for (_, last), wraps in ends)
 
-    @property
-    def between(self) -> tuple[int | None, ...]:
-        """Per axis, the coarse node, an even one, after which the level below has another node; None where it has not."""
+    def between(self, by: Halving) -> tuple[int | None, ...]:
+        """Return per axis the coarse node, an even one, after which the level below has another node; None where it has not."""
         after: list[int | None] = []
-        for count, put in zip(self.rounds, self._put, strict=True):
-            coarse = 0 if count is None else count // 2
+        for count, put, halved in zip(self.rounds, self._put, by.axes, strict=True):
+            coarse = count // 2 if count is not None and halved else 0
             turn = (put + 1) * _TURN % 1
             after.append(int(turn * coarse) // 2 * 2 if coarse % 2 else None)
         return tuple(after)
@@ -112,11 +112,18 @@ class Shares:
         low, high = self.domain[axis]
         return (first, last) if self.periodic[axis] else (max(first, low), min(last, high))
 
-    def coarser(self) -> "Shares":
-        """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it."""
-        ranges, put = [], list(self._put)
-        for axis, (per_rank, after) in enumerate(zip(self.ranges, self.between, strict=True)):
-            coarse = [((a + 1) >> 1, b >> 1) for a, b in per_rank]
+    def coarser(self, by: Halving | None = None) -> "Shares":
+        """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it.
+
+        Parameters
+        ----------
+        by
+            Which nodes those are; by default every second along each axis.
+        """
+        by, ranges, put = by or Halving.of_all(len(self.ranges)), [], list(self._put)
+        every = zip(self.ranges, by.axes, self.between(by), strict=True)
+        for axis, (per_rank, halved, after) in enumerate(every):
+            coarse = [((a + 1) >> 1, b >> 1) for a, b in per_rank] if halved else list(per_rank)
             if after is not None:
                 put[axis] += 1
                 coarse = [(a + (a > after), b + (b >= after)) for a, b in coarse]

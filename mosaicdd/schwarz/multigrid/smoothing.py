@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from mosaicdd.schwarz.multigrid.blocks import Blocks, Copies, OwnCopies
-from mosaicdd.schwarz.multigrid.interpolation import Interpolation, towards
+from mosaicdd.schwarz.multigrid.interpolation import Interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
 from mosaicdd.schwarz.multigrid.parities import Class
@@ -39,8 +39,7 @@ class LevelStep:
     right_hand_side, values
         ``(C, M)``.
     coarse
-        ``(M,)``, at the slots of the coarse nodes: after `down` the residual that they take, before `up` the
-        correction.
+        ``(K, M)``, at the coarse nodes: after `down` the residual that they take, before `up` the correction.
     residual
         Of the classes where sweeps leave any, ``(M,)``.
     ones
@@ -52,7 +51,7 @@ class LevelStep:
         self.level, self._by = level, by
         self.right_hand_side = nodes.new(level.inverse.dtype)
         self.values = nodes.new(level.inverse.dtype)
-        self.coarse = level.inverse.new_zeros(nodes.size)
+        self.coarse = level.inverse.new_zeros(len(by.to.classes), nodes.size)
         self.residual: dict[Class, torch.Tensor] = {}
         self._stretches = nodes.stretches()
         self.ones = self.coarse.new_ones(max(s.stop - s.start for s in self._stretches))
@@ -74,17 +73,20 @@ class LevelStep:
         each = ([[of(s) for of in stage] for s in self._stretches] for stage in stages)
         return planned([step for part in in_turn(each) for step in part])
 
-    def restricted(self) -> Callable[[slice], Sum]:
+    def restricted(self) -> Stage:
         """Return the sums at the coarse nodes: of their residual, and of others by the weights."""
-        nodes = self.level.nodes
-        own = self.residual.get(nodes.classes[0])
-        weighted = [
-            (weight, left, -nodes.distance(towards(of, corner)))
-            for of, left in self.residual.items()
-            for corner, weight in self._by.back.get(of, {}).items()
-        ]
+        return [self._restricted(of) for of in self._by.to.classes]
+
+    def _restricted(self, coarse: Class) -> Callable[[slice], Sum]:
+        nodes, number = self.level.nodes, self._by.to.number[coarse]
+        own, weighted = self.residual.get(coarse), []
+        for of, left in self.residual.items():
+            for corner, weight in self._by.back.get(of, {}).items():
+                there, distance = nodes.neighbour(of, corner)
+                if there == coarse:
+                    weighted.append((weight, left, -distance))
         return lambda s: Sum(
-            self.coarse[s],
+            self.coarse[number, s],
             None if own is None else own[s],
             [(shifted(weight, s, back), shifted(r, s, back)) for weight, r, back in weighted],
         )
@@ -92,12 +94,13 @@ class LevelStep:
     def interpolated(self, of: Class) -> Callable[[slice], Sum]:
         """Return the sums of a class's values and the correction."""
         nodes, number = self.level.nodes, self.level.nodes.number[of]
-        weights = self._by.weights[of] if any(of) else {of: None}
+        weights, to = self._by.of(of), self._by.to
 
         def of_stretch(s: slice) -> Sum:
             values, products = self.values[number, s], []
             for corner, weight in weights.items():
-                coarse = shifted(self.coarse, s, nodes.distance(towards(of, corner)))
+                there, distance = nodes.neighbour(of, corner)
+                coarse = shifted(self.coarse[to.number[there]], s, distance)
                 products.append((self.ones[: len(coarse)] if weight is None else weight[s], coarse))
             return Sum(values, values, products)
 
@@ -123,7 +126,7 @@ class Smoothing(LevelStep):
         self.residual = {of: self.coarse.new_zeros(level.nodes.size) for of in not_last}
         sweep = [[self._relaxed(of, first=True) for of in group] for group in groups]
         remaining = [self._remaining(of) for of in not_last]
-        self._down.append(self.in_turn([*sweep, remaining, [self.restricted()]]))
+        self._down.append(self.in_turn([*sweep, remaining, self.restricted()]))
         back = [[self._relaxed(of, first=False) for of in group] for group in groups[::-1]]
         not_first = [of for group in groups[-2::-1] for of in group]
         if copies is not None:
@@ -190,7 +193,7 @@ class Downstream(LevelStep):
         flows, remaining = (
             [of_class(of) for of in nodes.classes] for of_class in (self._flow, self._remaining)
         )
-        self._down.append(self.in_turn([flows, remaining, [self.restricted()]]))
+        self._down.append(self.in_turn([flows, remaining, self.restricted()]))
         self._up.insert(0, self.in_turn([[self.interpolated(of) for of in nodes.classes]]))
 
     def _flow(self, of: Class) -> Callable[[slice], Sum]:

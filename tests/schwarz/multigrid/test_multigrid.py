@@ -16,10 +16,10 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.galerkin import coarser
-from mosaicdd.schwarz.multigrid.interpolation import interpolation, towards
+from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.parities import Parities
+from mosaicdd.schwarz.multigrid.parities import Halving, Parities
 from mosaicdd.schwarz.multigrid.passage import Passage
 from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import StoppingRule
@@ -27,8 +27,8 @@ from mosaicdd.schwarz.settings import StoppingRule
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
 
 
-def medium(shape, *, contrast=1e3, reaction=0.0, scale=1.0, seed=0):
-    """Return conductances between independent lognormal values at the nodes."""
+def medium(shape, *, contrast=1e3, reaction=0.0, scale=1.0, seed=0, stretched=1.0):
+    """Return conductances between independent lognormal values at the nodes, so many times larger along the last axis."""
     rng = np.random.default_rng(seed)
     white = rng.standard_normal(shape)
     resistance = 0.5 / (scale * contrast ** ((white - white.min()) / np.ptp(white)))
@@ -37,6 +37,7 @@ def medium(shape, *, contrast=1e3, reaction=0.0, scale=1.0, seed=0):
         low = np.take(resistance, np.arange(shape[axis] - 1), axis)
         high = np.take(resistance, np.arange(1, shape[axis]), axis)
         along.append(1 / (low + high))
+    along[-1] *= stretched
     return Conductances(tuple(along), np.full(shape, scale * reaction))
 
 
@@ -125,31 +126,33 @@ def interpolation_matrix(level, by, passage, below):
     fine, coarse = level.matrix()[1], below.matrix()[1]
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
-    at_slots = torch.full((level.nodes.size,), -1.0)
+    at_slots = torch.full((len(by.to.classes), level.nodes.size), -1.0)
     passage.way_up(columns, at_slots)()
     matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
     for row, place in enumerate(fine.tolist()):
         number, slot = divmod(place, level.nodes.size)
         of = level.nodes.classes[number]
-        if not any(of):
-            matrix[row, int(at_slots[slot])] = 1.0
-            continue
-        for corner, weight in by.weights[of].items():
-            column = int(at_slots[slot + level.nodes.distance(towards(of, corner))])
+        for corner, weight in by.of(of).items():
+            there, distance = level.nodes.neighbour(of, corner)
+            column = int(at_slots[by.to.number[there], slot + distance])
             if column >= 0:
-                matrix[row, column] = weight[slot].double()
+                matrix[row, column] = 1.0 if weight is None else weight[slot].double()
             else:
                 assert weight[slot] == 0
     return matrix
 
 
+HALVED = [(1, 1), (0, 1), (1, 0), (1, 1, 1), (1, 0, 0), (0, 1, 1)]
+
+
 @pytest.mark.parametrize("unknown", [inside, everywhere])
-@pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
-def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
+@pytest.mark.parametrize("halved", HALVED)
+def test_coarse_operators_are_those_of_interpolated_values(halved, unknown):
+    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), Halving(halved)
     equations = equations_of(medium(shape, reaction=0.1), unknown(shape))
     level, blocks = equations.level(), equations.blocks
     for _ in range(2):
-        by, passage = interpolation(level), Passage(blocks)
+        by, passage = interpolation(level, to), Passage(blocks, to)
         below = coarser(level, by, passage)
         p = interpolation_matrix(level, by, passage, below)
         a = torch.from_numpy(level.matrix()[0].toarray())
@@ -162,19 +165,21 @@ def test_coarse_operators_are_those_of_interpolated_values(shape, unknown):
         level, blocks = below, passage.below
 
 
-@pytest.mark.parametrize("shape", [(14, 17), (9, 7, 8)])
-def test_weights_add_up_to_one_where_no_value_is_given(shape):
+@pytest.mark.parametrize("halved", HALVED)
+def test_weights_add_up_to_one_where_no_value_is_given(halved):
+    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), Halving(halved)
     equations = equations_of(medium(shape, contrast=1e12), everywhere(shape))
-    level, passage = equations.level(), Passage(equations.blocks)
-    by = interpolation(level)
+    level, passage = equations.level(), Passage(equations.blocks, to)
+    by = interpolation(level, to)
     p = interpolation_matrix(level, by, passage, coarser(level, by, passage))
     assert torch.allclose(p.sum(1), torch.ones(len(p), dtype=torch.float64), atol=1e-6)
     assert not any(bool(missing.any()) for missing in by.missing.values())
 
 
+@pytest.mark.parametrize("stretched", [1.0, 50.0])
 @pytest.mark.parametrize("shape", [(35, 28), (11, 9, 10)])
-def test_the_cycle_is_symmetric_and_positive(shape):
-    equations = equations_of(medium(shape), inside(shape))
+def test_the_cycle_is_symmetric_and_positive(shape, stretched):
+    equations = equations_of(medium(shape, stretched=stretched), inside(shape))
     level = equations.level()
     places = level.matrix()[1]
     cycle = Cycle(level, equations.blocks)
@@ -276,12 +281,12 @@ def test_no_right_hand_side_needs_no_iteration():
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("unknown", [inside, everywhere])
+@pytest.mark.parametrize(("unknown", "stretched"), [(inside, 1.0), (everywhere, 30.0)])
 @pytest.mark.parametrize("shape", [(211, 198), (26, 31, 29)])
 def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
-    shape, unknown, make_ranks, comm
+    shape, unknown, stretched, make_ranks, comm
 ):
-    conductances = medium(shape, contrast=1e4, reaction=1e-3)
+    conductances = medium(shape, contrast=1e4, reaction=1e-3, stretched=stretched)
     place = unknown(shape)
     b = np.random.default_rng(1).standard_normal(conductances.reaction[place].shape)
     alone, expected = solved(conductances, place, b)

@@ -1,0 +1,44 @@
+"""Along which axes a level is halved: all, or those alone along which couplings are much stronger.
+
+A sweep smooths an error along strong couplings only. Across them it stays as it is, so the level below has to have all nodes
+there (semicoarsening). Each such halving makes couplings along the halved axes four times weaker beside the others, so after some
+levels all are alike.
+"""
+
+import numpy as np
+import torch
+
+from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
+from mosaicdd.schwarz.multigrid.parities import Halving
+
+# Of couplings along the axes; below it sweeps do well along both.
+_RATIO = 2.9
+
+
+def halving(level: LevelOperator, blocks: Blocks) -> Halving:
+    """Return which nodes of a level the one below has; all ranks together.
+
+    What couplings along an axis are is their mean over nodes, of logarithms, as a few good conductors say nothing of others.
+    """
+    if level.directed:  # sweeps go along lines anyway
+        return Halving.of_all(level.nodes.axes)
+    sums, counts = blocks.ranks.sum(_logarithms(level, blocks))
+    strengths = np.where(counts > 0, np.exp(sums / np.maximum(counts, 1)), 0.0)
+    return Halving((_RATIO * strengths >= strengths.max()).tolist())
+
+
+def _logarithms(level: LevelOperator, blocks: Blocks) -> np.ndarray:
+    """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, at some of this rank's nodes."""
+    nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
+    of, reach = nodes.classes[0], nodes.distance([1] * nodes.axes)
+    every = slice(reach, nodes.size - reach)
+    for axis in range(nodes.axes):
+        along = level.inverse.new_zeros(nodes.size)
+        for step in level.steps:
+            if step[axis]:
+                along[every] += level.coupling(of, step, every)
+        own = nodes.at_slots(along)[nodes.slots_of(0, blocks.owned)]
+        logarithms = own[own > 0].log_()
+        numbers[:, axis] = float(logarithms.sum(dtype=torch.float64)), len(logarithms)
+    return numbers
