@@ -72,10 +72,13 @@ def given_problem(description: Description) -> "Problem":
     axes, boundary = len(cells), description.boundary
 
     def read(name: str, condition: Condition) -> Condition:
-        if isinstance(condition, Periodic) or not names_file(condition.values):
+        if isinstance(condition, Periodic):
             return condition
-        reader = read_values_at_points if is_outline(name) else FieldFile
-        return replace(condition, values=reader(str(condition.values)))
+        reader = read_values_at_points if is_outline(name.partition("[")[0]) else FieldFile
+        files: dict[str, Any] = {
+            n: reader(str(v)) for n, v in vars(condition).items() if names_file(v)
+        }
+        return replace(condition, **files)
 
     with argument("field"):
         fields: dict[str, float | str | FieldFile | Wells | Foils] = {

@@ -21,15 +21,14 @@ from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
-    Storage,
     sampled,
-    step_problem,
     varies,
 )
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import evaluated
+from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.settings import unknown
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.unsupported import Unsupported

@@ -82,7 +82,7 @@ class Lagrangian:
             known, active = known & ~cut.given, active & ~cut.given
             faces = [cover.of_edges(axis) for axis in range(self._axes)]
             edges = [(between, between) for between in faces]
-            on = cut.on_outlines(active, known, edges, np.zeros(len(outline.alphas)))
+            on = cut.on_outlines(active, known, edges)
             self._outlines = ActingOutlines(parameters, outline, on, faces, wide, mine)
             self._near = ValuesNear(cover)
             self.reported = torch.from_numpy(on.reported)
@@ -305,7 +305,9 @@ class Lagrangian:
             if name in named:
                 total = total + (flat * named[name].reshape(-1)[which]).sum()
             if name + ".alpha" in named:
-                total = total - (named[name + ".alpha"] * flat * u.reshape(-1)[places]).sum()
+                alpha = named[name + ".alpha"]
+                alpha = alpha.reshape(-1)[which] if alpha.ndim else alpha
+                total = total - (alpha * flat * u.reshape(-1)[places]).sum()
         if self._outlines is not None:
             total = total + self._outlines(named, before, edges, u, v, w, rises)
         return total

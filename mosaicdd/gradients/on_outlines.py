@@ -44,14 +44,15 @@ class ActingOutlines:
         self._h, self._mine = parameters.grid.spacing, mine.reshape(-1)
         parts = [parameters.problem.conditions.outline(name) for name in outline.names]
         self._names = ["outline" if part is None else str(part) for part in parts]
-        self._exchanges = any(part is not None and part.alpha for part in parts) or any(
-            name + ".alpha" in parameters.names for name in self._names
-        )
         self._ties = [
             (axis, edges, torch.from_numpy(ups), self._acting(tied))
             for axis, edges, ups, tied in self._tied(on.ties, faces, mine.shape)
         ]
         natural = on.natural
+        self._exchanges = bool(natural.alphas.any()) or any(
+            name + ".alpha" in parameters.names for name in self._names
+        )
+        self._alphas = torch.from_numpy(natural.alphas)
         self._flows = self._acting(natural.crossings(np.ones(len(natural.nodes))))
         self._distances = torch.from_numpy(natural.distances)
         own = self._mine[on.on.nodes]
@@ -135,7 +136,7 @@ class ActingOutlines:
         nodes, lengths, outlines, _, mine = self._flows
         flux = self._given(self._flows, *which)
         if self._exchanges:
-            alphas = torch.zeros(len(nodes), dtype=torch.float64)
+            alphas = self._alphas
             for number, name in enumerate(self._names):
                 alpha = name + ".alpha"
                 if alpha in named:

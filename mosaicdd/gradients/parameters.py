@@ -60,7 +60,12 @@ class Parameters:
             if part.name in self.pieces and self.pieces[part.name].replaced
         ]
         self.parts = {str(part): part for part in every if str(part) not in self._fixed}
-        alphas = [n + _ALPHA for n, p in self.parts.items() if isinstance(p.condition, Robin)]
+        alphas = [
+            name + _ALPHA
+            for name, part in self.parts.items()
+            if isinstance(part.condition, Robin)
+            and (is_number(part.alpha) or not is_outline(part.name))
+        ]
         operator = problem.operator
         self.numbers = operator.numbers if isinstance(operator, Nonlinear) else {}
         self.of_shape = problem.domain.parameters
@@ -117,6 +122,10 @@ class Parameters:
                 every[name] = part.values
             if name + _ALPHA in self.names:
                 every[name + _ALPHA] = part.alpha
+                if not is_number(part.alpha):
+                    piece = self.pieces[part.name]
+                    at_nodes = evaluated(part.exchanging, piece, self.grid)[0]
+                    every[name + _ALPHA] = piece.as_side(at_nodes, self.grid)
         return {name: np.array(values, float) for name, values in every.items()}
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> Problem:
@@ -140,7 +149,7 @@ class Parameters:
             if name in values:
                 changed["values"] = _plain(values[name])
             if name + _ALPHA in values:
-                changed["alpha"] = float(values[name + _ALPHA])
+                changed["alpha"] = _plain(values[name + _ALPHA])
             conditions[name] = dataclasses.replace(part.condition, **changed)
         if "outline" in conditions:  # whose condition these have
             conditions |= dict.fromkeys(self._replaced, conditions["outline"])
@@ -286,7 +295,11 @@ def require_differentiable(problem: Problem) -> None:
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"
-    elif shape is not None and around and any(p.alpha for p in problem.conditions.parts):
+    elif (
+        shape is not None
+        and around
+        and any(isinstance(p.condition, Robin) for p in problem.conditions.parts)
+    ):
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:
         raise Unsupported(

@@ -13,7 +13,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.checksum import checksum_of_row
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import read, real_array
+from mosaicdd.problems.fields.given import is_number, read, real_array
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
@@ -64,6 +64,11 @@ def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False
     told[_SHAPE] = shape  # none, or one that is told by its corners
     if isinstance(shape, Level):
         told[_SHAPE] = shape.staircase, shape.field.told(grid, part)
+    pieces = problem.pieces(grid)
+    for side in problem.conditions.parts:
+        if not is_number(side.alpha):
+            own = side.exchanging
+            told[own.called] = _told_on_part(own, pieces.get(side.name), own.values, grid)
     if not isinstance(operator, EllipticOperator):
         for name, field in operator.fields.items():
             if keep:

@@ -12,24 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, letters
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.fields.given import real_array
-from mosaicdd.problems.operators.edge_means import require_sign
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Condition, Periodic
+from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
 from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import argument
-from mosaicdd.unsupported import Unsupported
 
 
 def at_time(values: Any, t: float, axes: int) -> Any:
@@ -137,7 +134,7 @@ def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.nda
 
 
 class CoefficientsInTime:
-    """The coefficients of a problem at an instant; those that depend on the solution do not on the time.
+    """The coefficients of a problem at an instant, exchange with them; those that depend on the solution do not on the time.
 
     `ValueError` if a text is no expression, with the field's name.
 
@@ -156,16 +153,36 @@ class CoefficientsInTime:
             with argument(f"the field {name}"):
                 if varies(values, self._axes):
                     self._names.append(name)
-        self.vary = bool(self._names)
+        self._exchange = _alphas_vary(problem.conditions)
+        self.vary = bool(self._names) or self._exchange
 
     def __call__(self, t: float) -> Problem:
         """Return the problem with its coefficients at a time."""
         if not self.vary:
             return self._problem
-        fields = self._problem.fields
-        return self._problem.with_fields(
+        fields, problem = self._problem.fields, self._problem
+        if self._exchange:
+            problem = problem.with_sides(exchange_at(problem.conditions, problem.conditions, t))
+        return problem.with_fields(
             **{name: at_time(fields[name], t, self._axes) for name in self._names}
         )
+
+
+def _alphas_vary(sides: Sides) -> bool:
+    """Say whether ``alpha`` of a Robin condition depends on the time."""
+    return any(varies(part.alpha, sides.axes) for part in sides.parts)
+
+
+def exchange_at(sides: Sides, before: Sides, t: float) -> Sides:
+    """Return conditions with the ``alpha`` of others as it is at a time."""
+    alphas = {str(part): at_time(part.alpha, t, before.axes) for part in before.parts}
+    conditions = {
+        str(part): dataclasses.replace(part.condition, alpha=alphas[str(part)])
+        if isinstance(part.condition, Robin)
+        else part.condition
+        for part in sides.parts
+    }
+    return Sides(conditions, sides.data, sides.axes)
 
 
 class SidesInTime:
@@ -176,7 +193,9 @@ class SidesInTime:
         data = sides.data
         axes = sides.axes
         self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0, axes) is not data
-        self.vary = self._moving_data or any(varies(part.values, axes) for part in sides.parts)
+        self._exchange = _alphas_vary(sides)
+        moving = self._moving_data or any(varies(part.values, axes) for part in sides.parts)
+        self.vary = moving or self._exchange
 
     def __call__(self, t: float) -> Sides:
         """Return the conditions at a time."""
@@ -191,7 +210,8 @@ class SidesInTime:
             conditions[str(part)] = condition
         if isinstance(data, BoundarySpec):
             data = data.at_time(t, axes)
-        return Sides(conditions, data, axes)
+        sides = Sides(conditions, data, axes)
+        return exchange_at(sides, self._sides, t) if self._exchange else sides
 
     def between(
         self, t: float, later: float, share: float, grid: Grid, pieces: Mapping[str, OutlinePiece]
@@ -222,129 +242,14 @@ class SidesInTime:
 
 
 class _Mixed:
-    """Values between those at two times, as a function of ``x`` and ``y``."""
+    """Values between those at two times, as a function of coordinates."""
 
     def __init__(self, before: Any, after: Any, share: float):
         self._before, self._after, self._share = before, after, share
 
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return them at points."""
+    def __call__(self, *places: np.ndarray) -> np.ndarray:
+        """Return them at points, x first."""
         before, after = (
-            evaluate(values, (y, x), "a side") for values in (self._before, self._after)
+            evaluate(values, places[::-1], "a side") for values in (self._before, self._after)
         )
         return (1.0 - self._share) * before + self._share * after
-
-
-def step_problem(problem: Problem, rate: float) -> Problem:
-    """Return the problem of an implicit step of ``s du/dt + A u = f``: ``rate s u + A u = f``.
-
-    Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
-    ``rate``: one over the length of a step, times a weight of the method.
-
-    `ValueError` if the equation has no reaction, or there are several problems.
-    """
-    equation = problem.equation.steady or problem.equation
-    if equation.reaction is None:
-        raise Unsupported(
-            f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
-            "time; heat, advection-diffusion and others have: see the equations' page"
-        )
-    if max(problem.conditions.counts.values(), default=1) > 1:
-        raise Unsupported(
-            f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
-            "them one by one"
-        )
-    name, storage = equation.reaction, Storage(problem)
-    reaction = Field(name, problem.fields.get(name, 0.0), len(problem.domain.cells))
-    total: Any
-    if storage.number is None:
-        total = storage.raised(reaction, rate)
-    else:
-        more = storage.number * rate
-        total = _raised(reaction, more) if reaction.number is None else reaction.number + more
-    nodes = tuple(cells + 1 for cells in problem.domain.cells)
-    fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
-    fields.pop(storage.name, None)
-    return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))
-
-
-def _raised(field: Field, number: float) -> Any:
-    """Return the values of a field with a number added."""
-    what = f"the field {field.name}"
-    if getattr(field.values, "shape", None):
-        shape = tuple(field.values.shape)
-        return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
-    return lambda *places: evaluate(field.values, places[::-1], what) + number
-
-
-class Storage:
-    """What multiplies ``du/dt`` in an equation: 1, a number, or a field at the nodes or per cell.
-
-    Where it is given per cell a node has the mean of the cells around it, of which its control volume consists.
-
-    Attributes
-    ----------
-    name
-        Of the equation's parameter; empty if it has none.
-    number
-        Its value; None if it is a field.
-
-    Raises
-    ------
-    ValueError
-        If the values are of another grid.
-    Unsupported
-        If they are per cell, and the domain no rectangle.
-    """
-
-    def __init__(self, problem: Problem):
-        self.name = getattr(problem.equation, "storage", None) or ""
-        self._grid, self._shape = problem.domain.grid(), problem.domain.shape
-        values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
-        self._field = Field(self.name, values, len(problem.domain.cells))
-        self.number = self._field.number
-        self._per_cell = self._field.per_cell(self._grid)
-        if self._per_cell and self._shape is not None:
-            raise Unsupported(
-                f"the field {self.name} is given per cell, and the domain is no rectangle: give it at the nodes"
-            )
-        if not self._per_cell:
-            self._field.require_shape(self._grid)
-
-    def at(self, part: Part) -> np.ndarray | float:
-        """Return the values at the nodes of a part; `ValueError` if they are not positive, or not finite."""
-        if self.number is not None:
-            return self.number
-        if not self._per_cell:
-            values = sampled(self._field, self._shape, self._grid, part)
-            inside = inside_ring(self._shape, self._grid, part)
-            if inside is not None:  # what is zero further out counts nowhere
-                within = (slice(1, -1),) * values.ndim
-                values = np.where(inside[within] | (values != 0), values, 1.0)
-            return require_sign(values, self._field, self._grid, part, positive=True)
-        cells = tuple(
-            slice(max(p.start - 1, 0), min(p.stop, count))
-            for p, count in zip(part, self._grid.shape, strict=True)
-        )
-        values = self._field.sample_cells(cells)
-        self._field.require_finite(values, self._grid, cells)
-        require_sign(values, self._field, self._grid, cells, positive=True)
-        beyond = [
-            (int(p.start == 0), int(p.stop == nodes))
-            for p, nodes in zip(part, self._grid.nodes, strict=True)
-        ]
-        total, count = np.pad(values, beyond), np.pad(np.ones_like(values), beyond)
-        for axis in range(values.ndim):  # sums of neighbours, whose axis gets shorter by one
-            low, high = ends(axis, values.ndim)
-            total, count = (sums[low] + sums[high] for sums in (total, count))
-        return total / count
-
-    def raised(self, reaction: Field, rate: float) -> Sliced:
-        """Return the values of a reaction at the nodes with ``rate`` times these added."""
-
-        def read(place: tuple) -> np.ndarray:
-            part = tuple(p for p in place if p is not Ellipsis)
-            values = reaction.sample_as_given(self._grid, part, checked=False)[0]
-            return values + rate * self.at(part)
-
-        return Sliced(self._grid.nodes, read)

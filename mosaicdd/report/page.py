@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Periodic
+from mosaicdd.problems.sides.conditions import Periodic, Robin
 from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, reduced
 from mosaicdd.report.presented import OpenedSolution
 from mosaicdd.report.sections import Section, heading, sections_of
@@ -282,7 +282,7 @@ def _sides(solution: OpenedSolution) -> str:
     told = []
     for part in sides.parts:
         text = f"{part} {type(part.condition).__name__.lower()}"
-        text += f" {part.alpha:g}," if part.alpha else ""
+        text += f"{_range(part.alpha)}," if isinstance(part.condition, Robin) else ""
         told.append(text + ("" if isinstance(part.condition, Periodic) else _range(part.values)))
     return "; ".join(told)
 

@@ -21,7 +21,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart, Scattered
+from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.field_file import npy_array
 from mosaicdd.storage.hdf5 import open_any
@@ -50,7 +51,10 @@ def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> 
         name = part.name.replace("/", _DIVIDED)
         group[name] = values
         group[name].attrs["condition"] = part.kind
-        group[name].attrs["alpha"] = part.alpha
+        if isinstance(part.alpha, np.ndarray):
+            file[f"alphas_of_sides/{name}"] = part.alpha
+        else:
+            group[name].attrs["alpha"] = part.alpha
         if part.points is not None:
             file[f"points_of_sides/{name}"] = part.points
 
@@ -58,9 +62,11 @@ def write_sides(file: h5py.File, sides: Sequence[EvaluatedPart], grid: Grid) -> 
 def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
     """Read the conditions of one problem from an open file; `ValueError` if one is unknown."""
     conditions, points = {}, file.get("points_of_sides", {})
+    alphas = file.get("alphas_of_sides", {})
     for stored, values in file["sides"].items():
         name, where = stored.replace(_DIVIDED, "/"), points.get(stored)
-        kind, alpha = str(values.attrs.get("condition")), float(values.attrs.get("alpha", 0.0))
+        kind, alpha = str(values.attrs.get("condition")), values.attrs.get("alpha", 0.0)
+        alpha = alphas[stored][()] if stored in alphas else alpha
         if kind not in KINDS:
             raise ValueError(f"{file.filename}: /sides/{name} has no condition that is known")
         held: np.ndarray | float | str
@@ -83,7 +89,7 @@ def sides_of_file(file: h5py.File, grid: Grid, problem: int = 0) -> Sides:
 def inputs_of(problem: Problem, *others: Any) -> list[str | PathLike]:
     """Return the files that a problem and other arguments are read from: names, and arrays that lie in one."""
     conditions = problem.conditions
-    sides = [part.values for part in conditions.parts]
+    sides = [values for part in conditions.parts for values in (part.values, part.alpha)]
     files = []
     fields = [getattr(values, "beside", values) for values in problem.fields.values()]  # of wells
     for value in (*fields, *sides, conditions.data, *others):

@@ -16,14 +16,14 @@ from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
-    Storage,
+    exchange_at,
     sampled,
-    step_problem,
 )
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.schwarz.field_share import FieldShare, FieldStart
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.settings import SolveSettings
@@ -247,8 +247,8 @@ class Stepper:
         f, sides = self._data(t, later, step.share, after)
         if f is not None:
             force += f
-        if sides is not None:
-            problem = problem.with_sides(sides)
+        if sides is not None:  # of which an exchange counts as a coefficient
+            problem = problem.with_sides(exchange_at(sides, problem.conditions, t))
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
         problem = problem.with_fields(f=share.as_field(force))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.sides.sides import Sides
 
 LEAST_DAMPING = 0.1
@@ -69,11 +70,10 @@ class Crossings(_AtNodes):
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
         """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
-        values, around = np.zeros((1, len(self.nodes))), self.points
-        for axis, period in enumerate(sides.periods(grid)):
-            if period is not None:
-                around = around.copy()
-                around[:, axis] %= period
+        values, around = (
+            np.zeros((1, len(self.nodes))),
+            round_periods(self.points, sides.periods(grid)),
+        )
         for number in np.unique(self.outlines):
             own = self.outlines == number
             on_outline = sides.on_outline(names[number], around[own], grid)
@@ -92,20 +92,21 @@ class NaturalPieces(_AtNodes):
     outlines: np.ndarray
     lengths: np.ndarray  # in cells, ``(T,)``
     distances: np.ndarray  # how far inside of the outline the nodes are, in cells, ``(T,)``
+    alphas: np.ndarray  # of exchange through them, ``(T,)``
 
     @classmethod
     def none(cls, axes: int = 2) -> "NaturalPieces":
         """Return those of a domain without any."""
         empty = Crossings.none(axes)
-        return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0))
+        return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0), np.empty(0))
 
-    def damping(self, exchange: np.ndarray, diffusion: np.ndarray) -> np.ndarray:
+    def damping(self, spacing: float, diffusion: np.ndarray) -> np.ndarray:
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
 
         Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
-        ``exchange``: ``alpha`` times the spacing, ``(T,)``; ``diffusion``: ``a`` at the nodes, ``(T,)``.
+        ``diffusion``: ``a`` at the nodes, ``(T,)``.
         """
-        return (1 + exchange * self.distances / diffusion).clip(min=LEAST_DAMPING)
+        return (1 + spacing * self.alphas * self.distances / diffusion).clip(min=LEAST_DAMPING)
 
     def crossings(self, damping: np.ndarray) -> Crossings:
         """Return them with the lengths that count for fluxes."""
@@ -144,11 +145,20 @@ class OnOutlines:
         none = Crossings.none(axes)
         return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none(axes))
 
-    def add_to_diagonal(self, reaction: np.ndarray, exchange: np.ndarray) -> None:
-        """Add ties, and ``alpha`` of each outline times the spacing, to the nodes of a part."""
+    def add_to_diagonal(self, reaction: np.ndarray, spacing: float) -> None:
+        """Add ties, and ``alpha`` times the spacing, to the nodes of a part."""
         flat = reaction.reshape(-1)
         np.add.at(flat, self.ties.nodes, self.ties.weights)
-        np.add.at(flat, self.flows.nodes, exchange[self.flows.outlines] * self.flows.weights)
+        np.add.at(flat, self.flows.nodes, spacing * self.natural.alphas * self.flows.weights)
+
+
+def round_periods(points: np.ndarray, periods: Periods) -> np.ndarray:
+    """Return places ``(T, axes)`` in cells where they come round beyond periodic sides."""
+    for axis, period in enumerate(periods):
+        if period is not None:
+            points = points.copy()
+            points[:, axis] %= period
+    return points
 
 
 def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:

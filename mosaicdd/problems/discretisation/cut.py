@@ -16,7 +16,7 @@ known, so nothing can flow.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class OutlineCut:
         Of natural outlines.
     reported
         Which nodes have values in a field.
+    spacing
+        Of the grid.
+    alphas
+        Returns those of exchange through pieces, ``(T,)``, of nodes and at points ``(T, axes)``, of numbers of outlines.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class OutlineCut:
         segments: Segments | None,
         *,
         reported: np.ndarray,
+        spacing: float,
+        alphas: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ):
         volumes = cover.volumes
         self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
@@ -66,6 +72,7 @@ class OutlineCut:
         self.cover = dataclasses.replace(cover, counts=counts)
         self._numbers = numbers
         self._segments = segments
+        self._spacing, self._alphas = spacing, alphas
         self._origin = np.array([p.start for p in part])
 
     def on_outlines(
@@ -73,7 +80,6 @@ class OutlineCut:
         active: np.ndarray,
         known: np.ndarray,
         conductances: Sequence[tuple[np.ndarray, np.ndarray]],
-        exchange: np.ndarray,
     ) -> OnOutlines:
         """Return where outlines act on active nodes.
 
@@ -83,8 +89,6 @@ class OutlineCut:
             At which nodes sides give values.
         conductances
             Between the nodes, inside or not, per axis: in the equations of their low and of their high ends.
-        exchange
-            ``alpha`` of each outline times the spacing.
         """
         on = self._on(active)
         reported = self.reported & ~self.given & (active | (self.level < 0))
@@ -96,7 +100,7 @@ class OutlineCut:
             diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
         return OnOutlines(
             self._ties(active, conductances),
-            natural.crossings(natural.damping(exchange[natural.outlines], diffusion)),
+            natural.crossings(natural.damping(self._spacing, diffusion)),
             on,
             reported,
             natural,
@@ -138,12 +142,15 @@ class OutlineCut:
         nodes = segments.nodes - 1
         inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         inside[inside] = active[tuple(nodes[inside].T)]
+        nodes, outlines = nodes[inside], segments.outlines[inside]
+        points = segments.middles[inside] - 1 + self._origin
         return NaturalPieces(
-            np.ravel_multi_index(tuple(nodes[inside].T), active.shape),
-            segments.middles[inside] - 1 + self._origin,
-            segments.outlines[inside],
+            np.ravel_multi_index(tuple(nodes.T), active.shape),
+            points,
+            outlines,
             segments.lengths[inside],
             segments.distances[inside],
+            self._alphas(nodes + self._origin, points, outlines),
         )
 
     def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

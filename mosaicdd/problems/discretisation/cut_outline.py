@@ -12,6 +12,7 @@ import scipy.ndimage
 from mosaicdd.lattice.axes import contains, ends, even, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
+from mosaicdd.problems.discretisation.exchange import OutlineExchange
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
@@ -22,7 +23,7 @@ from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.problems.sides.parts import require_outlines
-from mosaicdd.problems.sides.side_values import Scattered
+from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 
@@ -42,8 +43,6 @@ class CutOutline:
     ----------
     names
         Of the outlines.
-    alphas
-        Of their Robin conditions; 0 of others.
     """
 
     def __init__(self, shape: Shape, grid: Grid, sides: Sides, *, each: bool = False):
@@ -63,7 +62,8 @@ class CutOutline:
         parts = [sides.outline(name) for name in self.names]
         if self._parts and shape.voxels is None:
             self._numbers = self._chosen_nodes()
-        self.alphas = np.array([0.0 if part is None else part.alpha for part in parts])
+        self._exchange = OutlineExchange(sides, self.names, grid)
+        self._nodes: tuple[np.ndarray, ...] = ()
         fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
         self._given = np.array(fixed)
         for part in parts if shape.staircase else ():
@@ -80,8 +80,9 @@ class CutOutline:
 
         self._require_no_loss()
         for name, part in zip(self.names, parts, strict=True):
-            if part is not None and isinstance(part.values, Scattered):
-                part.values.require_near(_FAR * grid.spacing, self._crossed(name))
+            for values in () if part is None else (part.values, part.alpha):
+                if isinstance(values, Scattered):
+                    values.require_near(_FAR * grid.spacing, self._crossed(name))
 
     def _chosen_nodes(self) -> np.ndarray:
         """Return the numbers of the outlines of all nodes, with parts chosen."""
@@ -129,6 +130,7 @@ class CutOutline:
         """Return the outline at nodes in any order, all in arrays of the same shape, with the level there."""
         other = copy.copy(self)
         other._known = tuple(slice(0, n) for n in level.shape), level
+        other._nodes = y, x
         if self._numbers is not None:
             there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
             other._numbers = np.zeros(level.shape, int)
@@ -161,7 +163,19 @@ class CutOutline:
     @property
     def free(self) -> bool:
         """Whether no outline gives values, or exchanges with some."""
-        return not (self._given | (self.alphas > 0)).any()
+        return not (self._given.any() or self._exchange.anywhere(self._crossed))
+
+    def _holding(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Say whether outlines, ``(T,)``, hold values at places ``(T, axes)`` in cells."""
+        return self._given[outlines] | self._exchange.acts(outlines, cells)
+
+    def _alphas(self, nodes: np.ndarray, points: np.ndarray, outlines: np.ndarray) -> np.ndarray:
+        """Return those of exchange at points on outlines, in the volumes of nodes; see `OutlineCut`."""
+        if self._nodes:  # in any order: the points lie around these
+            y, x = self._nodes
+            places = tuple(nodes.T)
+            points = points + np.stack([y[places], x[places]], axis=1) - nodes
+        return self._exchange.alphas(outlines, points)
 
     def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
@@ -170,8 +184,7 @@ class CutOutline:
 
         `ValueError` if the domain has several parts, and one is without a value.
         """
-        holds = self._given | (self.alphas > 0)
-        if holds.all() and len(fixed):
+        if (self._given | self._exchange.certain).all() and len(fixed):
             return None  # a part has an outline, or all sides
         pieces = self.floating_voxels(fixed)
         if pieces is not None:
@@ -179,10 +192,10 @@ class CutOutline:
         whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         parts, count = labelled(level < 0, self._periods)
-        holding = (level >= 0) & holds[numbers]
-        held = np.concatenate(
-            [parts[scipy.ndimage.binary_dilation(holding)], parts[tuple(fixed.T)]]
-        )
+        near = scipy.ndimage.binary_dilation(level < 0) & (level >= 0)
+        beside = np.argwhere(near)
+        near[near] = self._holding(numbers[near], beside)
+        held = np.concatenate([parts[scipy.ndimage.binary_dilation(near)], parts[tuple(fixed.T)]])
         loose = np.setdiff1d(np.arange(1, count + 1), held)
         if not len(loose):
             return None
@@ -233,7 +246,15 @@ class CutOutline:
         cover = dataclasses.replace(cover, inside=self._shape.inside(level))
         level = level[inner]
         return OutlineCut(
-            part, cover, level, fixed, numbers, segments, reported=self.reported(level)
+            part,
+            cover,
+            level,
+            fixed,
+            numbers,
+            segments,
+            reported=self.reported(level),
+            spacing=self._grid.spacing,
+            alphas=self._alphas,
         )
 
     def _on_faces(self, faces: Faces, part: Part) -> tuple[np.ndarray, np.ndarray, Segments]:
@@ -287,13 +308,14 @@ class CutOutline:
         voxels = self._shape.voxels
         if voxels is None:
             return None
-        holds, held = self._given | (self.alphas > 0), [fixed]
-        if holds.any():
+        held = [fixed]
+        if (self._given | self._exchange.possible).any():
             whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
             ring = around(voxels, whole, self._periods)
             there = GridNodes(self._grid.shape, self._periods).cells(whole, self._periods)
             faces = exposed(ring, there, whole, self._grid)
-            held.append(faces.nodes[holds[self._numbers_of(faces, whole)]])
+            outlines = self._numbers_of(faces, whole)
+            held.append(faces.nodes[self._holding(outlines, faces.middles)])
         return Pieces.of(voxels, self._periods, np.concatenate(held))
 
 

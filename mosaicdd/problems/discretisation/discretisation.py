@@ -172,10 +172,9 @@ class Discretisation:
         self._add(reaction, self.grid.spacing * self.exchange, part)
         outlines = None
         if cut is not None and self.outline is not None:
-            exchange = self.grid.spacing * self.outline.alphas
             every = tuple(zip(whole.along, whole.against, strict=True))
-            outlines = cut.on_outlines(active, on_sides, every, exchange)
-            outlines.add_to_diagonal(reaction, exchange)
+            outlines = cut.on_outlines(active, on_sides, every)
+            outlines.add_to_diagonal(reaction, self.grid.spacing)
         axes = whole.axes
         left = Conductances(tuple(kept[:axes]), reaction, tuple(against), tuple(kept[axes:]))
         if cut is not None:

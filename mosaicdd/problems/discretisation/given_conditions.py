@@ -1,6 +1,7 @@
 """What holds on the sides and outlines of a problem, with its values, as files hold it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +10,12 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
-from mosaicdd.problems.sides.side_values import EvaluatedPart
+from mosaicdd.problems.sides.side_values import EvaluatedPart, evaluated_at
 from mosaicdd.problems.sides.sides import Sides
 
 _STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
@@ -36,7 +38,7 @@ def conditions_of(
     if problem.domain.shape is None:
         return conditions
     parts = [part for part in sides.parts if is_outline(part.name)]
-    functions = [part for part in parts if not isinstance(part.values, (str, float, int))]
+    functions = [part for part in parts if not (_as_it_is(part.values) and _as_it_is(part.alpha))]
     if points is None:
         points = _needed_points(problem, grid) if functions else {}
     for part in parts:
@@ -46,9 +48,16 @@ def conditions_of(
             continue
         at = points.get(str(part), np.concatenate(list(points.values())))
         values = sides.on_outline(str(part), at, grid)
-        where = grid.at(at)[:, ::-1]
-        conditions.append(EvaluatedPart(str(part), kind, part.alpha, values, where))
+        alpha, where = part.alpha, grid.at(at)[:, ::-1]
+        if not _as_it_is(alpha):
+            alpha = evaluated_at(part.exchanging, tuple(grid.at(at).T))[0]
+        conditions.append(EvaluatedPart(str(part), kind, alpha, values, where))
     return conditions
+
+
+def _as_it_is(values: Any) -> bool:
+    """Say whether a file holds values as they were given."""
+    return isinstance(values, str) or is_number(values)
 
 
 def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:

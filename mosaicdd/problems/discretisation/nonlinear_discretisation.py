@@ -72,12 +72,6 @@ class NonlinearDiscretisation:
                 "solution is not known; give a value, robin, or the field c"
             )
 
-    @property
-    def alphas(self) -> np.ndarray:
-        """Of the conditions on the outlines of a shape."""
-        outline = self.faces.outline
-        return np.zeros(1) if outline is None else outline.alphas
-
 
 def _require_cells(operator: Nonlinear, problem: Problem, grid: Grid) -> None:
     """Raise `Unsupported` where the diffusion is per cell and an outline cuts cells: it is asked for at nodes there."""

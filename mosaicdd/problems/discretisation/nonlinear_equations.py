@@ -122,7 +122,7 @@ class NonlinearEquations:
         )
         if self._pieces is not None:
             self._on_outline = self._number[self._pieces.nodes]
-            self._alphas = torch.from_numpy(self._discretisation.alphas[self._pieces.outlines])
+            self._alphas = torch.from_numpy(self._pieces.alphas)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""

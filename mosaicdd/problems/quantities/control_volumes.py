@@ -132,11 +132,10 @@ class ControlVolumes:
         between = Conductances(masked(whole.along), reaction, against)
         if cut is not None and self.outline is not None:
             every = tuple(zip(whole.along, whole.against, strict=True))
-            exchange = self.grid.spacing * self.outline.alphas
             nowhere = np.zeros(present.shape, bool)
-            outlines = cut.on_outlines(present, nowhere, every, exchange)
+            outlines = cut.on_outlines(present, nowhere, every)
             diagonal = between.diagonal()
-            outlines.add_to_diagonal(diagonal, exchange)
+            outlines.add_to_diagonal(diagonal, self.grid.spacing)
             present = present & (diagonal > 0)
         return VolumesPart(between, volumes, present, outlines)
 
@@ -166,7 +165,7 @@ class ControlVolumes:
             return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0)), np.empty(0)
         flat, h = u.reshape(len(u), -1), self.grid.spacing
         ties, flows = here.outlines.ties, here.outlines.flows
-        alphas, (held, flowing) = self.outline.alphas[flows.outlines], self._given(ties, flows)
+        alphas, (held, flowing) = here.outlines.natural.alphas, self._given(ties, flows)
         out = [
             ties.weights * (flat[:, ties.nodes] - held),
             h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),

@@ -21,7 +21,7 @@ from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.parts import common as common_part
-from mosaicdd.problems.sides.side_values import covered, evaluated
+from mosaicdd.problems.sides.side_values import alphas, covered, evaluated
 
 _AT_ONCE = 2**17  # nodes around what is held inside
 
@@ -136,7 +136,7 @@ class SideFlows:
                 elif condition.part is not None:
                     acting = np.flatnonzero(mine[name] & (condition.lengths > 0))
                     values = evaluated(condition.part, piece, grid)[:, acting]
-                    inflow = values - condition.part.alpha * u[:, acting]
+                    inflow = values - alphas(condition.part, piece, grid, acting) * u[:, acting]
                     flows[:, acting] = -face * condition.lengths[acting] * inflow
                 out[name].append(flows)
             own_lengths[at] += lengths

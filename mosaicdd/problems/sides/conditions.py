@@ -7,12 +7,11 @@ each, which serves outlines, too.
 """
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mosaicdd.problems.fields.given import same_values, usable
+from mosaicdd.problems.fields.given import is_number, same_values, usable
 from mosaicdd.settings import unknown
 
 Values = float | str | Callable | Any
@@ -31,7 +30,7 @@ class _Given:
         return type(self) is type(other) and same_values(vars(self), vars(other))
 
     def __hash__(self) -> int:
-        return hash((type(self), getattr(self, "alpha", None)))
+        return hash(type(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +49,17 @@ class Neumann(_Given):
 
 @dataclass(frozen=True, eq=False)
 class Robin(_Given):
-    """``a du/dn + alpha u = values``, outward."""
+    """``a du/dn + alpha u = values``, outward; ``alpha``, 0 or more, is given as values are, for all problems alike."""
 
-    alpha: float
+    alpha: Values
     values: Values = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha < math.inf):
-            raise ValueError(
-                f"alpha of a Robin condition must be a number >= 0, got {self.alpha!r}"
-            )
+        alpha = usable(self.alpha, "alpha of a Robin condition")
+        object.__setattr__(self, "alpha", alpha)
+        if is_number(alpha) and not 0 <= alpha < math.inf:
+            raise ValueError(f"alpha of a Robin condition must be >= 0, got {self.alpha!r}")
 
 
 @dataclass(frozen=True)
@@ -81,16 +80,16 @@ def is_one_each(values: Any) -> bool:
 def condition_of_spec(text: str) -> Condition:
     """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC`` or ``periodic``.
 
-    A SPEC is a number, ``expr:...`` in x and y, or the name of a file, which stays a text.
+    A SPEC, and ALPHA, is a number, ``expr:...`` in x and y, or the name of a file, which stays a text.
 
     `ValueError` if the text is none of these.
     """
     kind, _, spec = text.partition(":")
-    alpha, _, rest = spec.partition(",")
+    alpha, _, rest = _at_comma(spec)
     make: dict[str, Callable[[], Condition]] = {
         "dirichlet": lambda: Dirichlet(values_of_spec(spec)),
         "neumann": lambda: Neumann(values_of_spec(spec)),
-        "robin": lambda: Robin(float(alpha), values_of_spec(rest)),
+        "robin": lambda: Robin(values_of_spec(alpha), values_of_spec(rest)),
         "periodic": Periodic,
     }
     if kind not in make:
@@ -100,6 +99,16 @@ def condition_of_spec(text: str) -> Condition:
     except ValueError:
         form = "ALPHA >= 0, a comma, and then a" if kind == "robin" else "a"
         raise ValueError(f"{kind} needs {form} number, expr:... or a file, got {spec!r}") from None
+
+
+def _at_comma(spec: str) -> tuple[str, str, str]:
+    """Split a text at its first comma outside of brackets."""
+    depth = 0
+    for place, letter in enumerate(spec):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            return spec[:place], letter, spec[place + 1 :]
+    return spec, "", ""
 
 
 def is_file(spec: Values) -> bool:

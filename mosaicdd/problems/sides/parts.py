@@ -1,5 +1,6 @@
 """A condition, and the part of a domain's outline where it holds."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from mosaicdd.lattice.axes import letters, others
 from mosaicdd.problems.fields.evaluated import expression_at
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
-from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
+from mosaicdd.problems.sides.conditions import Condition, Neumann, Periodic, Robin
 from mosaicdd.problems.sides.held import Held
 from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
@@ -41,6 +42,7 @@ class SidePart:
     condition: Condition
     along: Intervals = ()  # of a side, in the order of the axes
     where: str = ""  # an expression in the coordinates, true where it holds, on an outline
+    noun: str = "the side"
 
     @property
     def whole(self) -> bool:
@@ -55,7 +57,7 @@ class SidePart:
     @property
     def called(self) -> str:
         """What messages call it."""
-        return f"what is held as {self}" if self.inside else f"the side {self}"
+        return f"what is held as {self}" if self.inside else f"{self.noun} {self}"
 
     @property
     def values(self) -> Any:
@@ -63,16 +65,21 @@ class SidePart:
         return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
 
     @property
-    def alpha(self) -> float:
-        """Of a Robin condition, else 0."""
+    def alpha(self) -> Any:
+        """Of a Robin condition, as it was given, else 0."""
         return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
+
+    @property
+    def exchanging(self) -> "SidePart":
+        """The same part with ``alpha`` as its values."""
+        return dataclasses.replace(
+            self, condition=Neumann(self.alpha), noun=f"alpha of {self.noun}"
+        )
 
     def same_as(self, other: "SidePart") -> bool:
         """Say whether the same condition holds, of the same values."""
-        values, others = self.values, other.values
-        equal = values is others or (isinstance(values, float | int | str) and values == others)
-        alike = type(self.condition) is type(other.condition) and self.alpha == other.alpha
-        return alike and equal
+        alike = type(self.condition) is type(other.condition)
+        return alike and _equal(self.values, other.values) and _equal(self.alpha, other.alpha)
 
     def __str__(self) -> str:
         if self.where:
@@ -81,6 +88,10 @@ class SidePart:
             return self.name
         ends = [["" if math.isinf(end) else f"{end:.10g}" for end in ends] for ends in self.along]
         return f"{self.name}[{', '.join(map(':'.join, ends[::-1]))}]"
+
+
+def _equal(values: Any, others: Any) -> bool:
+    return values is others or (isinstance(values, float | int | str) and bool(values == others))
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import read, real_array
+from mosaicdd.problems.fields.given import is_number, read, real_array
 from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -28,6 +27,7 @@ from mosaicdd.problems.sides.conditions import (
 )
 from mosaicdd.problems.sides.held import Held, NodesPlace
 from mosaicdd.problems.sides.parts import SidePart
+from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.settings import concerning
 
 ROUNDING_OF_ENDS = 1e-6
@@ -54,7 +54,8 @@ class EvaluatedPart:
 
     name: str  # as it was given
     kind: str  # the name of its class
-    alpha: float  # of a Robin condition, else 0
+    # Of a Robin condition, else 0; where it varies as values, of all problems
+    alpha: np.ndarray | float | str
     # At the nodes of its piece, ``(n or 1, M)``, of a box ``(n or 1, rows, columns)``; zeros beyond the part. On the
     # outline of a shape a number, a text, or values at points.
     values: np.ndarray | float | str
@@ -70,16 +71,22 @@ class EvaluatedPart:
             values = values[number % len(values)]
         if self.kind == "Held":
             return Held(NodesPlace(self.points), values)
+        alpha: Any = self.alpha
         if self.points is not None:
-            values = Scattered(self.points, values)
-        return Robin(self.alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
+            values, alpha = (
+                Scattered(self.points, v) if isinstance(v, np.ndarray) else v
+                for v in (values, alpha)
+            )
+        return Robin(alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
 
     def told(self) -> bytes:
         """Return what tells it from others, for a digest."""
-        values = self.values
-        held = values.tobytes() if isinstance(values, np.ndarray) else str(values).encode()
+        alpha, values = (
+            v.tobytes() if isinstance(v, np.ndarray) else str(v).encode()
+            for v in (self.alpha, self.values)
+        )
         where = b"" if self.points is None else self.points.tobytes()
-        return f"{self.name} {self.kind} {self.alpha}".encode() + held + where
+        return f"{self.name} {self.kind} ".encode() + alpha + values + where
 
 
 _KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
@@ -124,6 +131,44 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
     if part.whole:
         require_finite(at_nodes[0] if len(at_nodes) == 1 else at_nodes, what)
     return at_nodes
+
+
+@concerning("sides")
+def alphas(part: SidePart, piece: OutlinePiece, grid: Grid, at: np.ndarray) -> np.ndarray:
+    """Return ``alpha`` at some nodes of a piece, ``(M,)``; `ValueError` if one is negative, or not finite."""
+    if is_number(part.alpha):
+        return np.full(len(piece.nodes), float(part.alpha))[at]
+    values = evaluated(part.exchanging, piece, grid)[:, at]
+    return require_alphas(values, part, grid, piece.nodes[at])
+
+
+def alpha_on_side(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray | float:
+    """Return ``alpha`` of a part of a side: a number, or at the nodes of its piece, zero beyond the part."""
+    if is_number(part.alpha):
+        return float(part.alpha)
+    acting = part.whole | (covered(part, piece, grid)[0] > 0)
+    at_nodes = np.zeros(len(acting))
+    at_nodes[acting] = alphas(part, piece, grid, acting)
+    return piece.as_side(at_nodes, grid)
+
+
+def require_alphas(
+    values: np.ndarray, part: SidePart, grid: Grid, places: np.ndarray
+) -> np.ndarray:
+    """Return ``alpha`` of a part, ``(n or 1, T)``, at places ``(T, axes)`` in cells; raise `ValueError` if it is none."""
+    what = part.exchanging.called
+    if len(values) > 1:
+        raise ValueError(
+            f"{what} is of {len(values)} problems: it is one for all, as coefficients are; solve them one by one"
+        )
+    bad = np.flatnonzero(~((values[0] >= 0) & np.isfinite(values[0])))
+    if len(bad):
+        where = ", ".join(f"{along:.10g}" for along in grid.at(places[bad[0]])[::-1])
+        raise ValueError(
+            f"{what} must be 0 or more, and finite, everywhere; {len(bad)} of {values.shape[1]} values are not, the "
+            f"first is {values[0, bad[0]]:g} at ({where})"
+        )
+    return values[0]
 
 
 @concerning("sides")
@@ -225,7 +270,9 @@ def enter(
         return
     if piece.side is not None:
         lengths = lengths * grid.face(piece.side[0])
-    natural.append((piece.nodes[at], values * lengths[at], part.alpha * lengths[at]))
+    natural.append(
+        (piece.nodes[at], values * lengths[at], alphas(part, piece, grid, at) * lengths[at])
+    )
 
 
 def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
@@ -245,7 +292,7 @@ def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
         values=means,
         natural=_first_round(natural, periods),
         fluxes=joined_values([fluxes for _, fluxes, _ in natural]),
-        exchange=np.concatenate([alphas for *_, alphas in natural] or [np.empty(0)]),
+        exchange=np.concatenate([exchange for *_, exchange in natural] or [np.empty(0)]),
     )
 
 
@@ -264,59 +311,3 @@ def joined_values(parts: list[np.ndarray]) -> np.ndarray:
         return np.zeros((1, 0))
     most = max(map(len, parts))
     return np.concatenate([np.broadcast_to(part, (most, part.shape[1])) for part in parts], axis=1)
-
-
-class Scattered:
-    """A function of coordinates from values at points: linear between the two that are nearest.
-
-    At one of the points it is the value there.
-
-    `ValueError` if there is no point, or there are not as many values.
-
-    Parameters
-    ----------
-    points
-        ``(N, 2)``, (x, y), in units of domain length.
-    values
-        ``(N,)``.
-    """
-
-    def __init__(self, points: np.ndarray, values: np.ndarray, name: str = "points"):
-        if points.ndim != 2 or points.shape[1] != 2 or not len(points) == len(values) > 0:
-            raise ValueError(
-                f"{name}: rows x, y and a value for each are needed, got points of the shape "
-                f"{points.shape} and {len(values)} values"
-            )
-        self.points, self.values = points, values
-        self._name = name
-        self._tree = cKDTree(points)
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the values at coordinates."""
-        places = np.stack(np.broadcast_arrays(x, y), axis=-1)
-        count = min(2, len(self.points))
-        distances, nearest = self._tree.query(places, k=[1, 2][:count])
-        if count == 1:
-            return self.values[nearest[..., 0]]
-        first, other = self.points[nearest[..., 0]], self.points[nearest[..., 1]]
-        along = other - first
-        length = np.maximum((along**2).sum(-1), 1e-300)
-        t = (((places - first) * along).sum(-1) / length).clip(0.0, 1.0)
-        t = np.where(distances[..., 0] == 0, 0.0, t)
-        low, high = self.values[nearest[..., 0]], self.values[nearest[..., 1]]
-        return (1 - t) * low + t * high
-
-    def require_near(self, distance: float, nearest: np.ndarray) -> None:
-        """Raise `ValueError` if a point is farther than a distance from all places ``(M, 2)`` on an outline."""
-        far, _ = cKDTree(nearest).query(self.points)
-        if (far > distance).any():
-            at = int(far.argmax())
-            x, y = self.points[at]
-            raise ValueError(
-                f"{self._name}: {int((far > distance).sum())} of {len(far)} points are off the outline "
-                f"by more than {distance:g}, two cells; the farthest is ({x:.10g}, {y:.10g}), off by "
-                f"{far[at]:g}"
-            )
-
-    def __str__(self) -> str:
-        return self._name

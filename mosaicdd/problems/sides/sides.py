@@ -16,7 +16,7 @@ from mosaicdd.lattice.axes import others, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import real_array, same_values
+from mosaicdd.problems.fields.given import is_number, real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary, corners
@@ -33,6 +33,7 @@ from mosaicdd.problems.sides.side_values import (
     ROUNDING_OF_ENDS,
     EvaluatedPart,
     OutlineValues,
+    alpha_on_side,
     beside_parts,
     collected,
     covered,
@@ -134,7 +135,7 @@ class Sides:
     def kinds(self) -> tuple:
         """What the left-hand side of the equation depends on: all but the values."""
         return tuple(
-            (str(part), type(part.condition).__name__, part.alpha)
+            (str(part), type(part.condition).__name__, part.alpha if is_number(part.alpha) else "")
             for part in sorted(self.parts, key=str)
             if not isinstance(part.condition, Dirichlet) or not part.whole or part.inside
         )
@@ -161,6 +162,9 @@ class Sides:
             for values in part.values if is_one_each(part.values) else [part.values]:
                 if isinstance(values, str):
                     expression_at(values.removeprefix("expr:"), self.axes)
+            if isinstance(part.alpha, str):
+                with concerning(part.exchanging.called):
+                    expression_at(part.alpha.removeprefix("expr:"), self.axes)
             if is_outline(part.name) or part.whole:
                 continue
             along = others(names[part.name][0], self.axes)[::-1]
@@ -306,7 +310,8 @@ class Sides:
                 kind = type(part.condition).__name__
                 values = piece.as_side(values, grid)
                 places = grid.at(piece.nodes)[:, ::-1] if part.inside else None
-                parts.append(EvaluatedPart(str(part), kind, part.alpha, values, places))
+                alpha = alpha_on_side(part, piece, grid)
+                parts.append(EvaluatedPart(str(part), kind, alpha, values, places))
         return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:

@@ -1,0 +1,130 @@
+"""The problem of an implicit step of an equation in time, and what multiplies ``du/dt`` in it."""
+
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.lattice.axes import ends
+from mosaicdd.problems.fields.evaluated import Sliced, evaluate
+from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.in_time import SidesInTime, sampled
+from mosaicdd.problems.operators.edge_means import require_sign
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.shape import inside_ring
+from mosaicdd.unsupported import Unsupported
+
+
+def step_problem(problem: Problem, rate: float) -> Problem:
+    """Return the problem of an implicit step of ``s du/dt + A u = f``: ``rate s u + A u = f``.
+
+    Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
+    ``rate``: one over the length of a step, times a weight of the method.
+
+    `ValueError` if the equation has no reaction, or there are several problems.
+    """
+    equation = problem.equation.steady or problem.equation
+    if equation.reaction is None:
+        raise Unsupported(
+            f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
+            "time; heat, advection-diffusion and others have: see the equations' page"
+        )
+    if max(problem.conditions.counts.values(), default=1) > 1:
+        raise Unsupported(
+            f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
+            "them one by one"
+        )
+    name, storage = equation.reaction, Storage(problem)
+    reaction = Field(name, problem.fields.get(name, 0.0), len(problem.domain.cells))
+    total: Any
+    if storage.number is None:
+        total = storage.raised(reaction, rate)
+    else:
+        more = storage.number * rate
+        total = _raised(reaction, more) if reaction.number is None else reaction.number + more
+    nodes = tuple(cells + 1 for cells in problem.domain.cells)
+    fields = {**problem.fields, name: total, "f": np.broadcast_to(0.0, nodes)}
+    fields.pop(storage.name, None)
+    return Problem(problem.domain, equation, fields, SidesInTime(problem.conditions)(0.0))
+
+
+def _raised(field: Field, number: float) -> Any:
+    """Return the values of a field with a number added."""
+    what = f"the field {field.name}"
+    if getattr(field.values, "shape", None):
+        shape = tuple(field.values.shape)
+        return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
+    return lambda *places: evaluate(field.values, places[::-1], what) + number
+
+
+class Storage:
+    """What multiplies ``du/dt`` in an equation: 1, a number, or a field at the nodes or per cell.
+
+    Where it is given per cell a node has the mean of the cells around it, of which its control volume consists.
+
+    Attributes
+    ----------
+    name
+        Of the equation's parameter; empty if it has none.
+    number
+        Its value; None if it is a field.
+
+    Raises
+    ------
+    ValueError
+        If the values are of another grid.
+    Unsupported
+        If they are per cell, and the domain no rectangle.
+    """
+
+    def __init__(self, problem: Problem):
+        self.name = getattr(problem.equation, "storage", None) or ""
+        self._grid, self._shape = problem.domain.grid(), problem.domain.shape
+        values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
+        self._field = Field(self.name, values, len(problem.domain.cells))
+        self.number = self._field.number
+        self._per_cell = self._field.per_cell(self._grid)
+        if self._per_cell and self._shape is not None:
+            raise Unsupported(
+                f"the field {self.name} is given per cell, and the domain is no rectangle: give it at the nodes"
+            )
+        if not self._per_cell:
+            self._field.require_shape(self._grid)
+
+    def at(self, part: Part) -> np.ndarray | float:
+        """Return the values at the nodes of a part; `ValueError` if they are not positive, or not finite."""
+        if self.number is not None:
+            return self.number
+        if not self._per_cell:
+            values = sampled(self._field, self._shape, self._grid, part)
+            inside = inside_ring(self._shape, self._grid, part)
+            if inside is not None:  # what is zero further out counts nowhere
+                within = (slice(1, -1),) * values.ndim
+                values = np.where(inside[within] | (values != 0), values, 1.0)
+            return require_sign(values, self._field, self._grid, part, positive=True)
+        cells = tuple(
+            slice(max(p.start - 1, 0), min(p.stop, count))
+            for p, count in zip(part, self._grid.shape, strict=True)
+        )
+        values = self._field.sample_cells(cells)
+        self._field.require_finite(values, self._grid, cells)
+        require_sign(values, self._field, self._grid, cells, positive=True)
+        beyond = [
+            (int(p.start == 0), int(p.stop == nodes))
+            for p, nodes in zip(part, self._grid.nodes, strict=True)
+        ]
+        total, count = np.pad(values, beyond), np.pad(np.ones_like(values), beyond)
+        for axis in range(values.ndim):  # sums of neighbours, whose axis gets shorter by one
+            low, high = ends(axis, values.ndim)
+            total, count = (sums[low] + sums[high] for sums in (total, count))
+        return total / count
+
+    def raised(self, reaction: Field, rate: float) -> Sliced:
+        """Return the values of a reaction at the nodes with ``rate`` times these added."""
+
+        def read(place: tuple) -> np.ndarray:
+            part = tuple(p for p in place if p is not Ellipsis)
+            values = reaction.sample_as_given(self._grid, part, checked=False)[0]
+            return values + rate * self.at(part)
+
+        return Sliced(self._grid.nodes, read)
