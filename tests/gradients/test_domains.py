@@ -230,24 +230,6 @@ def test_remainders_fall_as_they_should(case, name):
     assert min(rates.second) > 2.9
 
 
-def test_torch_finds_derivatives_on_an_l_right():
-    mask = np.ones((8, 8), bool)
-    mask[4:, 4:] = False
-    domain = m.Domain.from_mask(mask, 0.25, per_cell=True)
-    sides = {"left": m.Dirichlet(1.0), "outline": m.Robin(1.0, 2.0)}
-    names = ("a", "f", "bx", "by", "outline", "outline.alpha", "left")
-    problem = m.Problem(domain, "advection-diffusion", None, sides)
-    solve = m.differentiable(problem, names, settings=TIGHT)
-    shapes = (*[(9, 9)] * 4, (), (), (9,))
-    tensors = tuple(torch.from_numpy(np.array(drawn(s))).requires_grad_() for s in shapes)
-
-    def few(*values):
-        return solve(**dict(zip(names, values, strict=True)))[1:5:2, ::2]
-
-    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
-    assert torch.autograd.gradgradcheck(few, tensors, atol=1e-5, rtol=1e-4, fast_mode=True)
-
-
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("case", ["shape", "periodic", "flow", "flow in a shape"])
 def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, case):

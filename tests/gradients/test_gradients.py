@@ -121,28 +121,6 @@ def drawn(*shape):
     return torch.from_numpy(at_nodes(sum(shape), shape))
 
 
-def test_torch_finds_its_derivatives_right():
-    solve = m.differentiable(small(), ("a", "f", "left", "left.alpha"), settings=TIGHT)
-    named = {"a": drawn(9, 9), "f": drawn(9, 9), "left": drawn(9), "left.alpha": drawn()}
-    tensors = tuple(tensor.requires_grad_() for tensor in named.values())
-
-    def few(*values):
-        return solve(**dict(zip(named, values, strict=True)))[::4, ::4]
-
-    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
-    assert torch.autograd.gradgradcheck(few, tensors, atol=1e-5, rtol=1e-4, fast_mode=True)
-
-
-@pytest.mark.parametrize("shape", [(9, 9), (8, 8)], ids=["nodes", "cells"])
-def test_remainders_fall_as_they_should(shape):
-    solve = m.differentiable(small(), "a", settings=TIGHT)
-    rates = m.taylor_test(
-        lambda a: solve(a=a).square().sum(), drawn(*shape), drawn(*shape), hessian=True
-    )
-    assert min(rates.first) > 1.9
-    assert min(rates.second) > 2.9
-
-
 def test_what_has_not_converged_raises_and_backwards_too():
     hasty = m.SolveSettings(rtol=1e-13, max_iterations=1)
     rough = torch.from_numpy(np.exp(3 * np.random.default_rng(0).standard_normal((65, 65))))

@@ -85,15 +85,6 @@ def test_what_is_given_and_the_fields_have_the_same_product():
     assert abs(sum(parts) - product.item()) < 1e-10 * sum(map(abs, parts))
 
 
-def test_remainders_fall_as_they_should():
-    march = m.differentiable(plate({"f": 1.0}), "a", dt=DT, steps=3, settings=TIGHT)
-    rates = m.taylor_test(
-        lambda a: march(a=a)[-1].square().sum(), drawn(NODES, 1), drawn(NODES, 2), hessian=True
-    )
-    assert min(rates.first) > 1.9
-    assert min(rates.second) > 2.9
-
-
 def test_steps_that_are_not_kept_are_taken_anew(monkeypatch):
     def gradient():
         march = m.differentiable(plate(), ("initial", "a"), dt=DT, steps=5, settings=TIGHT)

@@ -79,19 +79,13 @@ def test_they_are_central_differences(name):
 @pytest.mark.parametrize(
     ("name", "by"),
     [
-        ("p-laplace", "a"),
-        ("p-laplace", "p"),
-        ("poisson-boltzmann", "c"),
         ("poisson-boltzmann in a box, per cell", "a"),
         ("burgers", "nu"),
     ],
 )
 def test_remainders_fall_as_they_should(name, by):
     solve = m.differentiable(problem_of(name), by, settings=TIGHT)
-    shape = () if by == "p" else CASES[name].get(by, drawn(NODES)).shape
-    at, direction = (torch.from_numpy(drawn(shape, seed)) for seed in (3, 4))
-    if by == "p":
-        at, direction = at + 1.0, direction / 10
+    at, direction = (torch.from_numpy(drawn(CASES[name][by].shape, seed)) for seed in (3, 4))
     step = 0.01 if name == "burgers" else 0.1
     rates = m.taylor_test(
         lambda a: solve(**{by: a}).square().sum(), at, direction, step=step, hessian=True
@@ -100,9 +94,8 @@ def test_remainders_fall_as_they_should(name, by):
     assert min(rates.second) > 2.9
 
 
-@pytest.mark.parametrize("name", ["p-laplace", "burgers"])
-def test_the_linearised_map_and_its_adjoint_have_the_same_product(name):
-    solve = m.differentiable(problem_of(name), "f", settings=TIGHT)
+def test_the_linearised_map_and_its_adjoint_have_the_same_product():
+    solve = m.differentiable(problem_of("burgers"), "f", settings=TIGHT)
     f, along, w = (torch.from_numpy(drawn(NODES, seed)) for seed in (3, 4, 5))
     u = solve(f=f.requires_grad_())
     weights = torch.zeros_like(u).requires_grad_()
@@ -110,19 +103,6 @@ def test_the_linearised_map_and_its_adjoint_have_the_same_product(name):
     (ahead,) = torch.autograd.grad(back, weights, along)
     (by,) = torch.autograd.grad(u, f, w)
     assert (ahead * w).sum().item() == pytest.approx((by * along).sum().item(), rel=1e-10)
-
-
-def test_torch_finds_derivatives_right():
-    problem = m.Problem(m.Domain((32, 32), 0.25), "p-laplace", {"eps": 0.3}, SIDES)
-    solve = m.differentiable(problem, ("a", "f", "left"), settings=TIGHT)
-    shapes = {"a": (33, 33), "f": (33, 33), "left": (33,)}
-    tensors = tuple(torch.from_numpy(drawn(s)).requires_grad_() for s in shapes.values())
-
-    def few(*values):
-        return solve(**dict(zip(shapes, values, strict=True)))[::8, ::8]
-
-    assert torch.autograd.gradcheck(few, tensors, atol=1e-6, rtol=1e-6, fast_mode=True)
-    assert torch.autograd.gradgradcheck(few, tensors, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
 def test_solves_find_derivatives_where_a_program_has_turned_them_off():
