@@ -30,7 +30,7 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
     -------
     callable
         Of arrays by their names, of the shapes that ``solve`` takes; it returns what ``solve`` does: the solution at
-        the nodes, ``(ny + 1, nx + 1)``, of a march the fields that are kept. `ValueError` if a name is none of ``wrt``,
+        the nodes, ``(ny + 1, nx + 1)``, of a batch those of each member, of a march the fields that are kept. `ValueError` if a name is none of ``wrt``,
         or an array is of another shape.
 
     Raises
@@ -49,7 +49,7 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
 
     def called(named: Named, *, keep: bool = False) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(np.float64)
-        shape = jax.ShapeDtypeStruct(solve.shape, dtype)
+        shape = jax.ShapeDtypeStruct(solve.shape_of(_like(named)), dtype)
         return jax.pure_callback(
             lambda n: recorded.values(n, keep=keep).astype(dtype), shape, named
         )
@@ -63,10 +63,14 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
 
     def function(**named: Any) -> Any:
         arrays = {name: jax.numpy.asarray(value, float) for name, value in named.items()}
-        solve.require({name: torch.empty(array.shape) for name, array in arrays.items()})
+        solve.require(_like(arrays))
         return solved(arrays)
 
     return function
+
+
+def _like(named: Named) -> dict[str, torch.Tensor]:
+    return {name: torch.empty(array.shape) for name, array in named.items()}
 
 
 class _Recorded:

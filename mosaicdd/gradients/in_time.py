@@ -109,9 +109,8 @@ class DifferentiableMarch:
         shown = self._solve.reported
         return fields if shown is None else torch.where(shown, fields, torch.nan)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the fields that are kept."""
+    def shape_of(self, _: Mapping[str, torch.Tensor]) -> tuple[int, ...]:
+        """Return the shape of the fields that are kept."""
         frames = 1 + sum(map(self._is_kept, range(1, self._time.steps + 1)))
         return frames, *self._parameters.grid.nodes
 

@@ -1,6 +1,5 @@
 """A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,30 +7,11 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.adjoint import require_converged, require_solved
-from mosaicdd.gradients.in_strips import InStrips
-from mosaicdd.gradients.lagrangian import Lagrangian
-from mosaicdd.gradients.nonlinear import lagrangian_of
+from mosaicdd.gradients.on_domain import OnDomain
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.unsupported import Unsupported
-
-
-class OnDomain:
-    """The equations in one domain, with an adjoint: of all nodes at once, as second derivatives need them, and in strips."""
-
-    def __init__(self, parameters: Parameters):
-        self.parameters = parameters
-
-    @functools.cached_property
-    def lagrangian(self) -> Lagrangian:
-        """That of all nodes at once."""
-        return lagrangian_of(self.parameters)(self.parameters, *[self.parameters.whole] * 2)
-
-    @functools.cached_property
-    def strips(self) -> InStrips:
-        """The same, some rows at a time."""
-        return InStrips(self.parameters, self.parameters.whole)
 
 
 class Differentiable:
@@ -54,6 +34,9 @@ class Differentiable:
     def __call__(self, **named: torch.Tensor) -> torch.Tensor:
         """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
 
+        Of a batch, whose tensors, or some of them, have a leading axis, each member's: they are solved one after another,
+        with one plan where coefficients stay.
+
         Parameters
         ----------
         named
@@ -65,9 +48,20 @@ class Differentiable:
         RuntimeError
             If the solution has not converged; in the backward pass, if the adjoint has not.
         ValueError
-            If a name is none of ``wrt``, or a tensor is of another shape or on another device.
+            If a name is none of ``wrt``, or a tensor is of another shape or on another device, or batches have different
+            lengths.
         """
         self.require(named)
+        count = self._members(named)
+        if count is None:
+            return self._alone(named)
+        members = [
+            {n: value[k] if self._is_batch(n, value) else value for n, value in named.items()}
+            for k in range(count)
+        ]
+        return torch.stack([self._alone(member) for member in members])
+
+    def _alone(self, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
         u = self.unknowns(**named)
         reported = self._on_domain(named).lagrangian.reported
         return u if reported is None else torch.where(reported, u, torch.nan)
@@ -88,17 +82,28 @@ class Differentiable:
         """Of what the problem was given, by name."""
         return {name: values.shape for name, values in self._values.items()}
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the solution."""
-        return self._parameters.grid.nodes
+    def shape_of(self, named: Mapping[str, torch.Tensor]) -> tuple[int, ...]:
+        """Return the shape of the solution of some tensors."""
+        count = self._members(named)
+        return (*(() if count is None else (count,)), *self._parameters.grid.nodes)
+
+    def _members(self, named: Mapping[str, torch.Tensor]) -> int | None:
+        """Return how many members a batch has; None if it is none, and the least if tensors disagree."""
+        return min((len(v) for n, v in named.items() if self._is_batch(n, v)), default=None)
+
+    def _is_batch(self, name: str, value: torch.Tensor) -> bool:
+        """Say whether a tensor has one axis more than what the problem takes, and a member."""
+        shape = tuple(value.shape)
+        return bool(shape and shape[0] and shape[1:] in self._fitting(name)) and (
+            shape not in self._fitting(name)
+        )
 
     @property
     def reported(self) -> torch.Tensor | None:
         """Which nodes of the problem's own domain have values in a field; None if all."""
         return self._on_domain({}).lagrangian.reported
 
-    def _on_domain(self, named: Mapping[str, torch.Tensor]) -> "OnDomain":
+    def _on_domain(self, named: Mapping[str, torch.Tensor]) -> OnDomain:
         """Return the equations in the domain that some parameters make."""
         domain = self._parameters.domain_of({n: v.detach() for n, v in named.items()})
         if domain is self._parameters.problem.domain:
@@ -119,7 +124,23 @@ class Differentiable:
         for name, value in named.items():
             if name not in self.wrt:
                 raise ValueError(f"{name} is not one of wrt: {', '.join(self.wrt)}")
-            self.require_fits(name, value)
+            several = isinstance(value, torch.Tensor) and self._is_batch(name, value)
+            self.require_fits(name, value[0] if several else value)
+        count = self._members(named)
+        for name, value in named.items():
+            if self._is_batch(name, value) and len(value) != count:
+                raise ValueError(
+                    f"{name} is a batch of {len(value)}, another tensor one of {count}"
+                )
+
+    def _fitting(self, name: str) -> set[tuple[int, ...]]:
+        """Return the shapes that a tensor may have."""
+        grid = self._parameters.grid
+        fits: set[tuple[int, ...]] = {self._values.get(name, np.zeros(())).shape}
+        if name in self._parameters.fields:
+            fits |= {(), grid.nodes}
+            fits |= {tuple(grid.shape)} if name.startswith("a") else set()
+        return fits
 
     def require_fits(self, name: str, value: torch.Tensor) -> None:
         """Raise `ValueError` or `TypeError` unless a tensor may stand for what the problem was given."""
@@ -129,11 +150,7 @@ class Differentiable:
             raise ValueError(
                 f"{name} is on {value.device}, solves that are differentiated on the CPU"
             )
-        shape, grid = tuple(value.shape), self._parameters.grid
-        fits = {self._values[name].shape} if name in self._values else {()}
-        if name in self._parameters.fields:
-            fits |= {(), grid.nodes}
-            fits |= {tuple(grid.shape)} if name.startswith("a") else set()
+        shape, fits = tuple(value.shape), self._fitting(name)
         if shape not in fits:
             raise ValueError(
                 f"{name} has the shape {shape}, the problem takes {' or '.join(map(str, sorted(fits)))}"

@@ -121,6 +121,33 @@ def drawn(*shape):
     return torch.from_numpy(at_nodes(sum(shape), shape))
 
 
+def test_a_batch_is_its_members(monkeypatch):
+    solve = m.differentiable(small(), ("a", "f", "left", "left.alpha"), settings=TIGHT)
+    shapes = {"a": (9, 9), "f": (3, 9, 9), "left": (3, 9), "left.alpha": (3,)}
+
+    def tensors():
+        return {name: drawn(*shape).requires_grad_() for name, shape in shapes.items()}
+
+    together, apart, w = tensors(), tensors(), drawn(3, 9, 9)
+    u = solve(**together)
+    (w * u).sum().backward()
+    members = [
+        solve(**{name: value if name == "a" else value[k] for name, value in apart.items()})
+        for k in range(3)
+    ]
+    (w * torch.stack(members)).sum().backward()
+    torch.testing.assert_close(u, torch.stack(members))
+    for name, value in together.items():
+        torch.testing.assert_close(value.grad, apart[name].grad, rtol=1e-9, atol=1e-12)
+    plans = []
+    made = type(solve).close
+    monkeypatch.setattr(type(solve), "close", lambda self: plans.append(self) or made(self))
+    solve(a=together["a"], f=together["f"]).sum().backward()
+    assert len(plans) == 1
+    with pytest.raises(ValueError, match="f is a batch of 3, another tensor one of 2"):
+        solve(f=together["f"], left=drawn(2, 9))
+
+
 def test_what_has_not_converged_raises_and_backwards_too():
     hasty = m.SolveSettings(rtol=1e-13, max_iterations=1)
     rough = torch.from_numpy(np.exp(3 * np.random.default_rng(0).standard_normal((65, 65))))

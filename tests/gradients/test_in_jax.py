@@ -83,6 +83,8 @@ def test_several_calls_are_differentiated_each_at_its_own_values():
     both = jax.grad(lambda *every: sum(map(alone, every)), argnums=(0, 1))(first, last)
     for values, by in zip((first, last), both, strict=True):
         np.testing.assert_allclose(by, jax.grad(alone)(values), rtol=1e-6)
+    batch = jax.grad(lambda every: (solve(a=every) ** 2).sum())(np.stack([first, last]))
+    np.testing.assert_allclose(batch, np.stack(both), rtol=1e-6)
     many = [a + drawn(9, 9) for a in np.linspace(0, 2, 10)]  # more than what is kept of calls
     assert all(map(np.any, jax.grad(lambda every: sum(map(alone, every)))(many)))
 
