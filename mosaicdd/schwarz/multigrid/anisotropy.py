@@ -29,16 +29,22 @@ def halving(level: LevelOperator, blocks: Blocks) -> Halving:
 
 
 def _logarithms(level: LevelOperator, blocks: Blocks) -> np.ndarray:
-    """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, at some of this rank's nodes."""
+    """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, of this rank's in one class."""
     nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
-    of, reach = nodes.classes[0], nodes.distance([1] * nodes.axes)
+    here = [nodes.slots_of(number, blocks.owned) for number in range(len(nodes.classes))]
+    unknowns = [
+        float((nodes.at_slots(inverse)[own] > 0).sum())
+        for inverse, own in zip(level.inverse, here, strict=True)
+    ]
+    number = int(blocks.ranks.sum(np.array(unknowns)).argmax())  # thin domains have none in some
+    reach = nodes.distance([1] * nodes.axes)
     every = slice(reach, nodes.size - reach)
     for axis in range(nodes.axes):
         along = level.inverse.new_zeros(nodes.size)
         for step in level.steps:
             if step[axis]:
-                along[every] += level.coupling(of, step, every)
-        own = nodes.at_slots(along)[nodes.slots_of(0, blocks.owned)]
+                along[every] += level.coupling(nodes.classes[number], step, every)
+        own = nodes.at_slots(along)[here[number]]
         logarithms = own[own > 0].log_()
         numbers[:, axis] = float(logarithms.sum(dtype=torch.float64)), len(logarithms)
     return numbers

@@ -84,7 +84,9 @@ def _interpolation(level: LevelOperator, to: Halving, coupling: Couplings) -> In
     made = Interpolation(to, weights, {}, weights)
     coarse = level.excess.new_zeros(len(to.classes), nodes.size)
     for of, values in zip(to.classes, coarse, strict=True):
-        nodes.at_slots(values)[nodes.slots_of(nodes.number[of], nodes.box)] = 1.0
+        number = nodes.number[of]
+        own = nodes.slots_of(number, nodes.box)
+        nodes.at_slots(values)[own] = (nodes.at_slots(level.inverse[number])[own] > 0).to(values)
     for of in sorted(nodes.classes, key=lambda of: sum(to.odd(of))):
         if of in to.number:
             continue
@@ -109,7 +111,7 @@ def _interpolate(
     Parameters
     ----------
     coarse
-        1 at coarse nodes, ``(K, M)``; 0 at slots without one.
+        1 at coarse nodes with an unknown, ``(K, M)``; 0 elsewhere.
     """
     nodes, odd = level.nodes, made.to.odd(of)
     collapsed = _collapsed(level, coupling_of, of, odd, stretch)
@@ -134,7 +136,7 @@ def _interpolate(
     for corner, weight in made.weights[of].items():
         torch.mul(sums[corner], inverse, out=weight[stretch])
     torch.mul(missing, inverse, out=made.missing[of][stretch])
-    if len(lone):  # no coupling along the line: the mean of its ends
+    if len(lone):  # no coupling along the line: the mean of its ends that are unknown
         places = lone + stretch.start
         beside_of = [nodes.neighbour(of, corner) for corner in made.weights[of]]
         ends = [coarse[made.to.number[end]][places + distance] for end, distance in beside_of]

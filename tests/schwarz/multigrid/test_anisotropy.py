@@ -43,6 +43,19 @@ def test_stretched_cells_take_no_more_iterations_than_square_ones(shape, spacing
     assert max(stretched) <= square + 2
 
 
+@pytest.mark.parametrize(
+    ("shape", "spacing"),
+    [
+        ((2, 512), (10.0, 1.0)),
+        ((512, 3), (1.0, 0.1)),
+        ((3, 4, 300), (1.0, 1.0, 1.0)),
+        ((4, 64, 64), (0.1, 1.0, 1.0)),
+    ],
+)
+def test_domains_of_few_nodes_along_an_axis_take_few_iterations(shape, spacing):
+    assert iterations(shape, spacing, decades=1) <= 12
+
+
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("periodic", [(), ("left", "right"), ("bottom", "top")])
 @pytest.mark.parametrize("spacing", [(1.0, 7.0), (7.0, 1.0, 7.0)])

@@ -69,7 +69,7 @@ def test_values_on_all_edges_drive_what_a_factorisation_says(comm, cells):
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_a_steep_surface_is_the_same_on_all_ranks(comm, known_by_one):
     problem = m.Problem(
-        m.Domain((48, 48), 1 / 48), "minimal-surface", {"f": 0.1}, m.Dirichlet("sin(5*x*y)")
+        m.Domain((64, 64), 1 / 64), "minimal-surface", {"f": 0.1}, m.Dirichlet("sin(5*x*y)")
     )
     solution = m.solve(problem, ranks=comm, settings=TIGHT)
     alone = known_by_one(m.solve, problem, settings=TIGHT)
