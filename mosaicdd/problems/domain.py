@@ -128,7 +128,9 @@ class Domain:
         if values.ndim != 2 or not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
                 f"a mask has two axes, (y, x), or three, and is true or false, got {values.ndim} axes and values "
-                f"from {values.min(initial=0.0):g} to {values.max(initial=0.0):g}"
+                f"from {np.fmin.reduce(values, axis=None, initial=0.0):g} to "
+                f"{np.fmax.reduce(values, axis=None, initial=0.0):g}: give mask=values > threshold, or "
+                "np.isfinite(values)"
             )
         if per_cell:
             return cls(tuple(values.shape), spacing, level_of_cells(values > 0), origin)

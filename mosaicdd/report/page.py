@@ -23,6 +23,7 @@ from mosaicdd.unsupported import Unsupported
 _PIXELS = 1024  # along the longer side of a picture, at most
 _PORTION = 2**22  # values of a field that are read at a time
 _DECADES = 5  # of estimated errors that have colours
+_LEAST = 4  # lattice nodes with an error that are a picture
 _PHASES = {
     "setup": "set-up",
     "iterate": "iteration",
@@ -91,7 +92,9 @@ def _field(solution: OpenedSolution) -> str:
     of = f", means over {step} x {step} nodes" if step > 1 else ""
     bar = f"{low:.4g}", f"{high:.4g}"
     return "".join(
-        _picture(values, (low, high), bar, "viridis", f"solution{_where(section)}{time}{of}")
+        _picture(
+            values, (low, high), bar, "viridis", f"solution{_where(section)}{time}{of}", section
+        )
         for section, values in zip(sections, shown, strict=True)
     )
 
@@ -118,7 +121,7 @@ def _where(section: Section, title: str | None = None) -> str:
 def _errors(solution: OpenedSolution) -> str:
     """Return the pictures of the estimated error at the lattice nodes, where the file has it."""
     errors = solution.error_map
-    if errors is None:
+    if errors is None or np.count_nonzero(errors > 0) < _LEAST:
         return ""
     logarithms = np.log10(np.where(errors > 0, errors, np.nan))
     low, high = limits_of(logarithms)
@@ -128,17 +131,28 @@ def _errors(solution: OpenedSolution) -> str:
     for section in sections_of(solution):
         values, where = section.nearest(logarithms)
         text = f"estimated error at the lattice nodes{_where(section, where)}"
-        pictures.append(_picture(np.maximum(values, low), (low, high), ends, "magma", text))
+        pictures.append(
+            _picture(np.maximum(values, low), (low, high), ends, "magma", text, section)
+        )
     return "".join(pictures)
 
 
 def _picture(
-    values: np.ndarray, limits: tuple[float, float], ends: tuple[str, str], colours: str, text: str
+    values: np.ndarray,
+    limits: tuple[float, float],
+    ends: tuple[str, str],
+    colours: str,
+    text: str,
+    section: Section,
 ) -> str:
+    # As wide and high as the domain: cells need not be squares.
+    dy, dx = np.delete(section.solution.grid.steps, [] if section.axis is None else section.axis)
+    rows, columns = values.shape
+    ratio = f"aspect-ratio: {columns * dx:g} / {rows * dy:g}"
     data = base64.b64encode(png(values, limits, colours)).decode()
     low, high = ends
     return (
-        f"<figure><div class='frame'><img alt='{text}' src='data:image/png;base64,{data}' onclick=\"{_ZOOM}\"></div>"
+        f"<figure><div class='frame'><img alt='{text}' src='data:image/png;base64,{data}' style='{ratio}' onclick=\"{_ZOOM}\"></div>"
         f"<div class='bar'>{low}<i style='background: linear-gradient(90deg, {gradient(colours)})'></i>{high}</div>"
         f"<figcaption>{html.escape(text)}</figcaption></figure>"
     )

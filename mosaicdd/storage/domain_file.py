@@ -37,7 +37,7 @@ def read_domain(
     ----------
     spec
         ``expr:...``, a signed distance; ``FILE.npy``, ``FILE.png`` or ``FILE.tif``, a mask of nodes or of cells, in
-        space of voxels, true or light inside; a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.nc`` or a GeoTIFF: where it has data;
+        space of voxels, true or light inside; an array with NaN, or a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.nc`` or a GeoTIFF: where it has data;
         ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
@@ -57,7 +57,7 @@ def read_domain(
     if path.suffix.lower() == ".json":
         shape = _polygons(path)
         return Domain(cells, spacing, shape, origin)
-    readers = {".npy": npy_array, ".png": _picture, **dict.fromkeys(RASTERS, _with_data)}
+    readers = {".npy": _array, ".png": _picture, **dict.fromkeys(RASTERS, _with_data)}
     readers |= {".tif": _stack, ".tiff": _stack}
     if path.suffix.lower() not in readers:
         raise ValueError(
@@ -107,6 +107,13 @@ def _polygons(path: Path) -> Polygons:
         return Polygons(parsed["outer"], parsed.get("holes", []))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _array(path: Path) -> np.ndarray:
+    """Return a mask of numpy's, or where an array has data if it has none somewhere."""
+    array = npy_array(path)
+    known = np.isfinite(array) if array.dtype.kind == "f" else np.True_
+    return array if known.all() else np.asarray(known)
 
 
 def _with_data(path: Path) -> np.ndarray:

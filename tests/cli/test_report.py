@@ -45,6 +45,21 @@ def test_a_picture_is_the_field_upside_down_and_transparent_where_there_is_none(
     np.testing.assert_array_equal(pixels[..., 3] > 0, np.hypot(x - 1, y - 1) < 0.9)
 
 
+def test_a_picture_is_as_wide_as_the_domain_and_one_of_next_to_no_errors_is_left_out(
+    mosaicdd, tmp_path
+):
+    output = tmp_path / "small.h5"
+    size = "--cells", "30x20", "--spacing", "25x10", "--pde", "diffusion", "--field", "f=1"
+    exchange = "--side", "left=robin:expr:1+y/100,0.5", "--boundary", "0"
+    assert mosaicdd("solve", "-o", output, *size, *exchange).code == 0
+    assert mosaicdd("report", output).code == 0
+    text = output.with_suffix(".html").read_text()
+    assert text.count("data:image/png;base64,") == 1
+    width, height = map(float, re.search(r"aspect-ratio: ([\d.]+) / ([\d.]+)", text).groups())
+    assert width / height == pytest.approx(31 * 25 / (21 * 10))
+    assert "left robin from 1 to 3, from 0.5 to 0.5" in text
+
+
 def test_what_cannot_be_written_or_read_is_said_before_any_work(mosaicdd, runs, tmp_path):
     other = tmp_path / "notes.html"
     other.write_text("mine")

@@ -88,9 +88,10 @@ def test_masks_of_nodes_of_cells_and_pictures_of_them_are_the_same(mosaicdd, tmp
     nodes[11:100, 9:80], nodes[40:61, 30:51] = True, False
     write("nodes.npy", nodes)
     write("cells.npy", cells.astype(np.uint8))
+    write("raster.npy", np.where(cells, 0.7, np.nan))
     image.fromarray((cells[::-1] * 255).astype(np.uint8)).save(tmp_path / "cells.png")
     fields = []
-    for name in ("nodes.npy", "cells.npy", "cells.png"):
+    for name in ("nodes.npy", "cells.npy", "raster.npy", "cells.png"):
         output = tmp_path / "out.h5"
         arguments = ("--domain", tmp_path / name, "--boundary", "expr:x*y")
         done = mosaicdd("solve", "-o", output, *SIZE, *arguments)
