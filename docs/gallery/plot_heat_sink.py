@@ -13,7 +13,7 @@ import scipy.ndimage
 
 import mosaicdd as m
 
-ny, nx, share, radius, steps = 96, 192, 0.4, 1.6, 20
+ny, nx, share, radius, steps = 256, 512, 0.4, 4.0, 30
 sides = {name: m.Neumann(0.0) for name in ("left", "right", "bottom", "top")}
 sides["left[0.2:0.3]"] = m.Dirichlet(0.0)
 plate = m.Problem(m.Domain((ny, nx), 1 / nx), "diffusion", {"f": 1.0}, sides)
