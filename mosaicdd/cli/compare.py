@@ -20,17 +20,19 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @quiet_option()
 @on_first_rank
-def compare(solution_file: str, reference: str, problem: int | None, as_json: bool) -> None:
+def compare(
+    solution_file: str, reference: str, problem: int | None, frame: int | None, as_json: bool
+) -> None:
     """Compare a solution with a reference: errors, and the seconds of both.
 
     Of a file with several problems, the errors are those over the nodes of all of them. Of a series in
     time they are those of one field; an expression may have t.
     """
     with bad_input():
-        solution = read_solution(solution_file, problem)
+        solution = read_solution(solution_file, problem, frame)
         problems = solution.problems if problem is None else 1
         with waiting(reference, solution, problems, quiet=as_json) as method:
-            solutions = read_solutions(solution_file) if problem is None else [solution]
+            solutions = read_solutions(solution_file, frame) if problem is None else [solution]
             comparison = compare_all(solutions, method)
     report = _report(comparison, method)
     if solution.time is not None:
@@ -59,7 +61,7 @@ def _for_people(report: dict) -> str:
         worst = int(np.argmax(maes))  # the first that is NaN, if one is
         text = f"{len(many)} problems: MAE from {min(maes):.2e} to {maes[worst]:.2e} (problem {worst})\n"
     if "time" in report:
-        text = f"at time {report['time']:g} "
+        text += f"at time {report['time']:g} "
     return text + (
         f"against {report['reference']}: MAE {report['mae']:.2e}, largest error "
         f"{report['max_error']:.2e}, relative L2 error {report['relative_l2']:.2e}\n"

@@ -1,5 +1,6 @@
 """``mosaicdd solve`` with ``--steps``: an equation in time."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
 
-_NOT_IN_TIME = ("window", "points", "trace")
+_NOT_IN_TIME = ("points", "trace")
 
 
 def time_settings(ctx: click.Context, problem: "Problem") -> TimeSettings | None:
@@ -62,6 +63,7 @@ def solve_in_time(
             ctx.params["local_solver"],
             ranks=ranks,
             settings=settings,
+            window=ctx.params["window"],
             output=output,
         )
     quiet = as_json or not ranks.is_root
@@ -86,6 +88,14 @@ def _said(report: dict, output: object, checkpoint: Path | None, boundary: str |
     how = f"{report['local_solver']} and {report['method']}"
     what = f"{report['pde']} on {cells} cells by {how}, {where}, {report['dtype']} on {report['device']}"
     lines = [what if boundary is None else f"{what}, boundary {boundary}"]
+    taken = steps
+    if each := report.get("problems"):
+        taken = sum(row["steps"] for row in each)
+        counts = Counter(row["status"] for row in each)
+        ended = ", ".join(f"{count} {status}" for status, count in counts.items())
+        lines.append(
+            f"{len(each)} problems, one after another: {ended}; of all together, or the largest:"
+        )
     if steps:
         each = (
             f"of {longest:g}" if shortest == longest else f"from {shortest:g} to {longest:g} long"
@@ -93,7 +103,7 @@ def _said(report: dict, output: object, checkpoint: Path | None, boundary: str |
         known = "unknown" if report["time_error"] is None else f"{report['time_error']:.1e}"
         lines.append(
             f"{report['status']} after {steps} steps {each}, at time {report['time']:g}: "
-            f"{report['iterations'] / steps:.1f} iterations per step; estimated errors of all steps "
+            f"{report['iterations'] / taken:.1f} iterations per step; estimated errors of all steps "
             f"{known}, of their solves {report['solver_error']:.1e}"
         )
     else:

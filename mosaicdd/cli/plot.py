@@ -46,6 +46,7 @@ def plot(
     planes: tuple[tuple[str, float], ...],
     reference: str,
     problem: int | None,
+    frame: int | None,
     overwrite: bool,
 ) -> None:
     """Draw a solution, its estimated error and its convergence; and how it differs from a reference.
@@ -55,7 +56,7 @@ def plot(
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
-        solution = read_solution(solution_file, problem)
+        solution = read_solution(solution_file, problem, frame)
         path = Path(output or Path(solution_file).with_suffix(".png"))
         moving = path.suffix == ".gif" or "%" in path.name
         with argument("plane"):

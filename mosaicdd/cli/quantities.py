@@ -25,7 +25,11 @@ from mosaicdd.unsupported import Unsupported
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def quantities(
-    solution_file: str, flows: tuple[str, ...], problem: int | None, as_json: bool
+    solution_file: str,
+    flows: tuple[str, ...],
+    problem: int | None,
+    frame: int | None,
+    as_json: bool,
 ) -> None:
     """Print the largest and smallest value and where they are, mean, integral, energy, and the balance of a solution.
 
@@ -34,7 +38,7 @@ def quantities(
     steps up to the field, with what is stored.
     """
     with bad_input():
-        report = _report(read(solution_file, problem), flows)
+        report = _report(read(solution_file, problem, frame=frame), flows)
     click.echo(json_line(report) if as_json else _for_people(report))
 
 

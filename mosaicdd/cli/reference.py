@@ -34,13 +34,19 @@ def reference_option(default: str, more: str = "") -> Callable:
 
 
 def problem_option(default: str) -> Callable:
-    """Declare ``--problem``; ``default``: which of several are taken without it."""
-    return click.option(
+    """Declare ``--problem`` and ``--frame``; ``default``: which of several problems are taken without it."""
+    number = click.IntRange(min=0)
+    problem = click.option(
         "--problem",
-        type=click.IntRange(min=0),
-        help=f"Which of several problems of the file, or of the times of a series. [default: {default}; "
-        "the last time]",
+        type=number,
+        help=f"Which of several problems of the file. [default: {default}]",
     )
+    frame = click.option(
+        "--frame",
+        type=number,
+        help="Which of the times of a series, from 0. [default: the last one]",
+    )
+    return lambda command: problem(frame(command))
 
 
 def own_equation_option() -> Callable:

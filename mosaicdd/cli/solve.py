@@ -178,7 +178,7 @@ _GROUPS = {
     "--initial",
     metavar="SPEC",
     help="Values at time 0: a number, 'expr:...' in x and y, or node values in FILE.npy or "
-    "FILE.h5:/dataset. With --steps. [default: 0]",
+    "FILE.h5:/dataset, of many problems (n, ny + 1, nx + 1). With --steps. [default: 0]",
 )
 @settings_options(SolveSettings)
 @click.option(

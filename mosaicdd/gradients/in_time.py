@@ -21,6 +21,7 @@ from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
+    problems_in_time,
     sampled,
     varies,
 )
@@ -47,7 +48,7 @@ class DifferentiableMarch:
     ):
         self._problem, self._time, self.wrt = problem, time, tuple(wrt)
         self._rate = time.scheme.weight / time.dt
-        _require_fixed(problem)
+        _require_fixed(problem, initial)
         self._stretch = _stretch_of(problem, time, how.get("ranks"))
         self._parameters = parameters = Parameters(step_problem(problem, self._rate))
         self._solve = Differentiable(parameters, parameters.names, **how)
@@ -256,7 +257,7 @@ def _reaction_of(problem: Problem) -> str:
     return equation.reaction or "c"
 
 
-def _require_fixed(problem: Problem) -> None:
+def _require_fixed(problem: Problem, initial: Any) -> None:
     """Raise `Unsupported` where what changes in time is not known to gradients."""
     why = ""
     if CoefficientsInTime(problem).vary:
@@ -271,6 +272,11 @@ def _require_fixed(problem: Problem) -> None:
         changes = varies(part.values, len(problem.domain.cells))
         if is_outline(part.name) and changes and problem.domain.shape is not None:
             why = f"values on {part} depend on the time"
+    count = problems_in_time(problem, Field("initial", initial, len(problem.domain.cells)))
+    if count > 1:
+        raise Unsupported(
+            f"gradients in time are of one problem, there are {count}: take one by one"
+        )
     if why:
         raise Unsupported(
             f"{why}: gradients in time are of linear equations whose sources and sides alone change"

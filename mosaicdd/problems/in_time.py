@@ -1,8 +1,8 @@
 """Problems whose data change with time: coefficients, sources and values on the sides as they are at an instant.
 
 What depends on the time: the text of an expression in which ``t`` stands, wells with such strengths, a function ``f(x, y, t)``, in space
-``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin. All else
-stays as it is.
+``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin; before that
+one for several problems. All else stays as it is.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin
+from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin, is_one_each
 from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
@@ -35,6 +35,10 @@ def at_time(values: Any, t: float, axes: int) -> Any:
         variables = (*reversed(letters(axes)), "pi")
         expression = Expression(values.removeprefix("expr:"), variables, t=t)
         return expression if expression.uses("t") else values
+    if is_one_each(values):
+        each = [at_time(value, t, axes) for value in values]
+        same = all(now is value for now, value in zip(each, values, strict=True))
+        return values if same else each
     if hasattr(values, "beside"):  # of wells, and of foils
         return values.at_time(t, at_time(values.beside, t, axes))
     if callable(values) and _takes_time(values, axes):
@@ -57,6 +61,30 @@ def _takes_time(function: Callable, axes: int) -> bool:
     return sum(parameter.kind in kinds for parameter in parameters) == axes + 1
 
 
+def problems_in_time(problem: Problem, initial: Field) -> int:
+    """Return of how many problems in time the values at the begin, on the sides and of the source are.
+
+    `ValueError` if they are of different numbers.
+    """
+    counts = {"the field initial": initial.problems} | problem.conditions.counts
+    source = problem.source
+    if source is not None and source.times is not None:
+        counts["the field f"] = source.problems
+    most = max(counts.values())
+    for what, count in counts.items():
+        if count not in (1, most):
+            raise ValueError(f"{what} is of {count} problems, others are of {most}")
+    return most
+
+
+def one_in_time(problem: Problem, number: int) -> Problem:
+    """Return one of several problems in time; sources are not read yet."""
+    fields, source, which = dict(problem.fields), problem.source, range(number, number + 1)
+    if source is not None and source.times is not None and source.problems > 1:
+        fields["f"] = Sliced.some(source.values, which)
+    return dataclasses.replace(problem, fields=fields, sides=problem.conditions.some(which))
+
+
 class SourceInTime:
     """The source of a problem, sampled at an instant.
 
@@ -69,7 +97,14 @@ class SourceInTime:
         self._grid, self._shape = grid, problem.domain.shape
         self._axes, self._interval = len(grid.shape), interval
         self._source: Any = None if source is None else source.values
-        self._frames = 0 if source is None or source.problems == 1 else source.problems
+        self._frames = 0
+        if source is not None and source.times is not None:  # of this problem alone, here
+            self._source = Sliced.of_time(self._source, 0)
+            self._frames = source.times
+            if self._frames == 1:  # at all times
+                self._source, self._frames = Sliced.of_time(self._source, 0), 0
+        elif source is not None and source.problems > 1:
+            self._frames = source.problems
         self._fixed = not (self._frames or varies(self._source, self._axes))
         self._sampled: tuple[Part, np.ndarray | None] | None = None
 
@@ -112,6 +147,9 @@ class SourceInTime:
 def stills_of(field: Field) -> list[Field]:
     """Return a field at two times, the first two that it has node values of; of one that stays as it is it alone."""
     values, axes = field.values, field.axes
+    if field.times is not None:
+        still = Sliced.of_time(values, 0)
+        return stills_of(Field(field.name, still, axes))
     if field.problems > 1:
         stills = [Sliced.of_time(values, number) for number in (0, 1)]
     elif varies(values, axes):

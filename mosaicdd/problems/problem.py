@@ -99,7 +99,7 @@ class Problem:
             require_in_space(known, values, self.conditions)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
-            self.source.require_shape(self.domain.grid())
+            self.source.require_shape(self.domain.grid(), in_time=True)
             if self.domain.shape is not None and hasattr(self.source.values, "around"):
                 around = self.source.values.around(self.domain.grid())
                 places = [place for place, _ in self.source.values.points]
@@ -278,8 +278,10 @@ class Problem:
     @cached_property
     def problems(self) -> int:
         """The number of problems."""
-        counts = {} if self.source is None else {"the field f": self.source.problems}
-        counts |= self.conditions.counts
+        source, counts = self.source, self.conditions.counts
+        # Of an equation in time the values of one problem have an axis for times.
+        if source is not None and (self.equation.steady is None or source.times is not None):
+            counts = {"the field f": source.problems} | counts
         most = max(counts.values(), default=1)
         for what, count in counts.items():
             if count not in (1, most):

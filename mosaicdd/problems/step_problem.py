@@ -21,18 +21,13 @@ def step_problem(problem: Problem, rate: float) -> Problem:
     Its source is that of zeros at the nodes, to be replaced; the values on its sides are those at time 0.
     ``rate``: one over the length of a step, times a weight of the method.
 
-    `ValueError` if the equation has no reaction, or there are several problems.
+    `ValueError` if the equation has no reaction.
     """
     equation = problem.equation.steady or problem.equation
     if equation.reaction is None:
         raise Unsupported(
             f"{equation.name} has no parameter that multiplies u, through which it could be solved in "
             "time; heat, advection-diffusion and others have: see the equations' page"
-        )
-    if max(problem.conditions.counts.values(), default=1) > 1:
-        raise Unsupported(
-            f"an equation in time is solved for one problem, the sides are of {problem.problems}; solve "
-            "them one by one"
         )
     name, storage = equation.reaction, Storage(problem)
     reaction = Field(name, problem.fields.get(name, 0.0), len(problem.domain.cells))

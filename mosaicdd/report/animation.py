@@ -33,7 +33,7 @@ class Moving:
     def __init__(self, series: StoredSolution, planes: Sequence[Plane] = ()):
         if series.times is None:
             raise ValueError(f"{series.path} is of one time; a series is needed")
-        self._path, self.times = series.path, series.times
+        self._path, self._problem, self.times = series.path, series.number, series.times
         self._section = sections_of(series, planes)[0]
         left, right, bottom, top = self._section.extent
         scale = _LONGEST / max(top - bottom, right - left)
@@ -98,7 +98,8 @@ class Moving:
 
     def _field(self, number: int) -> np.ndarray:
         """Return what is drawn of the field of a time."""
-        return replace(self._section, solution=read_solution(self._path, number)).field()
+        solution = read_solution(self._path, self._problem, number)
+        return replace(self._section, solution=solution).field()
 
     def _limits(self) -> tuple[float, float]:
         ranges = [limits_of(self._field(number)) for number in range(len(self.times))]

@@ -239,7 +239,7 @@ def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
         nearest = int(np.argmin(np.abs(other.times - solution.time)))
         if not np.isclose(other.times[nearest], solution.time, rtol=1e-9, atol=0):
             raise ValueError(f"{path} holds no field of time {solution.time:g}")
-        other = read_solution(path, nearest)
+        other = read_solution(path, other.number, nearest)
     return _of_solution(other, path, solution)
 
 

@@ -97,11 +97,11 @@ class Presented:
         solutions = self.each()
         first, several = solutions[0], len(solutions) > 1
         fields = [np.asarray(solution.field) for solution in solutions]
-        leading: tuple[str, np.ndarray | None] | None = None
+        leading: list[tuple[str, np.ndarray | None]] = []
         if first.times is not None:
-            fields, leading = [first.series()], ("time", first.times)
+            fields, leading = [first.series()], [("time", first.times)]
         elif several:
-            fields, leading = [np.stack(fields)], ("problem", None)
+            fields, leading = [np.stack(fields)], [("problem", None)]
         along = map(first.coordinates, range(len(first.grid.shape)))
         return labelled(fields[0], tuple(along), first.attributes, leading)
 
@@ -149,7 +149,7 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
         cells = "x".join(map(str, self.attributes.get("grid", self.grid.shape[::-1])))
         which = f"problem {self.number} of {self.problems}, " if self.problems > 1 else ""
         if self.times is not None:
-            which = f"time {self.time:g}, number {self.number} of {len(self.times)}, "
+            which += f"time {self.time:g}, number {self.frame} of {len(self.times)}, "
         return (
             f"<solution of {self.attributes.get('pde', 'unknown')} on {cells} cells in "
             f"{self.path}: {which}{self.status or 'unknown status'}>"
@@ -196,28 +196,32 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
         return ask(Quantities(alone(self.problem, self.grid, np.asarray(self.field)[None])))
 
 
-def read(path: str | PathLike, number: int | None = None) -> OpenedSolution:
+def read(
+    path: str | PathLike, number: int | None = None, *, frame: int | None = None
+) -> OpenedSolution:
     """Open one problem of a solution file; its arrays are read when they are first asked for.
 
     Parameters
     ----------
     number
         Which of several problems, from 0; ``problems`` of what is returned says how many there are. Of a
-        series in time, which field, by default the last; ``times`` lists them.
+        series in time of one problem it may be that of the field.
+    frame
+        Of a series in time, which field, by default the last; ``times`` lists them.
 
     Raises
     ------
     FileNotFoundError, ValueError
         If there is no such file, it is damaged, or has no such problem.
     """
-    return OpenedSolution(**vars(read_solution(path, number)))
+    return OpenedSolution(**vars(read_solution(path, number, frame)))
 
 
 def labelled(
     fields: np.ndarray,
     along: Sequence[np.ndarray],
     attributes: dict,
-    leading: tuple[str, np.ndarray | None] | None = None,
+    leading: Sequence[tuple[str, np.ndarray | None]] = (),
 ) -> "xarray.DataArray":
     """Return fields with their coordinates and what is known of them.
 
@@ -226,7 +230,7 @@ def labelled(
     along
         Where the nodes lie along each axis of the grid, in their order.
     leading
-        The name of an axis before these, and its coordinates, if it has any.
+        The names of axes before these, and their coordinates, where they have any.
 
     Raises
     ------
@@ -237,12 +241,12 @@ def labelled(
         import xarray
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(_missing("to_xarray", "xarray", "xarray")) from error
-    name, values = leading or ("", None)
     axes = letters(len(along))
-    coordinates = dict(zip(axes, along, strict=True)) | ({} if values is None else {name: values})
+    coordinates = dict(zip(axes, along, strict=True))
+    coordinates |= {name: values for name, values in leading if values is not None}
     return xarray.DataArray(
         fields,
-        dims=(name, *axes) if name else tuple(axes),
+        dims=(*(name for name, _ in leading), *axes),
         coords=coordinates,
         name="solution",
         attrs={k: v for k, v in attributes.items() if isinstance(v, (str, int, float))},

@@ -326,7 +326,7 @@ class Output:
     checkpoint_minutes: float = setting(
         10.0,
         "Minutes between checkpoints of the iteration (OUT.h5.checkpoint), which SIGTERM, SIGUSR1 and "
-        "Ctrl-C write, too; a run that ends by itself removes it. Many problems: none.",
+        "Ctrl-C write, too; a run that ends by itself removes it. Many problems, but in time: none.",
         least=0,
     )
     resume: bool = setting(False, "Go on from OUT.h5.checkpoint, on any number of ranks.")

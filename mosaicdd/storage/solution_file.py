@@ -15,8 +15,9 @@ Of several problems, all arrays but common fields have a leading axis; ``/proble
 differs between them, ``(n,)`` each: status, iterations, update, residual and so on; the attributes
 are of all problems together, and ParaView sees a stack of planes, of boxes one after another.
 
-Of a series in time, ``/time`` holds the times of the fields, which are the leading axis of ``/solution``;
-the histories have an entry per step, and ParaView plays it.
+Of a series in time, ``/time`` holds the times of the fields, which are the leading axis of ``/solution``,
+also before that of several problems; the histories have an entry per step, and ParaView plays it, in space
+with an array for each problem.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,9 +78,9 @@ class StoredSolution(Placed):
     shape
         Which part of the rectangle the domain is; None for all.
     number, problems
-        Which of how many problems of its file this is; of a series, which of its fields, and one.
-    times
-        Of all fields of a series; else None.
+        Which of how many problems of its file this is.
+    frame, times
+        Which of the fields of a series, and the times of all; else 0, and None.
     foils
         Those in coefficients, by the names of these, as `Foils.table`.
     lattice_start, lattice_step
@@ -97,6 +98,7 @@ class StoredSolution(Placed):
     shape: Shape | None = None
     number: int = 0
     problems: int = 1
+    frame: int = 0
     lattice_start: tuple[int, ...] | None = None
     lattice_step: int | None = None
     times: np.ndarray | None = None
@@ -105,18 +107,19 @@ class StoredSolution(Placed):
     @property
     def time(self) -> float | None:
         """Of the field, if it is one of a series."""
-        return None if self.times is None else float(self.times[self.number])
+        return None if self.times is None else float(self.times[self.frame])
 
     def series(self) -> np.ndarray:
-        """Return all fields of a series, ``(n, ny + 1, nx + 1)``."""
+        """Return all fields of a series, ``(times, ny + 1, nx + 1)``."""
         with self._open() as file:
-            return file["solution"][()]
+            solution = file["solution"]
+            return solution[:, self.number] if self.problems > 1 else solution[()]
 
     @cached_property
     def field(self) -> np.ndarray:
         """The solution, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or a window of that."""
         with self._open() as file:
-            return OneProblem(file, self.number).array("solution")
+            return self._member(file).array("solution")
 
     def plane(self, axis: int, index: int) -> np.ndarray:
         """Return the values of a field in space in one plane, ``(rows, columns)``; no more is read.
@@ -127,12 +130,12 @@ class StoredSolution(Placed):
         if "field" in vars(self):
             return np.asarray(self.field)[place]
         with self._open() as file:
-            return OneProblem(file, self.number).part(*place)
+            return self._member(file).part(*place)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
         """Yield the solution in portions of so many rows, without holding more of it."""
         with self._open() as file:
-            member = OneProblem(file, self.number)
+            member = self._member(file)
             for first in range(0, self.window.shape[0], count):
                 yield member.part(slice(first, first + count))
 
@@ -230,7 +233,10 @@ class StoredSolution(Placed):
 
     def _map(self, name: str) -> np.ndarray | None:
         with self._open() as file:
-            return OneProblem(file, self.number).array(name) if name in file else None
+            return self._member(file).array(name) if name in file else None
+
+    def _member(self, file: h5py.File) -> OneProblem:
+        return OneProblem(file, self.number, self.frame)
 
     def _open(self) -> AbstractContextManager[h5py.File]:
         if version_of(self.path) != self.version:
@@ -238,13 +244,17 @@ class StoredSolution(Placed):
         return open_to_read(self.path, "solution")
 
 
-def read_solution(path: str | PathLike, problem: int | None = None) -> StoredSolution:
+def read_solution(
+    path: str | PathLike, problem: int | None = None, frame: int | None = None
+) -> StoredSolution:
     """Open a solution file, and check it; or one problem of it.
 
     Parameters
     ----------
     problem
-        By default the first; of a series this is the number of a field, by default the last.
+        By default the first.
+    frame
+        Of a series the number of a field, by default the last; of one problem ``problem`` may say it, too.
 
     Raises
     ------
@@ -256,23 +266,20 @@ def read_solution(path: str | PathLike, problem: int | None = None) -> StoredSol
     """
     with open_to_read(path, "solution") as file:
         _require_field(file)
-        return _stored(file, problem)
+        return _stored(file, OneProblem(file, problem, frame))
 
 
-def read_solutions(path: str | PathLike) -> Iterator[StoredSolution]:
+def read_solutions(path: str | PathLike, frame: int | None = None) -> Iterator[StoredSolution]:
     """Open a solution file once for all of its problems, one after another; as `read_solution`."""
     with open_to_read(path, "solution") as file:
         _require_field(file)
-        if "time" in file:
-            yield _stored(file, None)
-            return
-        for problem in range(OneProblem(file, 0).problems):
-            yield _stored(file, problem)
+        first = OneProblem(file, None, frame)
+        for problem in range(first.problems):
+            yield _stored(file, OneProblem(file, problem, first.frame))
 
 
-def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
-    member = OneProblem(file, problem)
-    problem = 0 if "time" in file else member.number
+def _stored(file: h5py.File, member: OneProblem) -> StoredSolution:
+    problem = member.number
     nodes = nodes_of_file(file, member)
     grid = grid_of_file(file, nodes)
     return StoredSolution(
@@ -288,6 +295,7 @@ def _stored(file: h5py.File, problem: int | None) -> StoredSolution:
         shape=shape_of_file(file),
         number=member.number,
         problems=member.problems,
+        frame=member.frame,
         times=file["time"][()] if "time" in file else None,
         foils={name: table[()] for name, table in file.get("foils", {}).items()},
         **lattice_of_file(file),

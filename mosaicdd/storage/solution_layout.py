@@ -14,46 +14,56 @@ from mosaicdd.storage.hdf5 import read_attributes
 
 
 def axes_of_file(file: h5py.File) -> int:
-    """Return the number of axes of the grid; ``/solution`` has one more of several problems or times."""
+    """Return the number of axes of the grid; ``/solution`` has one more of several times, and one of problems."""
     return len(file["solution"].attrs.get("first_node", (0, 0)))
 
 
 class OneProblem:
-    """Reads the arrays of one problem that a file has; in the file of a single one they have no axis for it."""
+    """Reads the arrays of one problem that a file has; in the file of a single one they have no axis for it.
 
-    def __init__(self, file: h5py.File, problem: int | None):
-        solution = file["solution"]
-        several = solution.ndim == 1 + axes_of_file(file)
-        held = len(solution) if several else 1
-        series = "time" in file
-        self.problems = 1 if series else held
-        self.number = (held - 1 if series else 0) if problem is None else problem
-        if not 0 <= self.number < held:
-            what = "times" if series else "problems"
-            known = "one problem" if held == 1 else f"{what} 0 to {held - 1}"
-            raise ValueError(f"{file.filename} holds {known}, not number {problem}")
+    Of a series one field: by default the last. Where that is of one problem, ``problem`` may say which field, too.
+    `ValueError` if there is no such problem or field.
+    """
+
+    def __init__(self, file: h5py.File, problem: int | None, frame: int | None = None):
+        solution, series = file["solution"], "time" in file
+        several = solution.ndim - axes_of_file(file) - series == 1
+        self.problems = solution.shape[int(series)] if several else 1
+        if series and not several and frame is None:
+            problem, frame = None, problem
+        self.number = self._known(file, "problem", problem, 0, self.problems)
+        last = len(solution) - 1 if series else 0
+        self.frame = self._known(file, "time", frame, last, last + 1)
         self._file = file
-        self._frame = self.number if series else ()
-        self._at = self.number if several and not series else ()
+        self._leading = (*([self.frame] if series else ()), *([self.number] if several else ()))
+        self._at = self.number if several else ()
+
+    @staticmethod
+    def _known(file: h5py.File, what: str, number: int | None, default: int, held: int) -> int:
+        number = default if number is None else number
+        if not 0 <= number < held:
+            known = f"one {what}" if held == 1 else f"{what}s 0 to {held - 1}"
+            raise ValueError(f"{file.filename} holds {known}, not number {number}")
+        return number
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array."""
-        frames = name == "solution" and self._frame != ()
-        return self._file[name].shape[self._at != () or frames :]
+        leading = len(self._leading) if name == "solution" else int(self._at != ())
+        return self._file[name].shape[leading:]
 
     def array(self, name: str) -> np.ndarray:
         """Return an array; of histories as much as belongs to this problem."""
-        if name == "solution" and self._frame != ():
-            return self._file[name][self._frame]
+        if name == "solution":
+            return self.part()
         values = self._file[name][self._at]
         if name.startswith("history/") and self._at != ():
-            return values[: int(self._file["problems/iterations"][self._at])]
+            entries = "steps" if "time" in self._file else "iterations"
+            return values[: int(self._file[f"problems/{entries}"][self._at])]
         return values
 
     def part(self, *place: slice | int) -> np.ndarray:
         """Return a part of the solution, by its first axes."""
-        number = self._at if self._frame == () else self._frame
-        return self._file["solution"][place if number == () else (number, *place)]
+        return self._file["solution"][(*self._leading, *place)]
 
     def results(self) -> dict:
         """Return the results that differ between problems, by the names of the attributes."""
@@ -62,7 +72,7 @@ class OneProblem:
         group = self._file["problems"]
         values = {name: group[name][self._at] for name in group}
         return {
-            name: value.decode() if isinstance(value, bytes) else value.item()
+            name: value.decode() or None if isinstance(value, bytes) else value.item()
             for name, value in values.items()
         }
 

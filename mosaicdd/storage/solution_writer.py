@@ -2,8 +2,7 @@
 
 Arrays have a leading axis for the problems only if there are several. Writers need not care: parts
 always come with that axis, and it is left out where the file has none. Histories, ``(n,
-iterations)``, are NaN after a problem's last iteration. In a series in time, of one problem, that axis of the
-solution is the time.
+iterations)``, are NaN after a problem's last iteration. In a series in time the solution has an axis for the times first.
 """
 
 import json
@@ -58,9 +57,10 @@ class SolutionWriter(ArrayWriter):
         self._file[name].attrs["first_node"] = first
         self._file[name].attrs["step"] = step
 
-    def leave_empty(self, name: str, problem: int) -> None:
-        """Fill the array of a problem that was not solved with NaN."""
-        self._file[name][problem if self._problems > 1 else ()] = np.nan
+    def leave_empty(self, name: str, problem: int, frame: int | None = None) -> None:
+        """Fill the array of a problem that was not solved with NaN; of a series a field."""
+        leading = () if frame is None else (frame,)
+        self._file[name][(*leading, problem) if self._problems > 1 else leading] = np.nan
 
     def domain(self, shape: Shape, grid: Grid) -> None:
         """Add an array for the level of a domain that is no rectangle; of voxels write these."""
@@ -116,15 +116,12 @@ class SolutionWriter(ArrayWriter):
         if self._problems == 1:
             self.history(histories[0])
             return
-        longest = max(len(values) for history in histories for values in history.values())
-        for name in histories[0]:
-            rows = np.full((len(histories), longest), np.nan)
-            for row, history in zip(rows, histories, strict=True):
-                row[: len(history[name])] = history[name]
+        for name, rows in in_rows_of(histories).items():
             self._file[f"history/{name}"] = rows
         for name, values in (results or {}).items():
-            texts = all(isinstance(value, str) for value in values)
-            data = values if texts else [np.nan if value is None else value for value in values]
+            texts = any(isinstance(value, str) for value in values)
+            empty = "" if texts else np.nan
+            data = [empty if value is None else value for value in values]
             dtype = h5py.string_dtype() if texts else np.asarray(data).dtype
             self._file.create_dataset(f"problems/{name}", data=data, dtype=dtype)
 
@@ -191,27 +188,38 @@ def writing_solutions(
         for name, values in (fields or {}).items():
             writer.field(name, values)
         if not lines:
+            leading = {"problem": len(boundaries)} if len(boundaries) > 1 else {}
             if times is not None:
                 file["time"] = np.asarray(times, float)
-                writer.create("solution", (len(times), *window.shape), dtype)
-            elif shards is None:
-                writer.create("solution", window.shape, dtype)
+                leading = {"time": len(times), **leading}
+            held = (*leading.values(), *window.shape)
+            if shards is None:
+                writer.create_common("solution", held, dtype)
             else:
-                link_shards(file, "solution", writer._shape(window.shape), dtype, shards)
-            name_axes(file["solution"], grid, window, "problem" if times is None else "time")
-            if times is None and len(grid.shape) == 3 and len(boundaries) > 1:
-                times = range(len(boundaries))  # nothing is beside a box: one after another
-            _present_to_vtk(file, grid.steps, file["solution"].attrs["origin"], times)
+                link_shards(file, "solution", held, dtype, shards)
+            name_axes(file["solution"], grid, window, tuple(leading))
+            _present_to_vtk(file, grid.steps, file["solution"].attrs["origin"], leading)
         yield writer
 
 
-def name_axes(solution: h5py.Dataset, grid: Grid, window: Window, leading: str) -> None:
+def in_rows_of(histories: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, np.ndarray]:
+    """Return numbers by name with a row for each of several problems, NaN after the last one of a problem."""
+    longest = max(len(values) for history in histories for values in history.values())
+    rows = {}
+    for name in dict.fromkeys(name for history in histories for name in history):
+        rows[name] = np.full((len(histories), longest), np.nan)
+        for row, history in zip(rows[name], histories, strict=True):
+            row[: len(history.get(name, ()))] = history.get(name, ())
+    return rows
+
+
+def name_axes(solution: h5py.Dataset, grid: Grid, window: Window, leading: tuple[str, ...]) -> None:
     """Say where the values of a field lie: names of its axes, the first node in the grid and its coordinates."""
     names = letters(len(grid.shape))
     solution.attrs["first_node"] = window.start
     solution.attrs["origin"] = grid.at(window.start)
     solution.attrs["spacing"] = grid.steps
-    for axis, name in enumerate((leading, *names)[-solution.ndim :]):
+    for axis, name in enumerate((*leading, *names)):
         solution.dims[axis].label = name
 
 
@@ -219,14 +227,19 @@ def _present_to_vtk(
     file: h5py.File,
     apart: Sequence[float],
     origin: Sequence[float],
-    times: Sequence[float] | None = None,
+    leading: Mapping[str, int],
 ) -> None:
     """Describe ``/solution`` as what ParaView reads, from ``origin``, nodes ``apart`` along each axis; values are not copied.
 
-    Planes are several problems, as far apart as nodes along x, or of a series the times; in space problems are times.
+    ``leading``: the lengths of the axes ``time`` and ``problem``, those that there are. Problems in the plane are a stack, as
+    far apart as nodes along x. In space, where nothing is beside a box, they are steps; with steps in time each is an array.
     """
-    shape = file["solution"].shape
-    planes, y, x = (1, *(shape if times is None else shape[1:]))[-3:]
+    solution, axes = file["solution"], len(apart)
+    problems = leading.get("problem", 1)
+    planes, y, x = (problems, *solution.shape[-axes:])[-3:]
+    steps = file["time"][()] if "time" in leading else None
+    if axes == 3 and problems > 1 and steps is None:
+        steps = np.arange(problems, dtype=float)
     image = file.create_group("VTKHDF")
     image.attrs["Version"] = np.array([2, 0], dtype="i8")
     image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
@@ -234,9 +247,20 @@ def _present_to_vtk(
     image.attrs["Origin"] = np.array([*origin[::-1], 0.0][:3])
     image.attrs["Spacing"] = np.array([*apart[::-1], apart[-1] if planes > 1 else 1.0][:3])
     image.attrs["Direction"] = np.eye(3).ravel()
-    image.create_group("PointData")["solution"] = file["solution"]
-    if times is not None:
-        steps = image.create_group("Steps")
-        steps.attrs["NSteps"] = np.int64(len(times))
-        steps["Values"] = np.asarray(times, float)
-        steps["PointDataOffsets/solution"] = np.arange(len(times))
+    data, names = image.create_group("PointData"), ["solution"]
+    if axes == 3 and len(leading) > 1:
+        names = [f"problem{number}" for number in range(problems)]
+        shape = len(file["time"]), *solution.shape[-axes:]
+        for number, name in enumerate(names):
+            layout = h5py.VirtualLayout(shape, solution.dtype)
+            source = h5py.VirtualSource(".", "solution", solution.shape, solution.dtype)
+            layout[...] = source[:, number]
+            data.create_virtual_dataset(name, layout, fillvalue=np.nan)
+    else:
+        data["solution"] = solution
+    if steps is not None:
+        played = image.create_group("Steps")
+        played.attrs["NSteps"] = np.int64(len(steps))
+        played["Values"] = steps
+        for name in names:
+            played[f"PointDataOffsets/{name}"] = np.arange(len(steps))

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,13 @@ from mosaicdd.parallel.collect import collect
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, stills_of
+from mosaicdd.problems.in_time import SidesInTime, one_in_time, stills_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.storage.series_file import read_levels, read_march, writing_march
-from mosaicdd.time.frames import Record
+from mosaicdd.time.record import Record, StepsEnded
 from mosaicdd.time.settings import TimeSettings
+from mosaicdd.time.stepper import Stepper
 from mosaicdd.time.steps import Stepping
 
 
@@ -30,18 +31,29 @@ class TimeCheckpoint:
     ----------
     output
         The checkpoint is ``OUTPUT.checkpoint``.
-    problem, time
+    problem, time_settings
         What is marched.
-    steps
-        What is kept, and put back.
+    stepper
+        What takes the steps.
+    initial
+        A number that tells this rank's initial values of all problems from others.
+    told
+        What else must be equal for a checkpoint to be of use, by name.
     """
 
     def __init__(
-        self, output: Output, problem: Problem, time_settings: TimeSettings, steps: Stepping
+        self,
+        output: Output,
+        problem: Problem,
+        time_settings: TimeSettings,
+        stepper: Stepper,
+        initial: int,
+        told: dict,
     ):
         self.path = Path(f"{output.path}.checkpoint")
-        self._problem, self._time, self._steps = problem, time_settings, steps
-        self._share = steps.stepper.share
+        self._problem, self._time, self._stepper = problem, time_settings, stepper
+        self._initial, self._told = initial, told
+        self._share = stepper.share
         self._seconds = 60 * output.checkpoint_minutes
         self._saved = time.monotonic()
 
@@ -50,9 +62,12 @@ class TimeCheckpoint:
         """Whether it is time for one, by the clock of this rank."""
         return time.monotonic() - self._saved >= self._seconds
 
-    def save(self) -> None:
-        """Write a checkpoint; on success it replaces the one before."""
-        steps, share = self._steps, self._share
+    def save(self, ended: Sequence[StepsEnded], steps: Stepping) -> None:
+        """Write a checkpoint; on success it replaces the one before.
+
+        ``ended``: the problems before that which is marched.
+        """
+        share = self._share
         values = steps.levels.values
         state = {
             "position": str(steps.control.position),
@@ -60,6 +75,7 @@ class TimeCheckpoint:
             "scale": steps.control.scale,
             "frames": steps.frames.times,
             "record": vars(steps.record),
+            "ended": [vars(member) | {"record": vars(member.record)} for member in ended],
         }
         identity, grid = self._identity, share.grid
         with share.ranks.held_by_root(
@@ -75,15 +91,22 @@ class TimeCheckpoint:
                 collect(share.ranks, [(own, share.own)], np.float64, own.ndim, sink)
         self._saved = time.monotonic()
 
-    def load(self) -> None:
-        """Put a march back to where the checkpoint was written.
+    def load(self, begin: Callable[[int], Stepping]) -> tuple[list[StepsEnded], Stepping]:
+        """Return the problems that had ended when the checkpoint was written, and the next one as it was then.
+
+        ``begin``: makes the steps of a problem.
 
         `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to another
         problem.
         """
-        steps, ranks, identity = self._steps, self._share.ranks, self._identity
+        ranks, identity = self._share.ranks, self._identity
         state = ranks.on_root(lambda: read_march(self.path, identity))
         values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, self._share.wide))
+        ended = [
+            StepsEnded(**{**member, "record": Record(**member["record"])})
+            for member in state["ended"]
+        ]
+        steps = begin(len(ended))
         steps.frames.times[:] = state["frames"]
         steps.frames.keep(len(state["frames"]))
         steps.levels.values = list(values)
@@ -91,6 +114,7 @@ class TimeCheckpoint:
         steps.control.length = Fraction(state["length"])
         steps.control.scale = state["scale"]
         steps.record = Record(**state["record"])
+        return ended, steps
 
     def remove(self) -> None:
         """Remove the checkpoint of a march that has ended."""
@@ -98,25 +122,28 @@ class TimeCheckpoint:
 
     @cached_property
     def _identity(self) -> dict:
-        """What must be equal for it to be of use, whatever the ranks; the number of steps may differ.
+        """What must be equal for it to be of use, whatever the ranks; of one problem the number of steps may differ.
 
         Fields that are no numbers and no texts are told by checksums of their values at the nodes, those that change by
         two times. All ranks together.
         """
-        problem, share, first = self._problem, self._share, self._steps.first
-        sums = {"initial values": checksum(share.owned(first)[None], share.own)}
+        problem, share, several = self._problem, self._share, self._stepper.problems
+        sums = {"initial values": self._initial}
         for name, field in problem.arrays.items():
             if not isinstance(field.values, str):
-                sums[f"values of {name}"] = self._checksum(field)
+                each = range(several if field.times is not None else 1)
+                fields = (one_in_time(problem, number).arrays[name] for number in each)
+                sums[f"values of {name}"] = in_order(map(self._checksum, fields))
         shape = problem.domain.shape
         if shape is not None:
             sums["domain"] = checksum(shape.level(share.grid, share.own)[None], share.own)
         together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
         totals = together.sum(axis=0, dtype=np.uint64).tolist()
         return {
+            "problems": several,
             "cells": times(problem.domain.cells),
             "pde": problem.equation.name,
-            "local solver": self._steps.stepper.solver.local_solver,
+            "local solver": self._stepper.solver.local_solver,
             "method": self._time.method,
             "dt": self._time.dt,
             "every": self._time.every,
@@ -124,15 +151,15 @@ class TimeCheckpoint:
             "parameters": problem.described,
             "field f": str(problem.source),
             "boundary": self._digest(),
+            "steps": self._time.steps if several > 1 else None,
+            **self._told,
         } | {name: f"{total:016x}" for name, total in zip(sums, totals, strict=True)}
 
     def _checksum(self, field: Field) -> int:
         """Return that of a field's values at the nodes that this rank owns."""
-        share, total = self._share, 0
-        for number, still in enumerate(stills_of(field)):
-            values = still.sample_as_given(share.grid, share.own, checked=False)
-            total += (number + 1) * checksum(values, share.own)
-        return total % 2**64
+        share = self._share
+        stills = (s.sample_as_given(share.grid, share.own, checked=False) for s in stills_of(field))
+        return in_order(checksum(values, share.own) for values in stills)
 
     def _digest(self) -> str:
         """Return what tells values on the outline at two times from others."""
@@ -143,3 +170,8 @@ class TimeCheckpoint:
             for condition in conditions_of(problem.with_sides(sides(t)), self._share.grid)
         ]
         return hashlib.sha256(b"".join(content)).hexdigest()[:16]
+
+
+def in_order(sums: Iterable[int]) -> int:
+    """Return a checksum of checksums, which tells their order, too."""
+    return sum((number + 1) * total for number, total in enumerate(sums)) % 2**64

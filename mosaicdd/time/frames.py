@@ -1,197 +1,177 @@
-"""What is said of the steps of a march, and the values that are kept: on the ranks, or in a file that the root writes."""
+"""The fields that a march keeps: on the ranks, or in files, from which they go to the output at the end.
 
-import math
+Stores number the fields of all problems, one problem after another; `Frames` are those of one.
+"""
+
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.parallel.collect import collect
+from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.window import Window
+from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.quantities.balance import Balance, balance_until
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.storage.series_file import RawFrames
-
-
-@dataclass
-class Record:
-    """One entry per step."""
-
-    time: list[float] = field(default_factory=list)  # at its end
-    step: list[float] = field(default_factory=list)  # its length, in units of time
-    iterations: list[int] = field(default_factory=list)  # of its solve
-    # time_error, solver_error: estimated root mean squares of what the step and what its solve add
-    # to the error; NaN where nothing is known of it yet
-    time_error: list[float] = field(default_factory=list)
-    solver_error: list[float] = field(default_factory=list)
-    # What flowed in it, was made, consumed and stored, per time; nothing where that is not known
-    balance: list[dict[str, float]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.balance += [{}] * (len(self.time) - len(self.balance))  # of old checkpoints
-
-    def add(
-        self,
-        time: float,
-        step: float,
-        iterations: int,
-        time_error: float | None,
-        solver_error: float,
-        balance: Balance | None,
-    ) -> None:
-        """Enter a step."""
-        self.time.append(time)
-        self.step.append(step)
-        self.iterations.append(iterations)
-        self.time_error.append(math.nan if time_error is None else time_error)
-        self.solver_error.append(solver_error)
-        self.balance.append({} if balance is None else balance.numbers())
-
-    @property
-    def last_error(self) -> float:
-        """Of the last step; 0 if there is none, or its error is not known."""
-        error = self.time_error[-1] if self.time_error else math.nan
-        return 0.0 if math.isnan(error) else error
-
-    @property
-    def note(self) -> str:
-        """What is said of the last step as it is taken."""
-        error = self.time_error[-1]
-        known = "" if math.isnan(error) else f", error of the step {error:.1e}"
-        return f"{self.iterations[-1]} iterations{known}"
-
-    @property
-    def unjudged(self) -> int:
-        """How many of the last steps have no known error."""
-        return next(
-            (n for n, error in enumerate(reversed(self.time_error)) if not math.isnan(error)),
-            len(self.time_error),
-        )
-
-    def judge(self, time_error: float) -> None:
-        """Let the last steps have an error that was not known before."""
-        for n in range(self.unjudged):
-            self.time_error[-1 - n] = time_error
-
-    def drop(self, count: int) -> None:
-        """Forget the last steps."""
-        for entries in vars(self).values():
-            del entries[len(entries) - count :]
-
-    def summed(self) -> dict:
-        """Return what is said of all steps together."""
-        known = [error for error in self.time_error if not math.isnan(error)]
-        balance = balance_until(None, self.arrays())
-        return {
-            "steps": len(self.time),
-            "time": self.time[-1] if self.time else 0.0,
-            "shortest_step": min(self.step, default=None),
-            "longest_step": max(self.step, default=None),
-            "iterations": sum(self.iterations),
-            "most_iterations": max(self.iterations, default=0),
-            "time_error": sum(known) if known else None,
-            "solver_error": sum(self.solver_error),
-            "balance": None if balance is None else balance.described(),
-        }
-
-    def arrays(self) -> dict[str, list]:
-        """Return the entries by name."""
-        entries = {name: values for name, values in vars(self).items() if name != "balance"}
-        names = dict.fromkeys(name for sums in self.balance for name in sums)
-        return entries | {
-            name: [sums.get(name, math.nan) for sums in self.balance] for name in names
-        }
-
 
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 """``sink(values, place)``."""
 
 
-class MemoryFrames:
-    """Each rank keeps its parts of fields; all ranks call its methods together, but for `part` and `end`.
+class Wanted:
+    """What a rank has of the part of the fields that is kept.
 
-    ``times``: of the fields, in units of time.
+    Parameters
+    ----------
+    own
+        The nodes of the grid that the rank owns.
+
+    Attributes
+    ----------
+    own
+        These nodes.
+    place
+        Where its part lies in a field that is kept; nothing, if it has none of the window.
     """
 
-    def __init__(self, own: Slices):
-        self.times: list[float] = []
-        self._parts: list[np.ndarray] = []
-        self._own = own
+    def __init__(self, window: Window, own: Slices):
+        self.window, self.own = window, own
+        self._nodes = window.clip(own)
+        self.there = any(p.start < p.stop for p in self._nodes)
+        empty = tuple(slice(0, 0) for _ in own)
+        self.place: Slices = window.within(self._nodes) if self.there else empty
 
-    def add(self, time: float, own: np.ndarray) -> None:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of its part."""
+        return tuple(p.stop - p.start for p in self.place)
+
+    def of(self, owned: np.ndarray) -> np.ndarray:
+        """Return its part of values at the nodes that it owns, a view."""
+        return owned[within(self._nodes, self.own)] if self.there else np.empty(self.shape)
+
+
+class MemoryFrames:
+    """Each rank keeps its parts of fields."""
+
+    def __init__(self, wanted: Wanted):
+        self.wanted = wanted
+        self._parts: dict[int, np.ndarray] = {}
+
+    def write(self, number: int, owned: np.ndarray) -> None:
         """Take a field, of which each rank gives the nodes that it owns."""
-        self.times.append(time)
-        self._parts.append(own.copy())
+        self._parts[number] = self.wanted.of(owned).copy()
 
     def keep(self, count: int) -> None:
         """Drop all but the first ones."""
-        del self.times[count:], self._parts[count:]
+        self._parts = {number: part for number, part in self._parts.items() if number < count}
 
     def part(self, number: int) -> np.ndarray:
-        """Return the nodes of a field that this rank owns."""
+        """Return what this rank has of a field."""
         return self._parts[number]
 
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
-        """Hand the parts of a field to a function on the root."""
-        part = self._parts[number], self._own
-        collect(ranks, [part], np.float64, len(self._own), sink)
+        """Hand the parts of a field to a function on the root; all ranks together."""
+        wanted = self.wanted
+        parts: list[Part] = [(self._parts[number], wanted.place)] if wanted.there else []
+        collect(ranks, parts, np.float64, len(wanted.place), sink)
 
     def end(self, *, keep: bool) -> None:
         """Keep all: there is nothing else."""
 
 
 class FileFrames:
-    """The root writes fields to ``OUTPUT.frames``, from which they go to the output at the end; as `MemoryFrames`."""
+    """The root writes fields to ``OUTPUT.frames``, or each rank its part, to ``OUTPUT.frames.3``; as `MemoryFrames`.
 
-    def __init__(self, output: str | PathLike, share: FieldShare):
-        self.times: list[float] = []
-        self._share = share
-        self._opened: list[RawFrames] = []  # on the root
+    All ranks make it and call its methods together, but for `part` and `end`.
+    ``apart``: whether each rank writes its part. The root has ``OUTPUT.frames``, which is that of one run, in any case.
+    """
+
+    def __init__(self, output: str | PathLike, ranks: Ranks, wanted: Wanted, *, apart: bool):
+        self.wanted = wanted
+        self._ranks, self._apart, self._path = ranks, apart, Path(f"{output}.frames")
+        self._opened: list[RawFrames] = []  # of this rank, one or none
 
         def begin() -> None:
-            self._opened.append(RawFrames(f"{output}.frames", share.grid.nodes))
+            shape = wanted.shape if apart else wanted.window.shape
+            self._opened.append(RawFrames(self._path, shape))
 
-        share.ranks.on_root(begin)
+        def follow() -> None:
+            if apart and not ranks.is_root and wanted.there:
+                self._opened.append(RawFrames(f"{self._path}.{ranks.rank}", wanted.shape))
 
-    @property
-    def _file(self) -> RawFrames:
-        """The file, on the root."""
-        return self._opened[0]
+        ranks.on_root(begin)
+        ranks.agree(follow)
 
-    def add(self, time: float, own: np.ndarray) -> None:
+    def write(self, number: int, owned: np.ndarray) -> None:
         """Take a field."""
-        number = len(self.times)
-        self.keep(number)
+        wanted = self.wanted
+        part, whole = wanted.of(owned), tuple(slice(0, n) for n in wanted.shape)
 
         def write(values: np.ndarray, place: tuple[slice, ...]) -> None:
-            self._file.write(number, values, place)
+            for file in self._opened:
+                file.write(number, values, place)
 
-        collect(self._share.ranks, [(own, self._share.own)], np.float64, own.ndim, write)
-        self.times.append(time)
+        if self._apart:
+            self._ranks.agree(lambda: write(part, whole))
+        else:
+            parts: list[Part] = [(part, wanted.place)] if wanted.there else []
+            collect(self._ranks, parts, np.float64, len(wanted.place), write)
 
     def keep(self, count: int) -> None:
-        """Drop all but the first ones, in the file, too; raise `ValueError` on all ranks, if the file has fewer."""
-        self._share.ranks.on_root(lambda: self._file.keep(count))
-        del self.times[count:]
+        """Drop all but the first ones; raise `ValueError` on all ranks, if a file has fewer."""
+
+        def keep() -> None:
+            for file in self._opened:
+                file.keep(count)
+
+        self._ranks.agree(keep)
 
     def part(self, number: int) -> np.ndarray:
-        """Return the nodes of a field that this rank owns."""
-        return self._file.read(number)[self._share.own]
+        """Return what this rank has of a field, where each writes its part."""
+        return self._opened[0].read(number) if self._opened else np.empty(self.wanted.shape)
 
     def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
         """Hand a field to a function on the root."""
-        whole: Slices = tuple(slice(0, nodes) for nodes in self._share.grid.nodes)
-        ranks.on_root(lambda: sink(self._file.read(number), whole))
+        whole: Slices = tuple(slice(0, nodes) for nodes in self.wanted.window.shape)
+        ranks.on_root(lambda: sink(self._opened[0].read(number), whole))
 
     def end(self, *, keep: bool) -> None:
-        """Close the file, and remove it if it is not to be kept; a second time nothing is done."""
+        """Close the files, and remove them if they are not to be kept; a second time nothing is done."""
         while self._opened:  # another run may have the next one of this name
             file = self._opened.pop()
             with suppress(OSError):  # all that it held is elsewhere
+                if not keep and self._ranks.is_root:  # those of an earlier run on more ranks, too
+                    for other in self._path.parent.glob(f"{self._path.name}.*"):
+                        if other.suffix[1:].isdecimal():
+                            other.unlink(missing_ok=True)
                 file.close() if keep else file.remove()
 
 
-Frames = MemoryFrames | FileFrames
+FrameStore = MemoryFrames | FileFrames
+
+
+class Frames:
+    """The fields of one problem that are kept, whose numbers begin at ``first`` in the store; all ranks together.
+
+    ``times``: of these, in units of time.
+    """
+
+    def __init__(self, store: FrameStore, first: int = 0):
+        self.times: list[float] = []
+        self._store, self._first = store, first
+
+    def add(self, time: float, owned: np.ndarray) -> None:
+        """Take a field, of which each rank gives the nodes that it owns."""
+        number = self._first + len(self.times)
+        if number == 0:
+            self._store.keep(0)  # what an earlier run has left
+        self._store.write(number, owned)
+        self.times.append(time)
+
+    def keep(self, count: int) -> None:
+        """Drop all but the first ones; raise `ValueError` on all ranks, if the store has fewer."""
+        self._store.keep(self._first + count)
+        del self.times[count:]

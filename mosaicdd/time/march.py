@@ -7,22 +7,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields.checksum import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.settings import argument, require_type
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
-from mosaicdd.time.checkpoint import TimeCheckpoint
-from mosaicdd.time.frames import FileFrames, Frames, MemoryFrames
-from mosaicdd.time.series import Marched, Series
+from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.time.checkpoint import TimeCheckpoint, in_order
+from mosaicdd.time.frames import FileFrames, Frames, FrameStore, MemoryFrames, Wanted
+from mosaicdd.time.marched import Marched
+from mosaicdd.time.record import StepsEnded, merged
+from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.stepper import Stepper
 from mosaicdd.time.steps import Stepping
-from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +34,11 @@ logger = logging.getLogger(__name__)
 class March:
     """A solve in time, step after step; all ranks make it, run it and close it together.
 
+    Several problems are marched one after another, by the same plans.
+
     Parameters
     ----------
-    problem, initial, time, local_solver, ranks, settings, output
+    problem, initial, time, local_solver, ranks, settings, window, output
         As `march`.
     """
 
@@ -45,6 +51,7 @@ class March:
         *,
         ranks: Any = None,
         settings: SolveSettings | None = None,
+        window: Extent | None = None,
         output: str | PathLike | Output | None = None,
     ):
         self._begun = clock.perf_counter()
@@ -54,17 +61,23 @@ class March:
         self._settings = settings or SolveSettings(rtol=RTOL)
         self._output = None if output is None else Output.of(output)
         self._checkpoint: TimeCheckpoint | None = None
-        self._interrupted = False
+        self._interrupted = self._stopped = False
+        self._ended: list[StepsEnded] = []
         self._opened = ExitStack()
         self._opened.callback(self._ranks.close)
         try:
-            self._plan(initial, local_solver)
+            self._plan(initial, local_solver, window)
         except Exception:  # of all ranks alike
             self.close()
             raise
         self._setup = clock.perf_counter() - self._begun
 
-    def _plan(self, initial: Any, local_solver: str | PathLike | LocalSolver | None) -> None:
+    def _plan(
+        self,
+        initial: Any,
+        local_solver: str | PathLike | LocalSolver | None,
+        window: Extent | None,
+    ) -> None:
         """Check all, and make what steps and what keeps the fields."""
         problem, output = self._problem, self._output
         if output is not None:
@@ -72,26 +85,46 @@ class March:
             with argument("output"):
                 self._ranks.on_root(lambda: output.require_path(inputs))
             if output.shards:
-                raise Unsupported("shards=True is not for equations in time: leave it out")
-        stepper = Stepper(problem, self._time, local_solver, self._ranks, self._settings)
+                with argument("shards"):
+                    self._ranks.on_root(lambda: require_shard_folder(output.path))
+        how = local_solver, self._ranks, self._settings
+        self._stepper = stepper = Stepper(problem, initial, self._time, *how)
         self._opened.callback(stepper.close)
-        first = stepper.initial(initial)
-        frames: Frames = MemoryFrames(stepper.share.own)
+        share = stepper.share
+        with argument("window"):
+            whole = Window.whole(share.grid)
+            self._window = whole if window is None else Window.of_extent(share.grid, window)
+        wanted = Wanted(self._window, share.own)
+        self._store: FrameStore = MemoryFrames(wanted)
+        # All of them are looked at before the first step is taken.
+        told = in_order(
+            checksum(share.owned(stepper.begin(number))[None], share.own)
+            for number in range(stepper.problems)
+        )
         if output is not None:
             with argument("output"):
-                frames = FileFrames(output.path, stepper.share)
-        self._steps = Stepping(stepper, self._time, first, frames)
-        if output is None:
+                self._store = FileFrames(output.path, share.ranks, wanted, apart=output.shards)
+            lies = {
+                "window": [[p.start, p.stop] for p in wanted.window.place],
+                "ranks with shards": list(share.ranks.dims[::-1]) if output.shards else None,
+            }
+            plan = output, problem, self._time, stepper, told, lies
+            self._checkpoint = TimeCheckpoint(*plan)
+            self._opened.callback(self._end_frames)
+        if output is None or self._checkpoint is None or not output.resume:
+            self._steps = self._begin(0)
             return
-        self._checkpoint = TimeCheckpoint(output, problem, self._time, self._steps)
-        self._opened.callback(self._end_frames)
-        if output.resume:
-            with argument("resume"):
-                self._checkpoint.load()
+        with argument("resume"):
+            self._ended, self._steps = self._checkpoint.load(self._begin)
+
+    def _begin(self, number: int) -> Stepping:
+        """Return the steps of a problem, of which none is taken."""
+        frames = Frames(self._store, number * self._time.frames)
+        return Stepping(self._stepper, self._time, self._stepper.begin(number), frames)
 
     def _end_frames(self) -> None:
-        """Close the file of the fields; with a checkpoint it is what another run goes on from."""
-        self._steps.frames.end(keep=self.checkpoint is not None and self.checkpoint.is_file())
+        """Close the files of the fields; with a checkpoint they are what another run goes on from."""
+        self._store.end(keep=self.checkpoint is not None and self.checkpoint.is_file())
 
     def __enter__(self) -> Self:
         return self
@@ -137,33 +170,55 @@ class March:
 
     def _marched(self, progress: Progress | None) -> Series:
         begun = clock.perf_counter()
-        status = self._steps.run(progress, self._called)
-        ended = clock.perf_counter()
-        share, report = self._steps.stepper.share, self._report(status)
-        frames, record = self._steps.frames, self._steps.record
-        marched = Marched(self._problem, share.grid, share.own, frames, report, record)
-        seconds = {"setup": self._setup, "march": ended - begun}
+        self._march(progress)
+        done = clock.perf_counter()
+        report, grid = self._report(), self._stepper.share.grid
+        most = self._time.frames
+        marched = Marched(self._problem, grid, self._store, most, report, self._ended)
+        seconds = {"setup": self._setup, "march": done - begun}
         if self._output is not None:
-            report["seconds"] = seconds | {"total": ended - self._begun}
-            marched.write(self._output.path, self._ranks)
-            seconds["write"] = clock.perf_counter() - ended
+            report["seconds"] = seconds | {"total": done - self._begun}
+            marched.write(self._output.path, self._ranks, shards=self._output.shards)
+            seconds["write"] = clock.perf_counter() - done
         report["seconds"] = seconds | {"total": clock.perf_counter() - self._begun}
         if self._ranks.is_root:
-            logger.info("%s after %d steps, at time %g", status, report["steps"], report["time"])
-        if self._checkpoint is not None and status != "interrupted":
+            told = report["status"], report["steps"], report["time"]
+            logger.info("%s after %d steps, at time %g", *told)
+        if self._checkpoint is not None and report["status"] != "interrupted":
             self._checkpoint.remove()
         path = None if self._output is None else self._output.path
         return Series(marched, self._given_ranks, path)
 
-    def _report(self, status: str) -> dict:
+    def _march(self, progress: Progress | None) -> None:
+        """Take the steps of one problem after another, those that an interruption leaves; say how they ended."""
+        count = self._stepper.problems
+
+        def show(fraction: float, note: str) -> None:
+            if progress is not None:
+                which = "" if count == 1 else f"problem {len(self._ended)} of {count}, "
+                progress((len(self._ended) + fraction) / count, which + note)
+
+        while True:
+            steps = self._steps
+            status = steps.run(show, self._called)
+            ended = StepsEnded(status, steps.failure, steps.frames.times, steps.record)
+            self._ended.append(ended)
+            if len(self._ended) == count:
+                return
+            if self._stopped or status == "interrupted":
+                self._ended += [StepsEnded()] * (count - len(self._ended))
+                return
+            self._steps = self._begin(len(self._ended))
+
+    def _report(self) -> dict:
         """Return what is said of all steps, but the seconds."""
-        problem, time, settings, steps = self._problem, self._time, self._settings, self._steps
-        share = steps.stepper.share
+        problem, time, settings = self._problem, self._time, self._settings
+        stepper, whole = self._stepper, Window.whole(self._stepper.share.grid)
+        share, window = stepper.share, self._window
+        ends = window.extent(share.grid)[::-1]
         return {
-            "status": status,
-            **steps.record.summed(),
-            "failure": steps.failure,
-            "frames": len(steps.frames.times),
+            **merged(self._ended),
+            "window": None if window == whole else [list(pair) for pair in ends],
             "method": time.method,
             "dt": time.dt,
             "tolerance": time.tolerance,
@@ -173,7 +228,7 @@ class March:
             "grid": list(share.grid.shape[::-1]),
             "ranks": self._ranks.size,
             "dims": list(share.ranks.dims[::-1]),
-            "local_solver": steps.stepper.solver.local_solver,
+            "local_solver": stepper.solver.local_solver,
             "rtol": settings.rtol,
             "device": settings.device.partition(":")[0],
             "dtype": settings.dtype,
@@ -188,7 +243,8 @@ class March:
             for flags in zip(*self._ranks.allgather((self._interrupted, due)), strict=True)
         )
         if self._checkpoint is not None and (interrupted or due):
-            self._checkpoint.save()
+            self._checkpoint.save(self._ended, self._steps)
+        self._stopped = interrupted
         return interrupted
 
 
@@ -206,6 +262,7 @@ def march(
     ranks: Any = None,
     settings: SolveSettings | None = None,
     rtol: float | None = None,
+    window: Extent | None = None,
     output: str | PathLike | Output | None = None,
     progress: Progress | bool | None = None,
 ) -> Series:
@@ -216,9 +273,12 @@ def march(
     problem
         Of an equation with a reaction, as ``heat``; ``A`` is its left-hand side. The source ``f`` and the values on the
         sides may depend on the time: expressions in ``x``, ``y`` and ``t``, functions ``f(x, y, t)``; and
-        node values ``(steps + 1, ny + 1, nx + 1)`` of ``f``, one for every time.
+        node values ``(steps + 1, ny + 1, nx + 1)`` of ``f``, one for every time. Of several problems
+        values on the sides are as those of `solve`, and ``f`` may be ``(n, steps + 1, ny + 1, nx + 1)``, or ``(n, 1, ny + 1,
+        nx + 1)`` where it stays as it is.
     initial
-        Values at time 0, anything that a field may be. Where values are given on the sides, these hold.
+        Values at time 0, anything that a field may be, of several problems ``(n, ny + 1, nx + 1)``. Where values are given
+        on the sides, these hold.
     dt, steps
         Length of a step, in units of time, and how many.
     method
@@ -231,8 +291,8 @@ def march(
     solver_share
         A step is solved for until the last change is this share of the last step's estimated error, or as
         small as the settings ask for; with 0 for the latter only.
-    local_solver, ranks, settings, rtol, output, progress
-        As those of `solve`; the default ``rtol`` is 1e-9 here.
+    local_solver, ranks, settings, rtol, window, output, progress
+        As those of `solve`; a step is solved for in all of the domain. The default ``rtol`` is 1e-9 here.
 
     Returns
     -------
@@ -252,7 +312,6 @@ def march(
     time = TimeSettings(steps, dt, method, every, tolerance, solver_share)
     if rtol is not None:
         settings = (settings or SolveSettings()).with_changes(rtol=rtol)
-    with March(
-        problem, initial, time, local_solver, ranks=ranks, settings=settings, output=output
-    ) as marching:
+    how: dict[str, Any] = {"ranks": ranks, "settings": settings, "window": window}
+    with March(problem, initial, time, local_solver, output=output, **how) as marching:
         return marching(progress)

@@ -144,3 +144,8 @@ class TimeSettings:
     def end(self) -> float:
         """The last time."""
         return self.steps * self.dt
+
+    @property
+    def frames(self) -> int:
+        """Times whose fields are kept."""
+        return 1 + math.ceil(self.steps / self.every)

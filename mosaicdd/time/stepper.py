@@ -6,17 +6,19 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
 
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
     exchange_at,
+    one_in_time,
+    problems_in_time,
     sampled,
 )
 from mosaicdd.problems.operators.medium import Medium
@@ -29,67 +31,10 @@ from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
+from mosaicdd.time.levels import Levels
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.step_balance import Planned
 from mosaicdd.unsupported import Unsupported
-
-# Weights of up to three values, the newest first, at another time on their polynomial.
-_Weights = dict[int, tuple[float, ...]]
-_NEXT: _Weights = {1: (1.0,), 2: (2.0, -1.0), 3: (3.0, -3.0, 1.0)}
-_HALF_BACK: _Weights = {2: (0.5, 0.5), 3: (0.375, 0.75, -0.125)}
-_TWO_BACK: _Weights = {2: (-1.0, 2.0), 3: (0.0, 0.0, 1.0)}
-_FOUR_BACK: _Weights = {3: (3.0, -8.0, 6.0)}
-
-
-class Levels:
-    """Values at the last times, equally long steps apart, the newest first.
-
-    Parameters
-    ----------
-    first
-        The initial values.
-    depth
-        How many are kept.
-    """
-
-    def __init__(self, first: np.ndarray, depth: int):
-        self._depth = depth
-        self.values = [first]
-
-    @property
-    def newest(self) -> np.ndarray:
-        """The last values."""
-        return self.values[0]
-
-    def add(self, values: np.ndarray) -> None:
-        """Take the values after a step."""
-        self.values = [values, *self.values][: self._depth]
-
-    def next(self, out: np.ndarray | None = None) -> np.ndarray:
-        """Return what comes next, extrapolated."""
-        return self.weighted(_NEXT[len(self.values)], out)
-
-    def halve(self) -> None:
-        """Let the values be half as far apart."""
-        known = len(self.values)
-        if known > 1:
-            between = self.weighted(_HALF_BACK[known])
-            self.values = [self.newest, between, self.values[1]][:known]
-
-    def double(self) -> None:
-        """Let the values be twice as far apart."""
-        known = len(self.values)
-        further = [self.weighted(at[known]) for at in (_TWO_BACK, _FOUR_BACK) if known in at]
-        self.values = [self.newest, *further]
-
-    def weighted(self, weights: tuple[float, ...], out: np.ndarray | None = None) -> np.ndarray:
-        """Return a sum of the last values, each times its weight; of as many as there are weights."""
-        total = np.multiply(self.values[0], weights[0], out=out)
-        accumulated = torch.from_numpy(total)
-        for weight, values in zip(weights[1:], self.values[1:], strict=False):
-            accumulated.add_(torch.from_numpy(values), alpha=weight)  # one pass, numpy needs two
-        return total
-
 
 # Lengths of steps whose plans are kept: this one, half and twice as long; where coefficients change, this one
 _PLANNED, _PLANNED_ANEW = 3, 1
@@ -117,10 +62,18 @@ class Stepper:
 
     `ValueError` or `TypeError` if the equation cannot be solved in time, or the problem or the settings are not
     sound; the same on all ranks.
-    ``problem``: its source and the values on its sides may depend on the time.
+
+    Parameters
+    ----------
+    problem
+        One or several, whose sources and values on sides may depend on the time.
+    initial
+        Values at time 0: anything that a field may be.
 
     Attributes
     ----------
+    problems
+        Their number; the steps are those of the one that `begin` was called for.
     solver
         Of steps of the length that was asked for.
     share
@@ -130,25 +83,29 @@ class Stepper:
     def __init__(
         self,
         problem: Problem,
+        initial: Any,
         time: TimeSettings,
         local_solver: str | PathLike | LocalSolver | None,
         ranks: Ranks,
         settings: SolveSettings,
     ):
         _require_method(settings)
-        self._problem, self._ranks = problem, ranks
+        self._ranks, self._time = ranks, time
         self._local_solver, self._settings = local_solver, settings
         self._method = time.scheme
-        self._sides = SidesInTime(problem.conditions)
+        with argument("initial"):
+            self._initial = Field("initial", initial, len(problem.domain.cells))
+        self.problems = problems_in_time(problem, self._initial)
+        self._every, self._problem = problem, self._one(problem, 0)
+        self._sides = SidesInTime(self._problem.conditions)
         self._shape = shape = problem.domain.shape
         with argument("field"):
-            self._coefficients = CoefficientsInTime(problem)
+            self._coefficients = CoefficientsInTime(self._problem)
         self._planned: dict[tuple[float, float], Planned] = {}
         self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
         lattice = self.solver.lattice
         placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
         self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
-        self._source = SourceInTime(problem, self.share.grid, time.dt)
         self._pieces = problem.pieces(self.share.grid)
         self._outside: np.ndarray | None = None
         self._beyond: np.ndarray | None = None
@@ -168,29 +125,38 @@ class Stepper:
             self._fixed = ranks.agree(self._without_unknown)
         with argument("field"):
             self._storage = ranks.agree(lambda: self._stored(0.0))
-            self._source.require_until(time.end)
-            ranks.agree(lambda: self._source(0.0, self.share.wide))
 
     def close(self) -> None:
         """Free what was planned."""
         for planned in self._planned.values():
             planned.solver.close()
 
-    def initial(self, values: Any) -> np.ndarray:
-        """Return the initial values at the nodes that this rank holds, with those given on the sides.
+    def _one(self, problem: Problem, number: int) -> Problem:
+        return problem if self.problems == 1 else one_in_time(problem, number)
 
-        `ValueError` or `TypeError` on all ranks, if they are not sound.
+    def begin(self, number: int) -> np.ndarray:
+        """Take the steps of one of the problems from now on.
+
+        Returns its initial values at the nodes that this rank holds, with those given on the sides.
+
+        `ValueError` or `TypeError` on all ranks, if they, or its source, are not sound.
         """
-        share, grid = self.share, self.share.grid
+        share, grid, initial = self.share, self.share.grid, self._initial
+        self._problem = problem = self._one(self._every, number)
+        self._sides = SidesInTime(problem.conditions)
+        self._coefficients = CoefficientsInTime(problem)
+        self._source = SourceInTime(problem, grid, self._time.dt)
 
         def begun() -> np.ndarray:
-            field = Field("initial", values, len(grid.shape))
-            field.require_shape(grid)
-            if field.problems > 1:
-                raise ValueError(f"initial values are those of one problem, got {field.problems}")
-            u = sampled(field, self._shape, grid, share.wide)
-            return self._with_given(u, 0.0)
+            initial.require_shape(grid)
+            several = initial.problems > 1
+            own = Sliced.some(initial.values, range(number, number + 1)) if several else None
+            field = initial if own is None else Field("initial", own, initial.axes)
+            return self._with_given(sampled(field, self._shape, grid, share.wide), 0.0)
 
+        with argument("field"):
+            self._source.require_until(self._time.end)
+            self._ranks.agree(lambda: self._source(0.0, share.wide))
         with argument("initial"):
             return self._ranks.agree(begun)
 
@@ -286,7 +252,8 @@ class Stepper:
         def evaluated() -> tuple[np.ndarray | None, Sides | None]:
             f = self._source(t + share * (later - t), self.share.wide)
             if not self._sides.vary:
-                return f, None
+                # A plan has the sides of the problem that it was made for.
+                return f, self._sides(0.0) if self.problems > 1 else None
             sides = self._sides.between(t + after, later, share, self.share.grid, self._pieces)
             sides.boundaries(self.share.grid)  # checks the values
             return f, sides

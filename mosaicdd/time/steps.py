@@ -13,9 +13,11 @@ import numpy as np
 
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import CONVERGED
-from mosaicdd.time.frames import Frames, Record
+from mosaicdd.time.frames import Frames
+from mosaicdd.time.levels import Levels
+from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
-from mosaicdd.time.stepper import DataError, Levels, Stepper, Taken
+from mosaicdd.time.stepper import DataError, Stepper, Taken
 
 _SHORTEST = Fraction(1, 2**30)
 _GROW = 0.5  # of the bound, that the error of a step twice as long may be expected to have

@@ -209,10 +209,13 @@ def test_what_was_killed_goes_on_on_three_ranks(mosaicdd, whole, tmp_path, mpiex
         (("--steps", "3"), "Error: --dt must be given for an equation in time"),
         ((), "Error: --steps must be given for an equation in time"),
         (("--steps", "3", "--dt", "-1"), "Error: --dt must be a number > 0, got -1.0"),
-        (("--steps", "3", "--dt", "1", "--shards"), "Error: --shards is not for equations in time"),
         (
-            ("--steps", "3", "--dt", "1", "--window", "0:1,0:1"),
-            "Error: --window: not for an equation",
+            ("--steps", "3", "--dt", "1", "--points", "places.txt"),
+            "Error: --points: not for an equation in time",
+        ),
+        (
+            ("--steps", "3", "--dt", "1", "--window", "0:2,0:1"),
+            "Error: --window: x from 0 to 2 reaches beyond the domain, 0 to 1",
         ),
         (
             ("--steps", "3", "--dt", "1", "--initial", "expr:t"),

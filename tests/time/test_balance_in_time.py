@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.time.frames import Record
 from mosaicdd.time.march import March
+from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
 
 NY, NX, H, DT, STEPS = 32, 40, 0.1, 0.05, 4

@@ -142,19 +142,30 @@ class Field:
     @property
     def problems(self) -> int:
         """Of how many problems there are values; 1 for values that serve all."""
-        return self._shape[0] if len(self._shape) == self.axes + 1 else 1
+        return self._shape[0] if len(self._shape) > self.axes else 1
 
-    def require_shape(self, grid: Grid) -> None:
-        """Check that node values belong to a grid, above whose spacing random ones vary; else raise `ValueError`."""
+    @property
+    def times(self) -> int | None:
+        """Of how many times there are values of each problem, ``(n, times, ny + 1, nx + 1)``; None without that axis."""
+        return self._shape[1] if len(self._shape) == self.axes + 2 else None
+
+    def require_shape(self, grid: Grid, *, in_time: bool = False) -> None:
+        """Check that node values belong to a grid, above whose spacing random ones vary; else raise `ValueError`.
+
+        ``in_time``: whether they may have an axis for times.
+        """
         self.require_spacing(grid)
         if self._sampled is not None:
             self._sampled.require_grid(grid)
         axes = self.axes
-        if self._shape and (len(self._shape) > axes + 1 or self._shape[-axes:] != grid.nodes):
+        most = axes + 1 + in_time
+        if self._shape and (len(self._shape) > most or self._shape[-axes:] != grid.nodes):
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
             backwards = self._shape[: -axes - 1 : -1]
             hint = ""
-            if self._shape == grid.shape:
+            if self.times is not None and self._shape[-axes:] == grid.nodes:
+                hint = f" and no axes for {self._shape[0]} problems and {self.times} times: only steps in time (march) take a source of these"
+            elif self._shape == grid.shape:
                 hint = ", and only the diffusion may be given per cell"
             elif len(self._shape) <= axes + 1 and backwards in (grid.nodes, grid.shape):
                 hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
