@@ -225,3 +225,10 @@ def test_an_exchange_of_nothing_holds_nothing():
             m.solve(m.Problem(domain, "poisson", {"f": 1.0}, sides))
         with pytest.raises(ValueError, match="level of the solution is not known"):
             m.solve(m.Problem(domain, "quasilinear-diffusion", {"f": 1.0}, sides))
+
+
+@pytest.mark.parametrize("condition", [m.Robin(np.ones(9), 0.0), m.Dirichlet(np.ones((33, 33)))])
+def test_an_outline_takes_no_array_and_says_what_it_takes(condition):
+    problem = m.Problem(disk(32).domain, "poisson", {"f": 1.0}, {"outline": condition})
+    with pytest.raises(TypeError, match=r"takes no array, got one of the shape .* give a function"):
+        m.solve(problem)

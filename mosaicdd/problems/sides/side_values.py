@@ -175,6 +175,12 @@ def require_alphas(
 def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
     each = part.values if is_one_each(part.values) else [part.values]
+    shape = np.shape(part.values) if not is_one_each(part.values) else ()
+    if shape:
+        raise TypeError(
+            f"{part.called} goes along no nodes, so it takes no array, got one of the shape {shape}: give a function of "
+            "the coordinates, which may look values up there, or a file of points"
+        )
     return np.stack([evaluate(values, places, part.called) for values in each])
 
 
