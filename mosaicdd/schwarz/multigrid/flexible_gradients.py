@@ -67,7 +67,8 @@ class FlexibleGradients:
         self._ranks = system.blocks.ranks
         self._level = system.level()
         p, q = (system.nodes.new(system.dtype) for _ in range(2))
-        self._product = Product(self._level, p, q)
+        self._excess = None if system.few else self._level.excess
+        self._product = Product(self._level, p, q, self._excess)
         self._cycle = Cycle(self._level, system.blocks)
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
@@ -213,19 +214,19 @@ class FlexibleGradients:
             if number:  # whose neighbours are there now
                 energy += product.of_stretch(number - 1)
         energy += product.of_stretch(count - 1)
-        energy += self._excess(state)
+        energy += self._of_few(state)
         if self._aggregates is not None:
             # Without what aggregates have of it, and with what rounding has left there.
             self._aggregates.add(-self._aggregates.of(state.q, state.r), state.p)
             energy = sum(map(product.of_stretch, range(count)))
-            energy += self._excess(state)
+            energy += self._of_few(state)
             gamma = dot(state.r, state.p)
         if self._copies is not None:
             energy = dot(state.p, state.q)
         return self._total(energy, gamma)
 
-    def _excess(self, state: State) -> float:
-        """Add the excess to the left side of a direction, whose copies become zero; return what that adds to ``p q``."""
+    def _of_few(self, state: State) -> float:
+        """Add the excess of few nodes to the left side of a direction, whose copies become zero; return what that adds to ``p q``."""
         added = self.system.add_excess(state.p, state.q)
         if self._copies is not None:
             self._copies.clear(state.q)

@@ -95,7 +95,12 @@ class State:
 
 
 class Product:
-    """Computes ``q = A p`` of two vectors in float32 and in differences, but for the excess; planned once.
+    """Computes ``q = A p`` of two vectors in float32 and in differences; planned once.
+
+    Parameters
+    ----------
+    excess
+        Of the diagonal, ``(C, M)``; None where it is not part of it.
 
     Attributes
     ----------
@@ -105,9 +110,17 @@ class Product:
         Of slots.
     """
 
-    def __init__(self, level: LevelOperator, p: torch.Tensor, q: torch.Tensor):
-        self._level, self.p, self.q = level, p, q
+    def __init__(
+        self,
+        level: LevelOperator,
+        p: torch.Tensor,
+        q: torch.Tensor,
+        excess: torch.Tensor | None,
+    ):
+        self._level, self.p, self.q, self._excess = level, p, q, excess
         self.stretches = level.nodes.stretches()
+        # That of which values have all as their difference.
+        self._zero = p.new_zeros(max(s.stop - s.start for s in self.stretches))
         self._sums = [self._of_stretch(s) for s in self.stretches]
         self._energies = [
             combining([Combination(a, by=b) for a, b in zip(p[:, s], q[:, s], strict=True)])
@@ -116,21 +129,17 @@ class Product:
 
     def _of_stretch(self, stretch: slice) -> Callable[[], None]:
         """Return the sums of a stretch."""
-        level = self._level
-        return planned(
-            [
-                Sum(
-                    self.q[number, stretch],
-                    None,
-                    [
-                        (level.coupling(of, q, stretch), level.beside(self.p, of, q, stretch))
-                        for q in level.steps
-                    ],
-                    own=self.p[number, stretch],
-                )
-                for number, of in enumerate(level.nodes.classes)
+        level, sums = self._level, []
+        for number, of in enumerate(level.nodes.classes):
+            products = [
+                (level.coupling(of, q, stretch), level.beside(self.p, of, q, stretch))
+                for q in level.steps
             ]
-        )
+            own = self.p[number, stretch]
+            if self._excess is not None:
+                products.append((self._excess[number, stretch], self._zero[: len(own)]))
+            sums.append(Sum(self.q[number, stretch], None, products, own=own))
+        return planned(sums)
 
     def of_stretch(self, number: int) -> float:
         """Compute it in a stretch; return what that makes of ``p q``."""

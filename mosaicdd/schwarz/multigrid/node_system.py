@@ -55,6 +55,8 @@ class NodeSystem:
         Of levels and directions.
     unknowns
         Of all ranks.
+    few
+        Whether few nodes have an excess, which is kept and computed with for these alone.
     ones
         One at the nodes of the box with an unknown, zero elsewhere, copies included.
     light
@@ -128,7 +130,7 @@ class NodeSystem:
 
     def excess(self) -> torch.Tensor:
         """Return the excess of the diagonal, a vector; not to be changed."""
-        if not self._few:
+        if not self.few:
             return self._excess
         vector = self.vector()
         vector.view(-1)[self._places] = self._amounts
@@ -193,7 +195,7 @@ class NodeSystem:
     def level(self) -> LevelOperator:
         """Return them in `dtype`, divided by `scale`, for a preconditioner."""
         excess = self.nodes.new(self.dtype)
-        if self._few:
+        if self.few:
             excess.view(-1)[self._places] = (self._amounts / self.scale).to(self.dtype)
         else:
             torch.mul(self._excess, 1 / self.scale, out=excess)
@@ -216,7 +218,7 @@ class NodeSystem:
             With refreshed copies, whenever it is called.
         """
         stretches, numbers = self.nodes.stretches(_LONG), range(len(x))
-        if not self._few:
+        if not self.few:
             room = b.new_empty(len(b), max(s.stop - s.start for s in stretches))
             parts = []
             for s in stretches:
@@ -267,23 +269,18 @@ class NodeSystem:
                 yield shifted(k[beside], s, distance) if own is None else own, beside, distance
 
     def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> float:
-        """Add the excess, divided by `scale`, times float32 values ``p`` to ``q``; return what that adds to ``p q``."""
-        if self._few:
-            values = p.view(-1).index_select(0, self._places)
-            more = (self._amounts / self.scale).to(values.dtype).mul_(values)
-            q.view(-1).index_add_(0, self._places, more)
-            return float(torch.dot(values, more))
-        added = []
-        for number in range(len(p)):
-            more = (self._excess[number] / self.scale).to(p.dtype) * p[number]
-            q[number] += more
-            added.append(torch.dot(p[number], more))
-        return sum(torch.stack(added).tolist())
+        """Add what few nodes have, divided by `scale`, times values ``p`` to ``q``; return what that adds to ``p q``."""
+        if not self.few:
+            return 0.0
+        values = p.view(-1).index_select(0, self._places)
+        more = (self._amounts / self.scale).to(values.dtype).mul_(values)
+        q.view(-1).index_add_(0, self._places, more)
+        return float(torch.dot(values, more))
 
     def _keep_excess(self) -> None:
         places = torch.nonzero(self._excess.view(-1)).ravel()
-        self._few = len(places) <= _FEW * self.nodes.count
-        if self._few:
+        self.few = len(places) <= _FEW * self.nodes.count
+        if self.few:
             self._places, self._amounts = places, self._excess.view(-1)[places]
             self._excess = self._excess.new_empty(0)
 

@@ -35,7 +35,9 @@ class StabilisedGradients(FlexibleGradients):
         z = self._cycle.values
         self._p, self._v = self._product.p, self._product.q
         self._r, self._first, self._t = (torch.zeros_like(z) for _ in range(3))
-        self._products = [Product(self._level, z, image) for image in (self._v, self._t)]
+        self._products = [
+            Product(self._level, z, image, self._excess) for image in (self._v, self._t)
+        ]
         # Of the last iteration: the residual along the first one, steps, and the unit of its vectors.
         self._along, self._alpha, self._omega, self._unit = 0.0, 1.0, 1.0, 1.0
 
