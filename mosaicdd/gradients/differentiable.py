@@ -51,7 +51,7 @@ def differentiable(
     Raises
     ------
     ValueError
-        If a name is none of the problem's, or there is a length of steps without a number; or what a march keeps for
+        If a name is none of the problem's, or there is none, or a length of steps without a number; or what a march keeps for
         its gradient needs more memory than there is.
     Unsupported
         If the problem is of another kind.
@@ -62,6 +62,10 @@ def differentiable(
     >>> (solve(a=a) - measured).square().sum().backward()
     """
     names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    if not names:
+        raise ValueError(
+            "wrt names nothing to differentiate by: give a field or a side, as 'a' or 'left'"
+        )
     if rtol is None and settings is None:
         rtol, adjoint_rtol = _RTOL, _OF_ADJOINTS if adjoint_rtol is None else adjoint_rtol
     how: dict[str, Any] = {"ranks": ranks, "settings": settings, "rtol": rtol}

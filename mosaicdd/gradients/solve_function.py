@@ -150,6 +150,8 @@ class Differentiable:
             raise ValueError(
                 f"{name} is on {value.device}, solves that are differentiated on the CPU"
             )
+        if value.is_complex():
+            raise ValueError(f"{name} is of {value.dtype}, the problem takes real numbers")
         shape, fits = tuple(value.shape), self._fitting(name)
         if shape not in fits:
             raise ValueError(

@@ -170,6 +170,14 @@ def test_what_is_not_known_is_said():
         solve(a=drawn(3, 3))
     with pytest.raises(ValueError, match="not one of wrt"):
         solve(f=drawn(9, 9))
+    with pytest.raises(ValueError, match="a is on meta, solves that are differentiated on the CPU"):
+        solve(a=torch.ones(9, 9, device="meta"))
+    with pytest.raises(TypeError, match="a must be a tensor, got ndarray"):
+        solve(a=np.ones((9, 9)))
+    with pytest.raises(ValueError, match=r"a is of torch.complex128, the problem takes real"):
+        solve(a=drawn(9, 9) + 0j)
+    with pytest.raises(ValueError, match="wrt names nothing"):
+        m.differentiable(small(), ())
     insulated = m.Problem((8, 8), "poisson", {"f": "x - 1/16"}, m.Neumann(0.0))
     with pytest.raises(m.Unsupported, match="holds the level"):
         m.differentiable(insulated, ("f",))
