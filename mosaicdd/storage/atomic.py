@@ -9,9 +9,11 @@ survive damage to what it calls metadata: a sealed file is checked as a whole be
 once per process. HDF5 does not mind bytes behind its own.
 """
 
+import errno
 import io
 import os
 import secrets
+import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -50,7 +52,16 @@ def require_writable(path: str | os.PathLike) -> Path:
         )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{path}: the folder {folder} is read-only; choose another one")
-    return path
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder):  # as in /proc, whoever asks
+            return path
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # a disk may have room by then
+            return path
+        why = error.strerror or error
+        raise type(error)(
+            f"{path}: no file can be made in the folder {folder} ({why}); choose another one"
+        ) from error
 
 
 def require_replaceable(

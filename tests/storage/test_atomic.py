@@ -81,6 +81,14 @@ def test_a_folder_is_not_a_file_and_a_file_not_a_folder(tmp_path):
         require_writable(tmp_path / "file" / "out.h5")
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
+def test_a_folder_that_takes_no_files_is_refused():
+    with pytest.raises(
+        OSError, match=r"/proc/out.h5: no file can be made in the folder /proc|read-only"
+    ):
+        require_writable("/proc/out.h5")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_refused(tmp_path):
     tmp_path.chmod(0o500)
