@@ -86,7 +86,9 @@ def _interpolation(level: LevelOperator, to: Halving, coupling: Couplings) -> In
     for of, values in zip(to.classes, coarse, strict=True):
         number = nodes.number[of]
         own = nodes.slots_of(number, nodes.box)
-        nodes.at_slots(values)[own] = (nodes.at_slots(level.inverse[number])[own] > 0).to(values)
+        nodes.at_slots(values)[own] = 1.0 + (nodes.at_slots(level.inverse[number])[own] > 0).to(
+            values
+        )
     for of in sorted(nodes.classes, key=lambda of: sum(to.odd(of))):
         if of in to.number:
             continue
@@ -111,7 +113,7 @@ def _interpolate(
     Parameters
     ----------
     coarse
-        1 at coarse nodes with an unknown, ``(K, M)``; 0 elsewhere.
+        2 at coarse nodes with an unknown, 1 at others, ``(K, M)``; 0 elsewhere.
     """
     nodes, odd = level.nodes, made.to.odd(of)
     collapsed = _collapsed(level, coupling_of, of, odd, stretch)
@@ -136,10 +138,14 @@ def _interpolate(
     for corner, weight in made.weights[of].items():
         torch.mul(sums[corner], inverse, out=weight[stretch])
     torch.mul(missing, inverse, out=made.missing[of][stretch])
-    if len(lone):  # no coupling along the line: the mean of its ends that are unknown
+    if len(
+        lone
+    ):  # no coupling along the line: the mean of its ends with an unknown, or if none has one of all
         places = lone + stretch.start
         beside_of = [nodes.neighbour(of, corner) for corner in made.weights[of]]
         ends = [coarse[made.to.number[end]][places + distance] for end, distance in beside_of]
+        most = torch.stack(ends).amax(0).clamp_(min=1.0)
+        ends = [(end == most).to(end) for end in ends]
         count = torch.stack(ends).sum(0).clamp_(min=1.0)
         for end, weight in zip(ends, made.weights[of].values(), strict=True):
             weight[places] = end / count
