@@ -89,7 +89,7 @@ def _fig6(figure: Figure) -> None:
             [_column(of_seed[:count], "validation_mse") for of_seed in seeds.values()]
         )
         epochs = _column(next(iter(seeds.values()))[:count], "epoch")
-        axes.plot(epochs, np.median(curves, axis=0), label=f"{ranks} ranks")
+        axes.plot(epochs, np.median(curves, axis=0), label=_ranks(ranks))
         axes.fill_between(epochs, *np.quantile(curves, [0.025, 0.975], axis=0), alpha=0.2)
     axes.axhline(TARGET, **_PAPERS, label="the paper's end after 500 epochs")
     axes.set(yscale="log", xlabel="epoch", ylabel="validation MSE: median and range of the seeds")
@@ -100,11 +100,14 @@ def _fig7(figure: Figure) -> None:
     axes = figure.subplots()
     for row in read_csv("fig7"):
         sizes = [int(size) for size in list(row)[1:]]
-        axes.plot(
-            sizes, [float(row[str(size)]) for size in sizes], "o-", label=f"{row['ranks']} ranks"
-        )
+        errors = [float(row[str(size)]) for size in sizes]
+        axes.plot(sizes, errors, "o-", label=_ranks(row["ranks"]))
     axes.set(xscale="log", yscale="log", xlabel="cells per side", ylabel="MAE, g = sin(2 pi x)")
     axes.legend(fontsize=7)
+
+
+def _ranks(count: str) -> str:
+    return "1 rank" if count == "1" else f"{count} ranks"
 
 
 def _fig8(figure: Figure) -> None:
@@ -172,6 +175,9 @@ def _lifting(figure: Figure) -> None:
             style = {"color": line.get_color(), "label": f"{lifting}, largest"}
             axes.plot(_column(of_kind, "cells"), _column(of_kind, "largest"), "s:", **style)
         axes.set(xscale="log", yscale="log", xlabel="cells per side", title=f"{kind} data")
+        sizes = sorted({int(row["cells"]) for row in rows})
+        axes.set_xticks(sizes, list(map(str, sizes)), minor=False)
+        axes.set_xticks([], minor=True)
     axes.legend(title="degree of the lifting", fontsize=7)
 
 

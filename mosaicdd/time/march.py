@@ -106,7 +106,9 @@ class March:
                 self._store = FileFrames(output.path, share.ranks, wanted, apart=output.shards)
             lies = {
                 "window": [[p.start, p.stop] for p in wanted.window.place],
-                "ranks with shards": list(share.ranks.dims[::-1]) if output.shards else None,
+                "dims, which with shards must be the same,": list(share.ranks.dims[::-1])
+                if output.shards
+                else None,
             }
             plan = output, problem, self._time, stepper, told, lies
             self._checkpoint = TimeCheckpoint(*plan)

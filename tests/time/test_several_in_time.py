@@ -117,6 +117,11 @@ def test_an_interrupted_march_of_several_goes_on_where_each_was(shards, comm, co
     fewer = m.Problem(problem.domain, "heat", {"f": problem.fields["f"][:2]}, two)
     with pytest.raises(ValueError, match=r"resume: .* its problems is 3, not 2"):
         m.march(fewer, initial[:2], output=resuming, **options)
+    other = m.Output(path, shards=not shards, resume=True)
+    with pytest.raises(
+        ValueError, match=r"resume: .* its dims, which with shards must be the same"
+    ):
+        m.march(problem, initial, output=other, **options)
     resumed = m.march(problem, initial, output=resuming, **options)
     assert resumed.converged
     for number in range(3):
