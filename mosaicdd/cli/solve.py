@@ -75,7 +75,7 @@ _GROUPS = {
     metavar="SPEC",
     help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
     "polygons with holes, FILE.json; a mask, FILE.npy or FILE.png, true or light inside: of cells, or of "
-    "nodes (then first order at the outline, else second). Of a box, a mask of voxels, FILE.npy or FILE.tif. "
+    "nodes (then first order at the outline, else second). Of a box, a distance, or a mask of voxels, FILE.npy or FILE.tif. "
     "A raster, FILE.asc, .csv, .nc or a GeoTIFF: where it has data. [default: all]",
 )
 @click.option(

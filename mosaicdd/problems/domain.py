@@ -152,8 +152,8 @@ class Domain:
         Parameters
         ----------
         distance
-            A function ``f(x, y)`` of arrays of coordinates in units of domain length, the text of an
-            expression, or node values ``(ny + 1, nx + 1)``.
+            A function ``f(x, y)`` of arrays of coordinates in units of domain length, in space ``f(x, y, z)``, the
+            text of an expression, or node values ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``.
         parameters
             Numbers by the names that they have in the expression, or as further arguments of the function:
             `differentiable` and `adjoint` have derivatives by them.

@@ -329,7 +329,6 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.Problem(BOX, "anisotropic-diffusion", {"azz": -1.0}), "all of its eigenvalues > 0.; axx is 1, axy 0, axz 0, ayy 1, ayz 0, azz -1"),
         (lambda: m.Problem(BOX, "diffusion", {"axx": 1.0, "ayy": 2.0, "azz": 0.0}), "got axx 1, ayy 2, azz 0"),
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
-        (lambda: m.Domain.from_distance("x", (8, 8, 8)), "a signed distance, polygons and a mask of nodes are of a rectangle"),
         (lambda: m.Problem(BOX, "diffusion", {"a": np.ones((8, 8, 7))}), "8, 8, 7"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), "laplace"), "local_solver: laplace is of squares"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), keep="interface"), "keep='interface' is not there"),

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.lattice.axes import contains, ends, even, within
+from mosaicdd.lattice.axes import contains, ends, even, letters, others, spelled, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.exchange import OutlineExchange
@@ -146,17 +146,17 @@ class CutOutline:
         return level < 0 if self._shape.staircase else level <= 0
 
     def _crossed(self, name: str) -> np.ndarray:
-        """Return where an outline crosses grid edges, ``(M, 2)``, (x, y), in units of domain length."""
+        """Return where an outline crosses grid edges, ``(M, axes)``, (x, y), in units of domain length."""
         whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
-        crossings = [np.empty((0, 2))]
-        for axis in (0, 1):
+        crossings = [np.empty((0, level.ndim))]
+        for axis in range(level.ndim):
             low, high = ends(axis, level.ndim)
-            y, x = np.nonzero((level[low] < 0) != (level[high] < 0))
-            p, q = level[low][y, x], level[high][y, x]
-            at = np.stack([y, x], axis=1).astype(float)
+            nodes = np.nonzero((level[low] < 0) != (level[high] < 0))
+            p, q = level[low][nodes], level[high][nodes]
+            at = np.stack(nodes, axis=1).astype(float)
             at[:, axis] += p / (p - q)
-            own = np.maximum(numbers[low][y, x], numbers[high][y, x]) == self.names.index(name)
+            own = np.maximum(numbers[low][nodes], numbers[high][nodes]) == self.names.index(name)
             crossings.append(self._grid.at(at[own])[:, ::-1])
         return np.concatenate(crossings)
 
@@ -200,13 +200,11 @@ class CutOutline:
         if not len(loose):
             return None
         if count == 1:
-            y, x = np.unravel_index(np.argmin(level), level.shape)
-            return int(y), int(x)
-        y, x = np.argwhere(parts == loose[0])[0]
-        size, (below, left) = int((parts == loose[0]).sum()), self._grid.at([y, x])
+            return tuple(map(int, np.unravel_index(np.argmin(level), level.shape)))
+        size, first = int((parts == loose[0]).sum()), np.argwhere(parts == loose[0])[0]
         raise ValueError(
-            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from ({left:.10g}, "
-            f"{below:.10g}) on, has no given value and no exchange, so its level is not known; "
+            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from "
+            f"({spelled(self._grid.at(first)[::-1].tolist())}) on, has no given value and no exchange, so its level is not known; "
             f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
         )
 
@@ -336,9 +334,14 @@ def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> N
         wrong = (low < 0) != (high < 0)
         wrong |= crossed & (abs(low - high) > _SAME * np.ptp(lines, axis=0))
         if wrong.any():
-            both = " and ".join(name_of_side((axis, end)) for end in (0, 1))
-            place = grid.at([np.argmax(wrong)] * 2)[1 - axis]
+            axes = len(grid.shape)
+            both = " and ".join(name_of_side((axis, end), axes) for end in (0, 1))
+            node = np.insert(np.argwhere(wrong)[0], axis, 0)
+            place = ", ".join(
+                f"{letters(axes)[along]} = {grid.at(node)[along]:.10g}"
+                for along in others(axis, axes)[::-1]
+            )
             raise ValueError(
                 f"the sides {both} are periodic, but the outline of the domain is not the same on both, "
-                f"first at {'xy'[axis]} = {place:.10g}: let it go on at the other side"
+                f"first at {place}: let it go on at the other side"
             )

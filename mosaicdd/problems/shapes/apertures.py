@@ -12,12 +12,16 @@ level is taken as linear on eight triangles around its middle, two for each corn
    a---u---b     faces: the lines l-m, m-r, u-m, m-t
 ```
 
+In space there are 48 tetrahedra, six for each corner: of the corner, the middles of an edge there, of a face that
+this belongs to, and of the cell. The face across an edge has two triangles in each cell, without the corner.
+
 So volumes, faces and the outline between them fit together exactly: what flows out of a volume flows
 through its faces or the outline.
 """
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,8 +30,6 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, others
-
-_CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Cover:
         cell: of the left and the right edge, of the lower and the upper one; ``(rows + 1,
         columns + 1)`` each, at most a half. In space four quarters, by the other axes in their order.
     quarters
-        Of the volume of each corner, as `_CORNERS`; ``(rows + 1, columns + 1)``, at most a quarter.
+        Of the volume of each corner, the last axis first; ``(rows + 1, columns + 1)``, at most a quarter.
     inside
         Which nodes are inside of an outline, with a node more all around, ``(rows + 2, columns +
         2)``: coefficients are known at these. None for all.
@@ -110,8 +112,8 @@ def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
 class Segments:
     """Pieces of an outline, each in the volume of one node."""
 
-    nodes: np.ndarray  # ``(S, 2)``, (y, x), from the first of the array of levels
-    middles: np.ndarray  # ``(S, 2)``, likewise
+    nodes: np.ndarray  # ``(S, axes)``, (y, x), from the first of the array of levels
+    middles: np.ndarray  # ``(S, axes)``, likewise
     lengths: np.ndarray  # ``(S,)``, in cells; in space areas
     # How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside
     distances: np.ndarray
@@ -134,46 +136,83 @@ def cut_cells(
     """
     if numbers is None:
         numbers = np.zeros(level.shape, int)
-    of_corners = [_corner(np.where(level >= 0, numbers, 0), y, x) for y, x in _CORNERS]
+    axes, places = level.ndim, _corners(level.ndim)
+    belongs = np.where(level >= 0, numbers, 0)
     inside = level < 0
-    corners = [_corner(inside, y, x) for y, x in _CORNERS]
+    corners = [_corner(inside, place) for place in places]
     whole = cells & np.logical_and.reduce(corners)
     cut = np.argwhere(cells & np.logical_or.reduce(corners) & ~whole)
-    cover = Cover(
-        tuple((0.5 * whole, 0.5 * whole) for _ in (0, 1)), tuple(0.25 * whole for _ in _CORNERS)
-    )
-    here = cut[:, 0], cut[:, 1]
-    values = np.array([_corner(level, y, x)[here] for y, x in _CORNERS]).reshape(2, 2, -1)
-    middle = values.mean((0, 1))
-    edges = values.mean(0), values.mean(1)  # lower and upper end in turn; left and right
-    for side in (0, 1):
-        # The face across the left edge, then the right one; across the lower edge, then the upper.
-        cover.faces[0][side][here] = 0.5 * share_inside(edges[0][side], middle)
-        cover.faces[1][side][here] = 0.5 * share_inside(edges[1][side], middle)
-    outlines = np.maximum.reduce([values[here] for values in of_corners])
+    cover, here = _whole(whole), tuple(cut.T)
+    values = np.array([_corner(level, place)[here] for place in places])
+    middle = _Middles(values.reshape(*(2,) * axes, -1))
+    outlines = np.maximum.reduce([_corner(belongs, place)[here] for place in places])
     pieces: list[tuple[np.ndarray, ...]] = []
-    for number, (y, x) in enumerate(_CORNERS):
-        corner = np.array([y, x], float)
-        for axis in (0, 1):
-            # The middle of the cell's edge from this corner along an axis.
-            mid = np.array([0.5, x]) if axis == 0 else np.array([y, 0.5])
-            of_mid = edges[0][x] if axis == 0 else edges[1][y]
-            points = np.stack([corner, mid, np.array([0.5, 0.5])])
-            share, ends, slope = _triangle(np.stack([values[y, x], of_mid, middle]), points)
-            cover.quarters[number][here] += share / 8
-            lengths = np.linalg.norm(ends[0] - ends[1], axis=1)
-            crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
-            pieces.append(
-                (
-                    cut[crossed] + (y, x),
-                    cut[crossed] + ends.mean(0)[crossed],
-                    lengths[crossed],
-                    (-values[y, x] / np.where(slope > 0, slope, 1.0))[crossed],
-                    outlines[crossed],
+    for number, corner in enumerate(places):
+        for order in itertools.permutations(range(axes)):
+            # From the corner on, axis by axis, to the middles of an edge, of a face, and of the cell.
+            chain = [middle.level(corner, order[:k]) for k in range(axes + 1)]
+            points = np.array([middle.place(corner, order[:k]) for k in range(axes + 1)])
+            simplex, parts = np.stack(chain), math.factorial(axes) * 2**axes
+            cover.quarters[number][here] += _share(simplex) / parts
+            if not corner[order[0]]:  # the face across an edge belongs to both of its ends
+                slot = np.ravel_multi_index(
+                    [corner[a] for a in others(order[0], axes)], (2,) * (axes - 1)
                 )
-            )
+                cover.faces[order[0]][slot][here] += _share(simplex[1:]) * (2 * axes / parts)
+            slope = np.linalg.norm(_gradient(simplex, points), axis=0)
+            distances = -simplex[0] / np.where(slope > 0, slope, 1.0)
+            for piece in _outline(simplex, points):
+                lengths = _size(piece)
+                crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
+                pieces.append(
+                    (
+                        cut[crossed] + corner,
+                        cut[crossed] + piece.mean(0)[crossed],
+                        lengths[crossed],
+                        distances[crossed],
+                        outlines[crossed],
+                    )
+                )
     segments = Segments(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
     return cover, segments
+
+
+def _whole(cells: np.ndarray) -> Cover:
+    """Return what there is of whole cells, in arrays of their own to be written into."""
+    every = Cover.of_cells(cells)
+    faces = tuple(tuple(face.copy() for face in along) for along in every.faces)
+    return Cover(faces, tuple(share.copy() for share in every.quarters))
+
+
+def shares_of_side(level: np.ndarray) -> np.ndarray:
+    """Return what a shape has of a side, by its level at the nodes there: ``(2**axes, M)``, as `of_corners`."""
+    cells = tuple(count - 1 for count in level.shape)
+    cover, _ = cut_cells(level, np.ones(cells, bool))
+    # The corner that a cell before the node has there is its high one.
+    wide = [np.pad(share, 1) for share in reversed(cover.quarters)]
+    corners = itertools.product((slice(None, -1), slice(1, None)), repeat=level.ndim)
+    return np.stack([share[corner].ravel() for share, corner in zip(wide, corners, strict=True)])
+
+
+class _Middles:
+    """The levels ``(2, .., T)`` at the corners of cells, and at the middles of edges, faces, and cells."""
+
+    def __init__(self, values: np.ndarray):
+        self._values = values
+        self._known: dict[tuple[int | slice, ...], np.ndarray] = {}
+
+    def level(self, corner: tuple[int, ...], along: tuple[int, ...]) -> np.ndarray:
+        """Return those ``(T,)`` half way from a corner along some axes: the mean of all corners there."""
+        place = tuple(slice(None) if axis in along else end for axis, end in enumerate(corner))
+        key = tuple(-1 if axis in along else end for axis, end in enumerate(corner))
+        if key not in self._known:
+            self._known[key] = self._values[place].mean(tuple(range(len(along))))
+        return self._known[key]
+
+    @staticmethod
+    def place(corner: tuple[int, ...], along: tuple[int, ...]) -> list[float]:
+        """Return where this is in a cell."""
+        return [0.5 if axis in along else float(end) for axis, end in enumerate(corner)]
 
 
 def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
@@ -182,18 +221,22 @@ def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
     Parameters are those of `cut_cells`.
     """
     inside = level < 0
-    corner = {place: cells & _corner(inside, *place) for place in _CORNERS}
+    corner = {place: cells & _corner(inside, place) for place in _corners(2)}
     faces = (
         (0.5 * (corner[0, 0] & corner[1, 0]), 0.5 * (corner[0, 1] & corner[1, 1])),
         (0.5 * (corner[0, 0] & corner[0, 1]), 0.5 * (corner[1, 0] & corner[1, 1])),
     )
-    return Cover(faces, tuple(0.25 * corner[place] for place in _CORNERS))
+    return Cover(faces, tuple(0.25 * inner for inner in corner.values()))
 
 
-def _corner(nodes: np.ndarray, y: int, x: int) -> np.ndarray:
+def _corners(axes: int) -> list[tuple[int, ...]]:
+    """List the corners of a cell, the last axis first."""
+    return list(itertools.product((0, 1), repeat=axes))
+
+
+def _corner(nodes: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
     """Return one corner of all cells."""
-    rows, columns = nodes.shape
-    return nodes[y : rows - 1 + y, x : columns - 1 + x]
+    return nodes[tuple(slice(end, n - 1 + end) for end, n in zip(place, nodes.shape, strict=True))]
 
 
 def share_inside(p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -203,23 +246,86 @@ def share_inside(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.where(crossed, fraction, (p < 0) & (q < 0))
 
 
-def _triangle(level: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what share of triangles with levels ``(3, T)`` at points ``(3, 2)`` is inside, ``(T,)``.
-
-    And the ends of the outline in them, ``(2, T, 2)``, and the slope of the level per cell, ``(T,)``.
-    """
+def _share(level: np.ndarray) -> np.ndarray:
+    """Return what share of points, lines, triangles or tetrahedra with levels ``(1 to 4, T)`` is inside, ``(T,)``."""
+    if len(level) == 2:
+        return share_inside(*level)
     inside = level < 0
     share = inside.all(0).astype(float)
-    ends = np.zeros((2, level.shape[1], 2))
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        alone = (inside[i] != inside[j]) & (inside[i] != inside[k])
-        ends_at = level[:, alone]
-        t = [ends_at[i] / (ends_at[i] - ends_at[other]) for other in (j, k)]
-        small = t[0] * t[1]
-        share[alone] = np.where(inside[i, alone], small, 1.0 - small)
-        for end, other, part in zip(ends, (j, k), t, strict=True):
-            end[alone] = points[i] + part[:, None] * (points[other] - points[i])
-    sides = np.stack([points[1] - points[0], points[2] - points[0]])
-    gradient = np.linalg.solve(sides, np.stack([level[1] - level[0], level[2] - level[0]]))
-    return share, ends, np.linalg.norm(gradient, axis=0)
+    for vertex, alone in _alone(inside):
+        at = level[:, alone]
+        small = math.prod(
+            at[vertex] / (at[vertex] - at[other]) for other in others(vertex, len(level))
+        )
+        share[alone] = np.where(inside[vertex, alone], small, 1.0 - small)
+    for (a, b), (c, d), both in _pairs(inside):
+        ac, ad, bc, bd = _cuts(level[:, both], (a, c), (a, d), (b, c), (b, d))
+        share[both] = ac * ad + bc * bd * (1 - ac) + bd * ac * (1 - ad)
+    return share
+
+
+def _outline(level: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
+    """Return the outline in triangles, or tetrahedra, with levels ``(k, T)`` at points ``(k, axes)``.
+
+    Lines, or triangles, by their ends ``(axes, T, axes)``, which fall together where there is none. A tetrahedron whose
+    outline has four ends has two of these.
+    """
+    inside, axes = level < 0, points.shape[1]
+    pieces = [np.zeros((axes, level.shape[1], axes)) for _ in range(max(axes - 1, 1))]
+    for vertex, alone in _alone(inside):
+        at = level[:, alone]
+        for end, other in zip(pieces[0], others(vertex, len(level)), strict=True):
+            (part,) = _cuts(at, (vertex, other))
+            end[alone] = points[vertex] + part[:, None] * (points[other] - points[vertex])
+    for (a, b), (c, d), both in _pairs(inside):
+        lines = (a, c), (a, d), (b, d), (b, c)
+        ac, ad, bd, bc = (
+            points[p] + part[:, None] * (points[q] - points[p])
+            for (p, q), part in zip(lines, _cuts(level[:, both], *lines), strict=True)
+        )
+        for piece, corners in zip(pieces, ((ac, ad, bd), (ac, bd, bc)), strict=True):
+            piece[:, both] = corners
+    return pieces
+
+
+def _cuts(level: np.ndarray, *lines: tuple[int, int]) -> list[np.ndarray]:
+    """Return after which part of lines between two of some points the outline crosses them."""
+    return [level[p] / (level[p] - level[q]) for p, q in lines]
+
+
+def _alone(inside: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Return in which of some simplices each vertex is inside alone, or outside; of points and lines none."""
+    if len(inside) < 3:
+        return []
+    count = inside.sum(0)
+    lonely = ((inside, count == 1), (~inside, count == len(inside) - 1))
+    return [
+        (i, lonely[0][0][i] & lonely[0][1] | lonely[1][0][i] & lonely[1][1])
+        for i in range(len(inside))
+    ]
+
+
+def _pairs(inside: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int], np.ndarray]]:
+    """Return in which tetrahedra two vertices are inside, and two are not; these and those."""
+    if len(inside) < 4:
+        return []
+    halves = [((0, i), tuple(j for j in (1, 2, 3) if j != i)) for i in (1, 2, 3)]
+    every = [*halves, *((outer, inner) for inner, outer in halves)]
+    return [
+        ((a, b), (c, d), inside[a] & inside[b] & ~inside[c] & ~inside[d])
+        for (a, b), (c, d) in every
+    ]
+
+
+def _size(ends: np.ndarray) -> np.ndarray:
+    """Return the lengths of lines, or the areas of triangles, with ends ``(axes, T, axes)``; 1 for points."""
+    if len(ends) == 1:
+        return np.ones(ends.shape[1])
+    if len(ends) == 2:
+        return np.linalg.norm(ends[0] - ends[1], axis=1)
+    return np.linalg.norm(np.cross(ends[1] - ends[0], ends[2] - ends[0]), axis=1) / 2
+
+
+def _gradient(level: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the gradients of levels ``(k, T)`` that are linear between points, ``(axes, T)``."""
+    return np.linalg.solve(points[1:] - points[0], level[1:] - level[0])

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.ndimage
 
+from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.shapes.apertures import share_inside
+from mosaicdd.problems.shapes.apertures import shares_of_side
 
 Side = tuple[int, int]
 """A side of a rectangle, or of a box: the axis that it is constant in, and its low (0) or high end (1)."""
@@ -91,17 +93,18 @@ class OutlinePiece:
 
     def within(self, level: np.ndarray) -> "OutlinePiece":
         """Return what a shape has of a side of a rectangle, by its level at the nodes."""
-        level = level.ravel()
-        shares = np.zeros((2, len(level)))
-        mean = (level[1:] + level[:-1]) / 2
-        shares[0, 1:] = 0.5 * share_inside(level[1:], mean)
-        shares[1, :-1] = 0.5 * share_inside(level[:-1], mean)
+        level = level.reshape([count for count in level.shape if count > 1])
         # Where the outline ends in a node of the side, this belongs to both.
-        beside = np.convolve(level < 0, [1, 0, 1], "same") > 0
+        beside = scipy.ndimage.binary_dilation(level < 0, np.ones((3,) * level.ndim))
         on = level == 0
         inside = (level < 0) | on & beside
-        replaced = bool((on[1:] & on[:-1]).any() and not inside.any())
-        return dataclasses.replace(self, shares=shares, inside=inside, replaced=replaced)
+        along = on
+        for axis in range(on.ndim):
+            low, high = ends(axis, on.ndim)
+            along = along[low] & along[high]
+        replaced = bool(along.any() and not inside.any())
+        shares = shares_of_side(level)
+        return dataclasses.replace(self, shares=shares, inside=inside.ravel(), replaced=replaced)
 
 
 def of_corners(cells: np.ndarray) -> np.ndarray:

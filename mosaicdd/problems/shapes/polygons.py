@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import common, within
+from mosaicdd.lattice.axes import common, times, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
-from mosaicdd.problems.shapes.shape import Shape, require_squares
+from mosaicdd.problems.shapes.shape import Shape, require_cubes
+from mosaicdd.unsupported import Unsupported
 
 _BAND = 2.0  # cells from the polygons to which distances are right
 _ON = 1e-6  # cells from the outline within which a node lies on it
@@ -60,7 +61,12 @@ class Polygons(Shape):
 
     def require_shape(self, grid: Grid) -> None:
         """Raise `ValueError` unless polygons lie in the rectangle, and every hole has a node of the grid."""
-        require_squares(grid)
+        require_cubes(grid)
+        if len(grid.shape) != 2:
+            raise Unsupported(
+                f"polygons are of a rectangle, and {times(grid.shape)} cells are a box: give a signed distance, "
+                "Domain.from_distance(distance, cells, spacing), or --domain 'expr:..'"
+            )
         (first, last), h = np.transpose(grid.ends[::-1]), grid.spacing
         for name, ring in zip(self._names, self.rings, strict=True):
             low, high = ring.min(axis=0), ring.max(axis=0)

@@ -19,7 +19,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import in_rows, times
+from mosaicdd.lattice.axes import in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
@@ -28,6 +28,7 @@ from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.unsupported import Unsupported
 
 _AT_ONCE = 2**20  # nodes that are looked at at once
+_COORDINATES = ("x", "y", "z")
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
 
@@ -86,7 +87,7 @@ class Level(Shape):
     Parameters
     ----------
     values
-        A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``.
+        A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``; in space with z, too.
     lost
         Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
     parameters
@@ -112,7 +113,7 @@ class Level(Shape):
         self._given = values
         if isinstance(values, str):
             expression = Expression(
-                values.removeprefix("expr:"), ("x", "y", "pi"), **self.parameters
+                values.removeprefix("expr:"), (*_COORDINATES, "pi"), **self.parameters
             )
             values = expression if self.parameters else values  # it is checked
         elif self.parameters and callable(values):
@@ -122,7 +123,8 @@ class Level(Shape):
                 f"parameters {', '.join(self.parameters)} are of an expression or a function, and the distance is "
                 "given at nodes: leave them out"
             )
-        self.field = Field("domain", values)
+        # Of a box, too: values with an axis more are refused where the grid is known.
+        self.field = Field("domain", values, max(2, len(getattr(values, "shape", ()))))
 
     def with_parameters(self, parameters: Mapping[str, float]) -> "Level":
         """Return the same with other numbers."""
@@ -147,11 +149,10 @@ class Level(Shape):
 
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid and are of one problem; else raise `ValueError`."""
-        if self.field.problems > 1:
-            raise ValueError(
-                f"a domain is the same for all problems, got {self.field.problems} of them"
-            )
-        require_squares(grid)
+        values: tuple[int, ...] = getattr(self._given, "shape", ())
+        if len(values) > len(grid.shape):
+            raise ValueError(f"a domain is the same for all problems, got {values[0]} of them")
+        require_cubes(grid)
         self.field.require_shape(grid)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
@@ -165,7 +166,7 @@ class Level(Shape):
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""
         outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
-        numbers, count = labelled(outside, periods, np.ones((3, 3)))
+        numbers, count = labelled(outside, periods, np.ones((3,) * outside.ndim))
         holes = enclosed(numbers, count, periods)
         of_piece = np.zeros(count + 1, np.int32)
         of_piece[holes] = np.arange(1, len(holes) + 1)
@@ -174,23 +175,19 @@ class Level(Shape):
 
 def _number(name: str, value: Any) -> float:
     """Return the value of a parameter; raise `ValueError` if it is no number, or the name one of a coordinate."""
-    if not is_number(value) or not math.isfinite(value) or name in ("x", "y", "pi"):
+    if not is_number(value) or not math.isfinite(value) or name in (*_COORDINATES, "pi"):
         raise ValueError(
-            f"a parameter of a domain is a finite number with a name of its own, not x, y or pi; got {name}={value!r}"
+            f"a parameter of a domain is a finite number with a name of its own, not x, y, z or pi; got {name}={value!r}"
         )
     return float(value)
 
 
-def require_squares(grid: Grid) -> None:
-    """Raise `Unsupported` unless a grid is of squares, which outlines that are no faces of cells are known on alone."""
-    if len(grid.shape) != 2:
-        raise Unsupported(
-            f"a signed distance, polygons and a mask of nodes are of a rectangle, and {times(grid.shape)} cells are a "
-            "box: give a mask of voxels, Domain.from_mask(mask, spacing), or --domain FILE.npy"
-        )
+def require_cubes(grid: Grid) -> None:
+    """Raise `Unsupported` unless cells are squares, or cubes, which outlines that are no faces of them are known on alone."""
     if grid.aspect:
         raise Unsupported(
-            f"a shape is of square cells, these are {grid.cell}: give spacing={grid.steps[0]:g}, and cells for it"
+            f"a shape is of square cells, in space of cubes, these are {grid.cell}: give spacing={grid.steps[0]:g}, and "
+            "cells for it"
         )
 
 

@@ -134,7 +134,9 @@ def _inverse(level: LevelOperator, blocks: Blocks) -> Bottom:
     if not len(places):  # an axis of a few nodes has none that are coarser
         return torch.clone, places
     matrix = torch.from_numpy(sparse.toarray())  # on the host: it is small, and inverted once
-    unit = matrix.diagonal().rsqrt()
+    diagonal = matrix.diagonal()
+    # Zero but for rounding, below zero too, where outlines leave next to nothing of a coarse function: it stays zero.
+    unit = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)
     scaled = unit[:, None] * matrix * unit
     rounding = len(matrix) * torch.finfo(matrix.dtype).eps
     factor, failed = torch.linalg.cholesky_ex(scaled)
