@@ -9,9 +9,10 @@ from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.time.march import march
 from mosaicdd.unsupported import Unsupported
 
 CELLS = (64, 128)  # of which there is a coarser grid
@@ -218,3 +219,13 @@ def test_squares_whose_newtons_method_did_not_converge_are_no_convergence(comm):
         r"\d+ to \d+ along x its last step is \de-0\d of the largest value there: take 'exact'",
         told[0],
     )
+
+
+@pytest.mark.parametrize("sides", ["given", "natural"])
+def test_a_step_in_time_without_an_elliptic_derivative_stagnates(sides):
+    """What grows as the cube of itself is beyond all bounds within a thousandth of the step."""
+    condition = Neumann(0.0) if sides == "natural" else Dirichlet(40.0)
+    domain, fields = Domain((32, 32), 1 / 32), {"r": "0 - u**3"}
+    series = march(Problem(domain, "reaction-diffusion", fields, condition), 40.0, dt=0.05, steps=2)
+    assert series.status == "stagnated"
+    assert "not positive" in series.failure

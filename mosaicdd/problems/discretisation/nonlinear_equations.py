@@ -247,12 +247,11 @@ class NonlinearEquations:
         return u
 
     def _require_elliptic(self, partial: np.ndarray) -> None:
-        """Check the derivatives by the neighbours, or the nodes' own values; NaN passes, as an iteration's end."""
+        """Check the derivatives by the nodes' own values, and by the neighbours; NaN passes, as an iteration's end."""
+        require_positive(partial[0])
         if self._across is not None:
-            require_positive(partial[0])
             return
-        partial = partial[1:]
-        wrong = (partial >= 0) & (self._weights > 0)
+        wrong = (partial[1:] >= 0) & (self._weights > 0)
         if wrong.any():
             raise NotEllipticError(
                 f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
