@@ -252,7 +252,7 @@ WRONG = {
     "a curve": (("--boundary", "gp:seed=0"), "--boundary: gp is a random curve around a rectangle"),
     "two pairs": (("--boundary", "0", "--window", "0:1,0:1"), "--window: 2 pairs of ends are given, the domain has 3 axes"),
     "two dims": (("--boundary", "0", "--dims", "1x1"), "--dims: 1x1 are ranks along 2 axes, the domain has 3"),
-    "a shape": (("--boundary", "0", "--domain", "expr:x-1"), "give a mask of voxels, Domain.from_mask(mask, spacing), or --domain FILE.npy"),
+    "a shape": (("--boundary", "0", "--domain", "expr:x+1"), "there are none inside the domain"),
     "a mask of the plane": (("--boundary", "0", "--domain", "face.npy"), "has the shape (21, 17), a mask of the domain has (16, 20, 24) cells"),
     "a mask of rows": (
         ("--boundary", "0", "--domain", "backwards.npy"),

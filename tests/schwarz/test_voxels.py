@@ -245,7 +245,6 @@ def test_what_flows_in_flows_out_by_parts(comm):
             lambda: m.Domain((3, 4, 6), shape=m.Domain.from_mask(np.ones((3, 4, 5), bool)).shape),
             "the mask has 5x4x3 voxels, the domain 6x4x3 cells",
         ),
-        (lambda: m.Domain.from_distance("x - 1", (3, 4, 5)), "give a mask of voxels"),
         (
             lambda: m.Problem(
                 m.Domain.from_mask(np.ones((3, 4, 5), bool)), "laplace",
