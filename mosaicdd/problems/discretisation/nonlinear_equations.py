@@ -247,17 +247,15 @@ class NonlinearEquations:
         return u
 
     def _require_elliptic(self, partial: np.ndarray) -> None:
-        """Check the derivatives by the nodes' own values, and by the neighbours; NaN passes, as an iteration's end."""
-        require_positive(partial[0])
-        if self._across is not None:
-            return
-        wrong = (partial[1:] >= 0) & (self._weights > 0)
+        """Check the derivatives by the neighbours, and the nodes' own values; NaN passes, as an iteration's end."""
+        wrong = (partial[1:] >= 0) & (self._weights > 0) if self._across is None else partial[:0]
         if wrong.any():
             raise NotEllipticError(
                 f"the equation's derivative by a neighbour is not negative at {int(wrong.sum())} of "
                 f"{wrong.size} places: the grid is too coarse for it, or a coefficient that depends on "
                 "the solution is not positive there"
             )
+        require_positive(partial[0])
 
     def _pool(self, u: np.ndarray, data: NonlinearData) -> torch.Tensor:
         """Return all values that may stand beside a node; what is beyond the part like what is next to it."""

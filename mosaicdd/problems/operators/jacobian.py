@@ -112,16 +112,14 @@ def _require_elliptic(partial: Mapping[Offset, np.ndarray], *, crossed: bool) ->
     Where only neighbours count, one by one; else what the elimination needs shows whether they are
     positive definite, and here only that they may be.
     """
-    if crossed:
-        require_positive(partial[(0,) * len(next(iter(partial)))])
-        return
     axes = len(next(iter(partial)))
     beside = [partial.get(offset, np.zeros(1)) for offset in neighbours_of(axes)]
     count = sum(int((derivative >= 0).sum()) for derivative in beside)
-    if count:
+    if count and not crossed:
         largest = max(np.nanmax(derivative) for derivative in beside)
         raise NotEllipticError(
             f"the equation's derivative by a neighbour is not negative at {count} of "
             f"{len(beside) * beside[0].size} places (largest {largest:.3g}): the grid is too coarse for it, or "
             "a coefficient that depends on the solution is not positive there"
         )
+    require_positive(partial[(0,) * axes])
