@@ -186,8 +186,8 @@ def require_cubes(grid: Grid) -> None:
     """Raise `Unsupported` unless cells are squares, or cubes, which outlines that are no faces of them are known on alone."""
     if grid.aspect:
         raise Unsupported(
-            f"a shape is of square cells, in space of cubes, these are {grid.cell}: give spacing={grid.steps[0]:g}, and "
-            "cells for it"
+            f"a shape is of {'square' if len(grid.steps) == 2 else 'cubic'} cells, these are {grid.cell}: give "
+            f"spacing={grid.steps[0]:g}, and cells for it"
         )
 
 
