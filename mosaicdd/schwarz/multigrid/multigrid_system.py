@@ -126,10 +126,7 @@ class MultigridSystem:
         known, part = self._known, self._block.nodes
         if source is not None:
             values = source.values[number][within(known, part)]
-            if self.equations is not None:
-                active = torch.from_numpy(np.array(self.equations.active[within(known, part)]))
-                values = values * active.to(values.device)
-            nodes.take(values, b, [along.start for along in known])
+            nodes.take(values, b, [along.start for along in known], self._active(known))
             if source.scale != 1.0:
                 b *= source.scale
         if self.equations is None:
@@ -149,11 +146,14 @@ class MultigridSystem:
         """
         both = common(self.own, self._box)
         every = torch.from_numpy(own).expand([part.stop - part.start for part in self.own])
-        values = every[within(both, self.own)]
-        if self.equations is not None:
-            active = self.equations.active[within(both, self._block.nodes)]
-            values = values * torch.from_numpy(np.array(active))
-        return self.nodes.nodes.take(values, self._zeros(room), [along.start for along in both])
+        values, start = every[within(both, self.own)], [along.start for along in both]
+        return self.nodes.nodes.take(values, self._zeros(room), start, self._active(both))
+
+    def _active(self, part: Slices) -> torch.Tensor | None:
+        """Return which nodes of a part have an unknown, where the equations tell."""
+        if self.equations is None:
+            return None
+        return torch.from_numpy(np.array(self.equations.active[within(part, self._block.nodes)]))
 
     def _zeros(self, room: Room) -> torch.Tensor:
         return self.nodes.vector() if room is None else room.zero_()

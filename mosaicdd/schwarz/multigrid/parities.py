@@ -192,7 +192,11 @@ class Parities:
         return torch.from_numpy(number * self.size + slot).to(self.device)
 
     def take(
-        self, array: torch.Tensor, out: torch.Tensor, start: Sequence[int] | None = None
+        self,
+        array: torch.Tensor,
+        out: torch.Tensor,
+        start: Sequence[int] | None = None,
+        where: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Fill ``(C, M)`` with an array of nodes of the box.
 
@@ -202,13 +206,20 @@ class Parities:
             On any device.
         start
             Its first node; by default the box's.
+        where
+            At the same nodes, 0 where the result is zero whatever the array; by default nowhere.
         """
         first = self.first if start is None else start
         box = [(low, low + count - 1) for low, count in zip(first, array.shape, strict=True)]
         array = array.to(self.device)
         for number, values in enumerate(out):
             there = self.at_slots(values)[self.slots_of(number, box)]
-            there.copy_(array[_since(first, self.indices_of(number, box))])
+            nodes = _since(first, self.indices_of(number, box))
+            there.copy_(array[nodes])
+            if (
+                where is not None
+            ):  # in place, as another array of that size takes as long as all else
+                there.mul_(where[nodes].to(self.device))
         return out
 
     def give(
