@@ -12,7 +12,8 @@ from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.parities import Halving
 
-# Of couplings along the axes; below it sweeps do well along both.
+# Of couplings along the axes, from which fewer are halved. Cells three times as long as high, a ratio of 9, took 20 iterations
+# with all axes halved, and 8 like this, as square ones; SPE10's model takes as many with 2 (`scripts/bench_effective.py`).
 _RATIO = 2.9
 
 

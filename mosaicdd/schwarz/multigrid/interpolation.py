@@ -138,9 +138,8 @@ def _interpolate(
     for corner, weight in made.weights[of].items():
         torch.mul(sums[corner], inverse, out=weight[stretch])
     torch.mul(missing, inverse, out=made.missing[of][stretch])
-    if len(
-        lone
-    ):  # no coupling along the line: the mean of its ends with an unknown, or if none has one of all
+    if len(lone):
+        # No coupling along the line: the mean of its ends with an unknown, or if none has one of all.
         places = lone + stretch.start
         beside_of = [nodes.neighbour(of, corner) for corner in made.weights[of]]
         ends = [coarse[made.to.number[end]][places + distance] for end, distance in beside_of]

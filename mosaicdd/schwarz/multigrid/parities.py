@@ -62,10 +62,11 @@ class Halving:
 
     def coarse(self, box: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the first and last coarse node per axis in a box, by their indices in the level below."""
-        return [
-            ((first + 1) >> 1, last >> 1) if halved else (first, last)
-            for (first, last), halved in zip(box, self.axes, strict=True)
-        ]
+        return [self.along(axis, *ends) for axis, ends in enumerate(box)]
+
+    def along(self, axis: int, first: int, last: int) -> tuple[int, int]:
+        """Return the first and last coarse node from a node to another along an axis, by their indices in the level below."""
+        return ((first + 1) >> 1, last >> 1) if self.axes[axis] else (first, last)
 
 
 class Parities:
@@ -216,9 +217,8 @@ class Parities:
             there = self.at_slots(values)[self.slots_of(number, box)]
             nodes = _since(first, self.indices_of(number, box))
             there.copy_(array[nodes])
-            if (
-                where is not None
-            ):  # in place, as another array of that size takes as long as all else
+            if where is not None:
+                # In place, as another array of that size takes as long as all else.
                 there.mul_(where[nodes].to(self.device))
         return out
 

@@ -121,9 +121,8 @@ class Shares:
             Which nodes those are; by default every second along each axis.
         """
         by, ranges, put = by or Halving.of_all(len(self.ranges)), [], list(self._put)
-        every = zip(self.ranges, by.axes, self.between(by), strict=True)
-        for axis, (per_rank, halved, after) in enumerate(every):
-            coarse = [((a + 1) >> 1, b >> 1) for a, b in per_rank] if halved else list(per_rank)
+        for axis, (per_rank, after) in enumerate(zip(self.ranges, self.between(by), strict=True)):
+            coarse = [by.along(axis, *ends) for ends in per_rank]
             if after is not None:
                 put[axis] += 1
                 coarse = [(a + (a > after), b + (b >= after)) for a, b in coarse]
