@@ -12,12 +12,13 @@ print(m.effective(image, spacing=1e-6))
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
-from mosaicdd.lattice.axes import Slices, times, within
+from mosaicdd.lattice.axes import Slices, common, times, within
 from mosaicdd.parallel.machine import give_back_memory, prepare_memory, require_memory
 from mosaicdd.parallel.partition import share
 from mosaicdd.parallel.ranks import Ranks
@@ -39,6 +40,7 @@ from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
 
 _BYTES = 95  # of a voxel, at the most, in space
+_KEPT = 8  # of a voxel of a cell for the values along each axis that was solved for before
 _LEAST = (
     5  # voxels of a rank along an axis that is shared: as many as it has copies of others', and one
 )
@@ -51,6 +53,7 @@ def effective(
     spacing: float | Sequence[float] | Mapping[str, float] = 1.0,
     *,
     axis: str | None = None,
+    periodic: bool = False,
     rtol: float = 1e-5,
     max_iterations: int = 1000,
     field: bool = False,
@@ -60,7 +63,9 @@ def effective(
     """Return the effective conductivity of a medium along its axes.
 
     For each axis the values 1 and 0 are given on the two faces across it, half a voxel from the first middles; the other faces are
-    closed. Unknowns are in the voxels' middles, and fluxes between them are those of two half voxels in series.
+    closed. Or the medium is a periodic cell, and values fall by 1 from it to the next one along the axis; what flows along the
+    other axes, too, makes the columns of a tensor. Unknowns are in the voxels' middles, and fluxes between them are those of two
+    half voxels in series.
 
     Parameters
     ----------
@@ -72,13 +77,15 @@ def effective(
         The side of a voxel; or one per axis, in the order of arrays or by name.
     axis
         ``"x"``, ``"y"`` or ``"z"``; by default all of them, one after another.
+    periodic
+        Whether the medium repeats itself along all axes.
     rtol
         How far what flows in and what flows out may be apart, and how large the bound of the conductivity's error
         may be, relative to the conductivity.
     max_iterations
         For each axis.
     field
-        Whether to keep the values at the voxels' middles.
+        Whether to keep the values at the voxels' middles; of a periodic cell they are 0.5 in the mean.
     ranks
         A communicator of mpi4py, or `Ranks`; by default this process alone.
     progress
@@ -90,6 +97,7 @@ def effective(
         On all ranks, if the medium is none, or the ranks or their memory do not suffice.
     """
     require_type("field", field, bool)
+    require_type("periodic", periodic, bool)
     if not 0 < rtol < 1:
         raise ValueError(f"rtol must be above 0 and below 1, got {rtol}")
     if max_iterations < 1:
@@ -97,8 +105,8 @@ def effective(
     prepare_memory()
     world = Ranks.of(ranks)
     try:
-        voxels = world.agree(lambda: Voxels.of(medium, spacing))
-        shapes = sorted(set(world.allgather(voxels.shape)))
+        voxels = world.agree(lambda: Voxels.of(medium, spacing, periodic))
+        shapes = sorted(set(world.allgather(voxels.cell)))
         if len(shapes) > 1:
             raise ValueError(
                 f"all ranks give the whole medium, got {' and '.join(map(times, shapes))} voxels"
@@ -131,24 +139,31 @@ class _Solve:
         self._voxels, self._settings = voxels, settings
         self._ranks = ranks = world.agree(lambda: _fitted(world, voxels.shape))
         count = math.prod(voxels.shape)
-        require_memory(ranks, _BYTES * count // ranks.size, "fewer voxels")
+        kept = _KEPT * (voxels.axes - 1) * voxels.periodic
+        require_memory(ranks, (_BYTES + kept) * count // ranks.size, "fewer voxels")
         start, stop = ranks.partition(voxels.shape)
         self._own: Slices = tuple(map(slice, start, stop))
         self._summary = Summary.of(ranks, voxels, self._own)
         full = self._summary.conducting == count
         self._paths = None if full else Paths(ranks, voxels, self._own)
+        self._values: dict[int, torch.Tensor] = {}  # of a cell, along axes that were solved for
 
     def along(self, names: str) -> Effective:
         """Return what is known along some axes."""
-        axes = {}
+        axes: dict[str, AxisConductivity] = {}
         for number, name in enumerate(names):
             begun = time.perf_counter()
             progress = self._progress(number, len(names), name)
-            axes[name] = self._along(self._voxels.names.index(name), progress, begun)
+            along = self._along(self._voxels.names.index(name), progress, begun)
+            for other, earlier in axes.items():  # flows of both are known to the second order now
+                if other in along.across:
+                    across = earlier.across | {name: along.across[other]}
+                    axes[other] = replace(earlier, across=across)
+            axes[name] = along
             give_back_memory()
         return Effective(
             axes,
-            self._voxels.shape,
+            self._voxels.cell,
             self._voxels.spacing,
             self._summary.volume_fraction,
             self._summary.hashin_shtrikman,
@@ -168,12 +183,23 @@ class _Solve:
                 tortuosity = math.inf if summary.one_conducts else None
                 seconds = time.perf_counter() - begun
                 return AxisConductivity(
-                    0.0, 0.0, 0.0, 0.0, tortuosity, wiener, floating, NO_PATH, 0, 0.0, seconds
+                    0.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                    tortuosity,
+                    wiener,
+                    floating,
+                    NO_PATH,
+                    0,
+                    0.0,
+                    seconds,
+                    across=self._across(axis, (0.0,) * voxels.axes, 0.0),
                 )
         system, flow, largest = self._equations(axis, there)
         gradients = FlexibleGradients(system)
         try_out(gradients)
-        b, size = flow.right_hand_side(system)
+        b, size = flow.right_hand_side()
         x = system.vector()
         settings = self._settings
         judge = FlowJudge(flow, settings.rtol, settings.max_iterations, system, progress)
@@ -181,7 +207,7 @@ class _Solve:
         for _ in range(_AGAIN):
             ended = gradients(b, x, size, judge)
             _, _, energy = gradients.error(ended)
-            into, out = flow(x)
+            into, out, *through = flow(x)
             conducted = into - gradients.work(x, ended)
             status = ended.status
             off = max(energy**2, abs(into - conducted), abs(out - conducted))
@@ -196,9 +222,12 @@ class _Solve:
         if status != "converged_rtol":  # of a spectrum that little is known of
             error = max(error, abs(into - out))
         residual = judge.history.residual[-1]
-        length, sizes = voxels.sizes[axis], math.prod(voxels.sizes)
-        unit = largest * length**2 / sizes
+        unit = self._unit(axis, axis) * largest
         conductivity = conducted * unit
+        if voxels.periodic:
+            for other, values in self._values.items():
+                through[other] -= gradients.work(values, ended)
+            self._values[axis] = x
         return AxisConductivity(
             conductivity,
             error * unit,
@@ -211,8 +240,24 @@ class _Solve:
             len(judge.history.residual),
             residual,
             time.perf_counter() - begun,
-            self._field(system, x, there) if settings.field else None,
+            self._across(axis, through, largest),
+            self._field(axis, system, x, there) if settings.field else None,
         )
+
+    def _unit(self, axis: int, other: int) -> float:
+        """Return what makes a conductivity of a flow along an axis for a difference of 1 along another."""
+        sizes = self._voxels.sizes
+        return sizes[axis] * sizes[other] / math.prod(sizes)
+
+    def _across(self, axis: int, flows: Sequence[float], largest: float) -> dict[str, float]:
+        """Return the mean fluxes of a cell along the other axes for a mean slope of 1."""
+        if not self._voxels.periodic:
+            return {}
+        return {
+            name: float(flows[other]) * self._unit(axis, other) * largest
+            for other, name in enumerate(self._voxels.names)
+            if other != axis
+        }
 
     def _equations(
         self, axis: int, there: np.ndarray | None
@@ -226,29 +271,52 @@ class _Solve:
             [(share.start, share.stop - 1) for share in _shares(count, dim)]
             for count, dim in zip(voxels.shape, ranks.dims, strict=True)
         ]
-        blocks = Blocks(ranks, Shares(ranges, 2))
+        blocks = Blocks(ranks, Shares(ranges, 2, (voxels.periodic,) * voxels.axes))
         box = tuple(slice(first, last + 1) for first, last in blocks.nodes.box)
-        part = tuple(
-            slice(max(b.start - 1, 0), min(b.stop + 1, count))
-            for b, count in zip(box, voxels.shape, strict=True)
-        )
+        part = tuple(slice(b.start - 1, b.stop + 1) for b in box)
+        if not voxels.periodic:
+            part = common(part, tuple(slice(0, count) for count in voxels.shape))
         everywhere = None
         if there is not None:
             everywhere = voxels.conducts(
                 part
             )  # right beyond the copies, too, where these are connected
             everywhere[within(box, part)] = with_copies(blocks, there)
-        between, largest = voxels.network(ranks, part, everywhere, axis, self._summary.largest)
+        held = np.zeros((int(voxels.periodic), voxels.axes), int)
+        if voxels.periodic and self._paths is not None:
+            held = self._paths.first_voxels(axis)
+        between, largest = voxels.network(
+            ranks, part, everywhere, axis, self._summary.largest, held
+        )
         start = [p.start for p in part]
         system = NodeSystem(blocks, between, start, everywhere)
-        faces = voxels.faces(axis, self._own)
-        return system, ThroughFlow(system, faces, between.reaction, part), largest
+        if voxels.periodic:
+            flow = ThroughFlow.through_cell(
+                system, axis, between.along, part, self._own, voxels.shape
+            )
+        else:
+            faces = voxels.faces(axis, self._own)
+            flow = ThroughFlow.from_face_to_face(system, faces, between.reaction, part)
+        return system, flow, largest
 
-    def _field(self, system: NodeSystem, x: Any, there: np.ndarray | None) -> np.ndarray:
+    def _field(
+        self, axis: int, system: NodeSystem, x: torch.Tensor, there: np.ndarray | None
+    ) -> np.ndarray:
         """Return values at this rank's voxels."""
         box = tuple(slice(first, last + 1) for first, last in system.nodes.box)
         values = system.values(x)[within(self._own, box)]
-        return values if there is None else np.where(there, values, np.nan)
+        if there is not None:
+            values = np.where(there, values, np.nan)
+        return self._of_cell(axis, values) if self._voxels.periodic else values
+
+    def _of_cell(self, axis: int, values: np.ndarray) -> np.ndarray:
+        """Return what values at this rank's voxels are in the first cell, for a difference of 1 over it; all ranks together."""
+        cell = self._voxels.cell
+        ends = zip(cell, self._own, strict=True)
+        values = values[tuple(slice(max(count - own.start, 0)) for count, own in ends)]
+        sums = np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))])
+        total, count = self._ranks.sum(sums)
+        return 0.5 + (values - total / count) * (self._voxels.shape[axis] // cell[axis])
 
     def _progress(self, number: int, count: int, name: str) -> Callable[[int, float], None] | None:
         """Return what shows iterations, on a logarithmic scale, as if residuals fell to the tolerance."""

@@ -1,7 +1,7 @@
 """What `effective` returns: the conductivity of a medium along its axes, and how far it is to be trusted."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,7 +24,8 @@ class AxisConductivity:
         A bound of its error, by which it may be too large; of the equations' solution, not of the grid's. An estimate where the
         iteration has not converged.
     inflow, outflow
-        What flows in where the face has the value 1, and out where it has 0, as mean fluxes: conductivities, too.
+        What flows in where the face has the value 1, and out where it has 0, as mean fluxes: conductivities, too. In a periodic
+        cell what flows from it to the next one, and through its middle.
     tortuosity
         Of a medium where all that conducts has the same conductivity: the factor ``D e / D_eff`` with ``e`` the volume fraction of all that
         conducts; infinite without a path, None in other media.
@@ -38,6 +39,9 @@ class AxisConductivity:
         Of conjugate gradients; the true residual, relative to the right-hand side.
     seconds
         Set-up and iterations.
+    across
+        Of a periodic cell, by the other axes' names, the mean fluxes along these, which the tensor has beside its diagonal; where
+        both axes were solved for, right to the root of the product of their errors.
     field
         The values at the voxels' middles, of this rank's voxels; NaN at those that are left out. None unless asked
         for.
@@ -54,6 +58,7 @@ class AxisConductivity:
     iterations: int
     residual: float
     seconds: float
+    across: dict[str, float] = field(default_factory=dict)
     field: np.ndarray | None = None
 
     @property
@@ -83,7 +88,7 @@ class AxisConductivity:
 
 @dataclass(frozen=True)
 class Effective:
-    """The effective conductivity of a medium: a diagonal tensor, or some of its axes.
+    """The effective conductivity of a medium: a tensor, diagonal but of a periodic cell, or some of its axes.
 
     ``result["x"]`` is what is known along x.
 
@@ -127,9 +132,16 @@ class Effective:
 
     @property
     def tensor(self) -> np.ndarray:
-        """The diagonal tensor, in the order of arrays; NaN along axes that were not solved for."""
+        """The tensor, in the order of arrays, ``(axes, axes)``; NaN along axes that were not solved for.
+
+        A column has the mean fluxes for a mean slope of 1 along its axis; beside the diagonal it is 0 but of a periodic cell.
+        """
         names = "zyx"[-len(self.voxels) :]
-        return np.diag([self.conductivity.get(name, math.nan) for name in names])
+        tensor = np.diag([self.conductivity.get(name, math.nan) for name in names])
+        for name, along in self.axes.items():
+            for other, flux in along.across.items():
+                tensor[names.index(other), names.index(name)] = flux
+        return tensor
 
     @property
     def converged(self) -> bool:

@@ -1,6 +1,6 @@
 """What is known of a medium without solving: whether it is one, its means, its phases, and which voxels lie on paths.
 
-Paths lead from face to face. Each rank labels its own box. Where boxes touch, voxels that conduct on both sides of the face
+Paths lead from face to face, or from a cell to the next one. Each rank labels its own box. Where boxes touch, voxels that conduct on both sides of the face
 form patches, which both ranks see alike, as each has the medium: a patch joins one part of the one box and one of the other.
 What is sent is a label per patch.
 """
@@ -208,27 +208,34 @@ class Paths:
         conducts = voxels.conducts(own)
         self.part_of = np.empty(conducts.shape, np.int32)
         count = scipy.ndimage.label(conducts, output=self.part_of)
-        patches = {}
-        for axis in range(voxels.axes):
-            for end, forth in ((0, -1), (-1, 1)):
-                there = ranks.neighbour(at(axis, voxels.axes, forth, 0))
-                if there is not None:
-                    pair = min(ranks.rank, there), max(ranks.rank, there), axis
-                    patches[pair] = self._patches(axis, end)
-        everywhere = ranks.allgather((count, patches))
-        counts = [number for number, _ in everywhere]
+        around = (voxels.periodic,) * voxels.axes
+        below, above = (
+            {
+                axis: (there, own[axis].stop == voxels.shape[axis], self._patches(axis, end))
+                for axis in range(voxels.axes)
+                if (there := ranks.neighbour(at(axis, voxels.axes, way, 0), around)) is not None
+            }
+            for end, way in ((0, -1), (-1, 1))
+        )
+        everywhere = ranks.allgather((count, below, above))
+        counts = [number for number, _, _ in everywhere]
         # A part's number in all is that in its box and how many there are in boxes before, with a 0 for each box.
         self._first = np.concatenate([[0], np.cumsum(np.array(counts) + 1)])
-        edges = [
-            (labels + self._first[low], everywhere[high][1][low, high, axis] + self._first[high])
-            for low, (_, of_rank) in enumerate(everywhere)
-            for (first, high, axis), labels in of_rank.items()
-            if first == low
-        ]
-        ones, others = np.concatenate([np.zeros((2, 0), int), *map(np.array, edges)], axis=1)
+        edges: list[np.ndarray] = [np.zeros((2 + voxels.axes, 0), np.int64)]
+        for rank, (_, _, faces) in enumerate(everywhere):
+            for axis, (high, wraps, labels) in faces.items():
+                beyond = everywhere[high][1][axis][2]
+                round_ = np.zeros((voxels.axes, len(labels)), np.int64)
+                round_[axis] = wraps
+                ends = labels + self._first[rank], beyond + self._first[high]
+                edges.append(np.concatenate([ends, round_]))
+        (ones, others), rounds = np.split(np.concatenate(edges, axis=1), [2])
         shape = (self._first[-1],) * 2
         joined = scipy.sparse.coo_array((np.ones(len(ones)), (ones, others)), shape=shape)
         self._whole = connected_components(joined, directed=False)[1]
+        self._goes_round = None
+        if voxels.periodic:
+            self._goes_round = self._whole_rounds(ones, others, rounds.T)
 
     def _patches(self, axis: int, end: int) -> np.ndarray:
         """Return to which parts the patches at an end of the box belong, in the order of the patches."""
@@ -241,11 +248,82 @@ class Paths:
         labels[patch] = layer
         return labels[1:]
 
+    def _whole_rounds(self, ones: np.ndarray, others: np.ndarray, rounds: np.ndarray) -> np.ndarray:
+        """Return along which axes each connected part of a cell leads to its own repetitions, ``(parts, axes)``.
+
+        Parameters
+        ----------
+        ones, others, rounds
+            Which parts of boxes are joined, and how many cells further along each axis the second one is, ``(E, axes)``.
+        """
+        beside: dict[int, list[int]] = {}
+        for edge, ends in enumerate(zip(ones.tolist(), others.tolist(), strict=True)):
+            for label in ends:
+                beside.setdefault(label, []).append(edge)
+        cell = np.zeros((len(self._whole), rounds.shape[1]), np.int64)  # of each part, on one way
+        known: set[int] = set()
+        for begin in beside:
+            if begin in known:
+                continue
+            known.add(begin)
+            front = [begin]
+            while front:
+                label = front.pop()
+                for edge in beside[label]:
+                    forth = ones[edge] == label
+                    there = int(others[edge] if forth else ones[edge])
+                    if there not in known:
+                        known.add(there)
+                        cell[there] = cell[label] + (rounds[edge] if forth else -rounds[edge])
+                        front.append(there)
+        goes_round = np.zeros((self._whole.max() + 1, rounds.shape[1]), bool)
+        another = cell[ones] + rounds != cell[others]
+        np.logical_or.at(goes_round, self._whole[ones], another)
+        return goes_round
+
     def _layer(self, axis: int, end: int) -> np.ndarray:
         return self.part_of[at(axis, self.part_of.ndim, end)]
 
     def along(self, axis: int) -> np.ndarray:
-        """Return which of this rank's voxels are connected to both faces across an axis; all ranks together."""
+        """Return which of this rank's voxels something flows through along an axis; all ranks together.
+
+        Those that are connected to both faces across it, of a cell to their own repetitions along it.
+        """
+        mine = self._first[self._ranks.rank]
+        reached = (
+            self._from_face_to_face(axis) if self._goes_round is None else self._goes_round[:, axis]
+        )
+        count = self._first[self._ranks.rank + 1] - mine
+        connected = reached[self._whole[mine : mine + count]]
+        connected[0] = False
+        return connected[self.part_of]
+
+    def first_voxels(self, axis: int) -> np.ndarray:
+        """Return of each connected part that `along` has the first voxel, ``(T, axes)``; all ranks together."""
+        shape, own = self._voxels.shape, self._own
+        mine, after = self._first[self._ranks.rank : self._ranks.rank + 2]
+        everywhere = math.prod(shape)
+        of_label = np.full(after - mine, everywhere, np.int64)
+        numbers = np.ravel_multi_index(
+            np.ix_(*(np.arange(p.start, p.stop) for p in own[1:])), shape[1:]
+        ).ravel()[::-1]
+        for row in range(len(self.part_of) - 1, -1, -1):  # the last that is written counts
+            labels = self.part_of[row].ravel()[::-1]
+            of_label[labels] = (own[0].start + row) * math.prod(shape[1:]) + numbers
+        of_label[0] = everywhere
+        first = np.full(self._whole.max() + 1, everywhere)
+        of_all = np.concatenate(self._ranks.allgather(of_label))
+        np.minimum.at(first, self._whole, of_all)
+        return np.stack(np.unravel_index(first[self._reached(axis)], shape), axis=1)
+
+    def _reached(self, axis: int) -> np.ndarray:
+        """Return through which connected parts something flows along an axis."""
+        return (
+            self._from_face_to_face(axis) if self._goes_round is None else self._goes_round[:, axis]
+        )
+
+    def _from_face_to_face(self, axis: int) -> np.ndarray:
+        """Return which connected parts lead to both faces across an axis."""
         own, mine = self._own[axis], self._first[self._ranks.rank]
         at_faces = [
             np.unique(self._layer(axis, end)) + mine if here else np.zeros(0, int)
@@ -257,10 +335,7 @@ class Paths:
             touches = np.zeros_like(reached)
             touches[self._whole[of_face]] = True
             reached &= touches
-        count = self._first[self._ranks.rank + 1] - mine
-        connected = reached[self._whole[mine : mine + count]]
-        connected[0] = False
-        return connected[self.part_of]
+        return reached
 
 
 def with_copies(blocks: Blocks, own: np.ndarray) -> np.ndarray:

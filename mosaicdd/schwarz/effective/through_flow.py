@@ -1,6 +1,7 @@
-"""What flows through the two faces of a network, and a judge that ends an iteration where both flows agree."""
+"""What flows through a network, from face to face or through a cell that repeats itself, and a judge that ends an iteration where both flows agree."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,42 +18,154 @@ _FURTHER = (
 )  # of the last residual, where they do not agree yet; they come closer as that falls
 
 
-class ThroughFlow:
-    """The flows through the faces of a medium, of which the low one has the value 1 and the other 0.
+@dataclass(frozen=True)
+class Surface:
+    """The edges of this rank across a surface, from nodes with values to others, and how far values rise at it.
 
     Parameters
     ----------
-    faces
-        The voxels of this rank at the low face and at the high one.
-    held, part
-        Conductances from voxels to the faces, in the equations; of a part of the medium.
+    k
+        Conductances, in the equations, ``(T,)`` in float64.
+    rise
+        By how much the values before it are larger than those that the nodes say: the value of a face, or of a cell the
+        difference between its repetitions.
+    first, last
+        Places of the nodes before it and after it, ``(T,)``; None where a face is in their place.
     """
 
-    def __init__(self, system: NodeSystem, faces: Sequence[Slices], held: np.ndarray, part: Slices):
-        self._ranks = system.blocks.ranks
-        self._faces: list[tuple[torch.Tensor, torch.Tensor]] = []
-        both = faces[0] == faces[1]  # a single layer, which leads to each by half of what it has
-        for face in faces:
-            k = held[within(face, part)].astype(float) / (1 + both)
-            nodes = np.nonzero(k)
-            places = system.nodes.places([n + p.start for n, p in zip(nodes, face, strict=True)])
-            self._faces.append((places, torch.from_numpy(k[nodes]).to(places.device)))
+    k: torch.Tensor
+    rise: float
+    first: torch.Tensor | None
+    last: torch.Tensor | None
 
-    def right_hand_side(self, system: NodeSystem) -> tuple[torch.Tensor, float]:
+    @classmethod
+    def of(
+        cls,
+        system: NodeSystem,
+        k: np.ndarray,
+        nodes: Slices,
+        rise: float,
+        *,
+        first: Sequence[int] | None,
+        last: Sequence[int] | None,
+    ) -> "Surface":
+        """Return that of conductances at some nodes, and by how many nodes those before and after it are away from these."""
+        there = np.nonzero(k)
+        at = [n + part.start for n, part in zip(there, nodes, strict=True)]
+
+        def places(away: Sequence[int] | None) -> torch.Tensor | None:
+            if away is None:
+                return None
+            return system.nodes.places([n + more for n, more in zip(at, away, strict=True)])
+
+        here = torch.from_numpy(k[there].astype(float))
+        return cls(here.to(system.nodes.new(torch.int8).device), rise, places(first), places(last))
+
+    def flow(self, x: torch.Tensor) -> float:
+        """Return what flows across it on this rank; copies are right."""
+        flat = x.view(-1)
+        drop = torch.full_like(self.k, self.rise)
+        if self.first is not None:
+            drop += flat[self.first]
+        if self.last is not None:
+            drop -= flat[self.last]
+        return float(torch.dot(self.k, drop))
+
+
+class ThroughFlow:
+    """What flows through a medium, measured at cuts; the first two are passed by all of it.
+
+    Parameters
+    ----------
+    drives
+        Where a rise acts on nodes of this rank, and what it adds to the right-hand side there: places and amounts.
+    """
+
+    def __init__(
+        self,
+        system: NodeSystem,
+        cuts: Sequence[Surface],
+        drives: Sequence[tuple[torch.Tensor | None, torch.Tensor]],
+    ):
+        self._system, self._cuts, self._drives = system, cuts, drives
+
+    @classmethod
+    def from_face_to_face(
+        cls, system: NodeSystem, faces: Sequence[Slices], held: np.ndarray, part: Slices
+    ) -> "ThroughFlow":
+        """Return that between the faces of a medium, of which the low one has the value 1 and the other 0.
+
+        Parameters
+        ----------
+        faces
+            The voxels of this rank at the low face and at the high one.
+        held, part
+            Conductances from voxels to the faces, in the equations; of a part of the medium.
+        """
+        into, out = faces
+        both = into == out  # a single layer, which leads to each by half of what it has
+        k = [held[within(face, part)] / (1 + both) for face in faces]
+        here = (0,) * len(part)
+        first = Surface.of(system, k[0], into, 1.0, first=None, last=here)
+        last = Surface.of(system, k[1], out, 0.0, first=here, last=None)
+        return cls(system, [first, last], [(first.last, first.k)])
+
+    @classmethod
+    def through_cell(
+        cls,
+        system: NodeSystem,
+        axis: int,
+        along: Sequence[np.ndarray],
+        part: Slices,
+        own: Slices,
+        shape: Sequence[int],
+    ) -> "ThroughFlow":
+        """Return that along an axis of a cell, whose repetition after it has values lower by 1.
+
+        The cuts are behind the last voxels, in the middle, and behind the last voxels along all axes.
+
+        Parameters
+        ----------
+        along
+            Per axis, the conductances between the voxels of a part, in the equations.
+        own
+            The voxels of this rank.
+        shape
+            Voxels of the cell per axis.
+        """
+
+        def behind(other: int, number: int, end: int = 0) -> Surface:
+            """Return the edges behind some voxels along an axis, of which this rank owns the first ends or the last."""
+            p = own[other]
+            mine = p.start <= number + end < p.stop
+            layer = slice(number, number + 1) if mine else slice(p.start, p.start)
+            nodes = (*own[:other], layer, *own[other + 1 :])
+            step = tuple(int(other == each) for each in range(len(own)))
+            k, here = along[other][within(nodes, part)], (0,) * len(own)
+            rise = float((other, number) == (axis, shape[axis] - 1))
+            return Surface.of(system, k, nodes, rise, first=here, last=step)
+
+        seams = [behind(other, count - 1) for other, count in enumerate(shape)]
+        seam, after = seams[axis], behind(axis, -1, end=1)
+        cuts = [seam, behind(axis, shape[axis] // 2 - 1), *seams]
+        return cls(system, cuts, [(seam.first, -seam.k), (after.last, after.k)])
+
+    def right_hand_side(self) -> tuple[torch.Tensor, float]:
         """Return it, a vector, and its norm over all ranks."""
+        system = self._system
         b = system.vector()
-        places, k = self._faces[0]
-        b.view(-1)[places] += k
-        (square,) = self._ranks.sum(np.array([float(k.square().sum())]))
+        for places, amounts in self._drives:
+            if places is not None:
+                b.view(-1).index_add_(0, places, amounts)
+        (square,) = system.blocks.ranks.sum(np.array([system.square(b)]))
         return b, float(np.sqrt(square))
 
-    def __call__(self, x: torch.Tensor) -> tuple[float, float]:
-        """Return what flows in and out, as the equations measure it; all ranks together."""
-        (first, k_first), (last, k_last) = self._faces
-        flat = x.view(-1)
-        inflow, outflow = torch.dot(k_first, 1 - flat[first]), torch.dot(k_last, flat[last])
-        into, out = self._ranks.sum(np.array([float(inflow), float(outflow)]))
-        return float(into), float(out)
+    def __call__(self, x: torch.Tensor) -> tuple[float, ...]:
+        """Return what flows through the cuts, as the equations measure it; all ranks together."""
+        if self._system.copies is not None:
+            self._system.copies.refresh(x)
+        flows = np.array([cut.flow(x) for cut in self._cuts])
+        return tuple(self._system.blocks.ranks.sum(flows).tolist())
 
 
 class FlowJudge(Judge):
@@ -79,7 +192,7 @@ class FlowJudge(Judge):
 
     def confirms(self, x: torch.Tensor) -> bool:
         """Say whether the flows agree; if not, aim at a smaller residual."""
-        into, out = self._flow(x)
+        into, out = self._flow(x)[:2]
         apart, enough = abs(into - out), self._rtol * max(into, out)
         if apart <= enough:
             return True

@@ -30,13 +30,22 @@ class Voxels:
         Of each axis, the conductivities along it: the same array in an isotropic medium.
     spacing
         Sides of a voxel, per axis, in units of length.
+    periodic
+        Whether the medium is a cell that repeats itself along all axes. Of an odd number of voxels two cells are taken, as
+        colours and coarse nodes take turns all round.
     """
 
     along: tuple[np.ndarray, ...]
     spacing: tuple[float, ...]
+    periodic: bool = False
 
     @classmethod
-    def of(cls, medium: Any, spacing: float | Sequence[float] | Mapping[str, float]) -> "Voxels":
+    def of(
+        cls,
+        medium: Any,
+        spacing: float | Sequence[float] | Mapping[str, float],
+        periodic: bool = False,
+    ) -> "Voxels":
         """Return a medium as it was given; values are checked by `summary`.
 
         Raises
@@ -63,11 +72,16 @@ class Voxels:
             raise ValueError(f"conductivities along axes must be of the same voxels, got {sizes}")
         if 0 in along[0].shape:
             raise ValueError(f"a medium has a voxel at least, got {times(along[0].shape)}")
-        return cls(along, _sides(spacing, axes))
+        return cls(along, _sides(spacing, axes), periodic)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Voxels per axis."""
+        return tuple(n + n % 2 * n * self.periodic for n in self.cell)
+
+    @property
+    def cell(self) -> tuple[int, ...]:
+        """Voxels per axis of the medium as it was given."""
         return self.along[0].shape
 
     @property
@@ -97,19 +111,19 @@ class Voxels:
 
     def values(self, axis: int, part: Slices) -> np.ndarray:
         """Return conductivities along an axis in a part, in float64."""
-        return real_array(self.along[axis][part], "the medium")
+        return real_array(self._taken(self.along[axis], part), "the medium")
 
     def conducts(self, part: Slices) -> np.ndarray:
         """Return which voxels of a part conduct."""
         there = np.empty([p.stop - p.start for p in part], bool)
         for rows in in_rows(part, _AT_ONCE):
-            np.greater(self.along[0][rows], 0, out=there[within(rows, part)])
+            np.greater(self._taken(self.along[0], rows), 0, out=there[within(rows, part)])
         return there
 
     def chunks(self, part: Slices) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield the conductivities along all axes in a part, some planes at a time."""
         for rows in in_rows(part, _AT_ONCE):
-            by_array = {id(k): real_array(k[rows], "the medium") for k in self.arrays}
+            by_array = {id(k): real_array(self._taken(k, rows), "the medium") for k in self.arrays}
             yield tuple(by_array[id(k)] for k in self.along)
 
     def half(self, axis: int, part: Slices) -> np.ndarray:
@@ -117,9 +131,15 @@ class Voxels:
         return 2 * self.weights[axis] * self.values(axis, part)
 
     def network(
-        self, ranks: Ranks, part: Slices, there: np.ndarray | None, axis: int, about: float
+        self,
+        ranks: Ranks,
+        part: Slices,
+        there: np.ndarray | None,
+        axis: int,
+        about: float,
+        held: np.ndarray,
     ) -> tuple[Conductances, float]:
-        """Return the conductances between voxels in a part, with values given on the two faces across an axis.
+        """Return the conductances between voxels in a part; but of a cell with values given on the two faces across an axis.
 
         Parameters
         ----------
@@ -127,6 +147,9 @@ class Voxels:
             Which voxels of the part are not left out; by default none is.
         about
             What the largest conductance is like, so that float32 holds what is divided by it.
+        held
+            The voxels of a cell where the value is 0, one of each part that nothing else holds, ``(T, axes)``. They are joined to
+            it by some conductance: as nothing is left over in the part, nothing flows there.
 
         Returns
         -------
@@ -134,16 +157,21 @@ class Voxels:
             Divided by the largest of all ranks; this one.
         """
         along = [self._between(each, part, there, about) for each in range(self.axes)]
-        held = np.zeros([p.stop - p.start for p in part], np.float32)
-        for face in self.faces(axis, part):
-            ends_here = self.half(axis, face) / about
+        excess = np.zeros([p.stop - p.start for p in part], np.float32)
+        for face in () if self.periodic else self.faces(axis, part):
+            through_face = self.half(axis, face) / about
             if there is not None:
-                ends_here *= there[within(face, part)]
-            held[within(face, part)] += ends_here
-        largest = ranks.largest(max(float(values.max(initial=0.0)) for values in (*along, held)))
-        for values in (*along, held):
+                through_face *= there[within(face, part)]
+            excess[within(face, part)] += through_face
+        for voxel in held:
+            every = zip(part, voxel, self.shape, strict=True)
+            copies = [np.arange(p.start - n, p.stop - n) % count == 0 for p, n, count in every]
+            here = tuple(slice(n, n + 1) for n in voxel)
+            excess[np.ix_(*copies)] = self.half(axis, here) / about
+        largest = ranks.largest(max(float(values.max(initial=0.0)) for values in (*along, excess)))
+        for values in (*along, excess):
             values /= np.float32(largest)
-        return Conductances(tuple(along), held), about * float(np.float32(largest))
+        return Conductances(tuple(along), excess), about * float(np.float32(largest))
 
     def faces(self, axis: int, part: Slices) -> list[Slices]:
         """Return the layers of voxels at the two faces across an axis, as far as a part has them."""
@@ -155,6 +183,13 @@ class Voxels:
             else (*part[:axis], slice(part[axis].start, part[axis].start), *part[axis + 1 :])
             for layer in layers
         ]
+
+    def _taken(self, values: np.ndarray, part: Slices) -> np.ndarray:
+        """Return values in a part, which of a cell may be anywhere."""
+        if not self.periodic:
+            return values[part]
+        every = zip(part, values.shape, strict=True)
+        return values[np.ix_(*(np.arange(p.start, p.stop) % count for p, count in every))]
 
     def _between(
         self, axis: int, part: Slices, there: np.ndarray | None, about: float
