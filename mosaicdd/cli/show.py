@@ -71,7 +71,10 @@ def summary(solution: "Solution", output: str, boundary: str | None) -> str:
         )
         lines.insert(2, f"{outside} {of}subdomains{each} {said}")
     if solution.checkpoint is not None:
-        ended = report["status"] == "interrupted"
+        ended = "interrupted" in [
+            report["status"],
+            *(row["status"] for row in report.get("problems", [])),
+        ]
         why = "interrupted" if ended else "out of iterations"
         how = "" if ended else " and a larger --max-iterations"
         lines.append(

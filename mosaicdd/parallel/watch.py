@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Watch:
@@ -24,10 +24,16 @@ class Watch:
         kept.
     seconds
         Between two checkpoints.
+
+    Attributes
+    ----------
+    number
+        Which problem is at work, or the first of those that are; engines that solve one after another tell.
     """
 
     def __init__(self, save: Callable[..., None] | None = None, seconds: float = float("inf")):
         self.save = save
+        self.number = 0
         self._seconds = seconds
         self._saved = time.monotonic()
         self._interrupted = False
@@ -45,6 +51,12 @@ class Watch:
         """Return, as numbers to add up over the ranks: stop, save."""
         due = self.save is not None and time.monotonic() - self._saved >= self._seconds
         return float(self._interrupted), float(due)
+
+    def keep(self, *state: Any) -> None:
+        """Write a checkpoint of a state, and of which problem it is the first, if any are kept."""
+        if self.save is not None:
+            self.save(*state, self.number)
+        self.saved()
 
     def saved(self) -> None:
         """Note that a checkpoint has been written: the clock starts anew."""

@@ -44,8 +44,11 @@ class SolveOptions:
 
     Parameters
     ----------
-    start, history
-        Where an earlier run was interrupted; by default zeros. ``start`` is overwritten.
+    start
+        Where the iterations begin; by default zeros. It is overwritten.
+    histories, statuses
+        Of each problem, where an earlier run stopped. With histories, a problem that has none begins as if there were
+        no start; one that has a status had ended.
     reference
         The true interface values, for a stopping rule with ``mae``.
     progress
@@ -63,13 +66,22 @@ class SolveOptions:
     """
 
     start: Interface | None = None
-    history: History | None = None
+    histories: Sequence[History] = ()
+    statuses: Sequence[str | None] = ()
     reference: Interface | None = None
     progress: Progress | None = None
     watch: Watch | None = None
     sink: Sink | None = None
     atol: float | None = None
     force: torch.Tensor | None = None
+
+    def history(self, number: int) -> History:
+        """Return a copy of a problem's history so far."""
+        return (self.histories[number] if self.histories else History()).followed_by(History())
+
+    def begun(self, number: int) -> Interface | None:
+        """Return the start, if it is one of a problem."""
+        return None if self.histories and not self.histories[number].update else self.start
 
 
 class BaseEngine(abc.ABC, Generic[S]):
@@ -146,7 +158,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         """Interface nodes of the whole domain that have an unknown."""
         return self.block.lattice.unknowns
 
-    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+    def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""
         v = Interface(self.block, problems=self.problems, **self._tensors)
         self.movement.scatter(lines, v)
@@ -265,8 +277,10 @@ class BaseEngine(abc.ABC, Generic[S]):
         """
         return None
 
-    def _monitor(self, v: Interface, options: SolveOptions) -> Monitor:
-        """Return what judges the iterations of a solve, and when they end."""
+    def _monitor(self, v: Interface, options: SolveOptions, number: int | None = None) -> Monitor:
+        """Return what judges the iterations of a solve, and when they end; of a problem that is solved alone by its number."""
+        if number is not None and options.watch is not None:
+            options.watch.number = number
         monitor = Monitor(
             self._ranks,
             self._rule(options),
@@ -275,8 +289,10 @@ class BaseEngine(abc.ABC, Generic[S]):
             progress=options.progress,
             watch=options.watch,
         )
-        if options.history is not None:
-            monitor.history = options.history.followed_by(History())
+        if number is not None:
+            monitor.go_on(v, [options.history(number)], [])
+        elif options.histories:
+            monitor.go_on(v, options.histories, options.statuses)
         return monitor
 
     def _new_fields(self) -> torch.Tensor:

@@ -50,7 +50,6 @@ def stationary(
     ``relaxation``: values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
     """
     old, new = v.like_boundary(), v.like_boundary()
-    results = v.like() if v.problems > 1 else None
     measure = None
     begun = monitor.iterations % len(relaxation)
     factors = itertools.islice(itertools.cycle(relaxation), begun, None)
@@ -58,7 +57,7 @@ def stationary(
     while True:
         residual, totals = iterate.advance(v, new, measure, next(factors))
         if totals is not None:
-            _keep(results, v, monitor.enter(totals, v))
+            monitor.enter(totals, v)
             if monitor.ended:
                 iterate.finish()
                 break
@@ -66,18 +65,11 @@ def stationary(
         measure = functools.partial(monitor.measure, old, v, residual)
         if monitor.expects_end():
             iterate.finish()
-            _keep(results, v, monitor.enter(monitor.total(measure()), v))
+            monitor.enter(monitor.total(measure()), v)
             measure = None
             if monitor.ended:
                 break
-    return (v if results is None else results), monitor.final_statuses
-
-
-def _keep(results: Interface | None, v: Interface, ended: list[int]) -> None:
-    """Keep the values of the problems that have just ended, where there are several."""
-    if results is not None:
-        for lines, values in zip(results.lines, v.lines, strict=True):
-            lines[ended] = values[ended]
+    return monitor.result(v), monitor.final_statuses
 
 
 def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
@@ -91,7 +83,6 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
     owned = v.ownership().flat.view(shape)
     image = v.like_boundary()
     direction = v.like()  # its values on the domain's edge stay zero
-    results = v.like() if v.problems > 1 else None
     basis = v.flat.new_empty(_RESTART + 1, *shape)
     offset: torch.Tensor | None = None
     failures: dict[int, str] = {}
@@ -101,9 +92,9 @@ def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface
         offset = target.flat
     while True:
         residual = iterate(v, image)
-        _keep(results, image, monitor.record(v, image, residual, failures))
+        monitor.record(v, image, residual, failures)
         if monitor.ended:
-            return (image if results is None else results), monitor.final_statuses
+            return monitor.result(image), monitor.final_statuses
         torch.sub(image.flat, v.flat, out=basis[0].view(-1))
         if monitor.remaining > 1:
             failures = _cycle(iterate, v, direction, basis, owned, offset, monitor)
@@ -208,7 +199,6 @@ def quasi_newton(
     ``linear``: the iteration with the exact local solver; ``relaxation``: ``omega`` of the inner steps.
     """
     image, r, e, swept = v.like_boundary(), v.like(), v.like(), v.like()
-    results = v.like() if v.problems > 1 else None
     offset: torch.Tensor | None = None
     if linear.affine:  # what the source adds
         linear(e, swept)
@@ -216,9 +206,9 @@ def quasi_newton(
     before = np.inf
     while True:
         residual = iterate(v, image)
-        _keep(results, image, monitor.record(v, image, residual))
+        monitor.record(v, image, residual)
         if monitor.ended:
-            return (image if results is None else results), monitor.final_statuses
+            return monitor.result(image), monitor.final_statuses
         update = max(history.update[-1] for history in monitor.histories)
         if update > _GROWN * before:
             v, image, before = image, v, np.inf

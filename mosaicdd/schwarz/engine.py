@@ -134,7 +134,9 @@ class Engine(BaseEngine[SharedSolver]):
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
         monitor = self._monitor(v, options)
-        v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
+        statuses = monitor.final_statuses
+        if not monitor.ended:
+            v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
         histories = monitor.histories
         certificates: Sequence[Certificate | None] = [None] * self.problems
         if (

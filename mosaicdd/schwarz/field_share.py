@@ -138,8 +138,8 @@ class FieldShare:
         whole = tuple(slice(0, p.stop - p.start) for p in self.own)
         yield Strip(torch.from_numpy(owned).to(**tensors), whole, self.own)
 
-    def between_lines(self, v: Interface) -> np.ndarray:
-        """Return what is smooth between the lattice lines, with their values on these (Coons, 1967; Gordon, 1971)."""
+    def between_lines(self, v: Interface, number: int = 0) -> np.ndarray:
+        """Return what is smooth between the lattice lines, with a problem's values on these (Coons, 1967; Gordon, 1971)."""
         s, axes = self.block.lattice.spacing, len(v.lines)
         t, total = np.arange(s) / s, np.zeros(())
         for count in range(1, axes + 1):
@@ -148,7 +148,7 @@ class FieldShare:
                 meet = tuple(
                     slice(None, None, s if a in several[1:] else None) for a in range(axes)
                 )
-                values = v.in_order(several[0])[0].double().cpu().numpy()[meet]
+                values = v.in_order(several[0])[number].double().cpu().numpy()[meet]
                 for axis in reversed(several):
                     values = np.moveaxis(_between(np.moveaxis(values, axis, -1), t), -1, axis)
                 total = total - (-1) ** count * values

@@ -5,8 +5,9 @@ of all groups hand what they have to the root, which writes the one file. A grou
 left takes part with nothing. One problem is one round of one batch.
 """
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.replicas import Replicas
@@ -15,9 +16,9 @@ from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 
 # Of all problems of a batch: beyond, one gains nothing (`scripts/bench_batch.py`).
 _SUBDOMAINS = 8192
-# Problems of a batch that are solved one after another, whose fields are kept until all are: as many as *16 more* of
-# benchmarks/fields.md.
-_IN_TURN = 16
+# Problems of a batch that are solved one after another, whose fields are kept until all are, and nodes of their grids
+# together: a job that is killed solves a batch anew.
+_IN_TURN, _NODES = 16, 2**22
 
 
 class Rounds:
@@ -62,17 +63,37 @@ class Rounds:
                 f"replicas={groups.count}: each needs a problem of its own, there "
                 f"{'is 1' if problems == 1 else f'are {problems}'}"
             )
-        shares = [groups.share(problems, index) for index in range(groups.count)]
-        largest = max(map(len, shares))
-        default = _IN_TURN
+        self._shares = [groups.share(problems, index) for index in range(groups.count)]
+        self._group = groups.index
+        largest = max(map(len, self._shares))
+        default = max(1, min(_IN_TURN, _NODES // math.prod(lattice.grid.nodes)))
         if not one_by_one:  # methods without inner products take many problems at once
             many = max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
             default = many if settings.takes_many else 1
         most = min(settings.batch or default, largest)
         self.number = -(-largest // most)
         self.batch = -(-largest // self.number)  # of equal size, so that one plan serves all
-        mine = shares[groups.index]
-        self._batches = [mine[i : i + self.batch] for i in range(0, len(mine), self.batch)]
+        self._batches = self._cut(self._shares[self._group], ())
+
+    def without(self, ended: Collection[int]) -> "Rounds":
+        """Return those of the problems that have not ended."""
+        left = copy.copy(self)
+        batches = [self._cut(share, ended) for share in self._shares]
+        left.number, left._batches = max(map(len, batches)), batches[self._group]
+        return left
+
+    def _cut(self, share: range, ended: Collection[int]) -> list[range]:
+        """Cut a share into batches of problems that follow each other, and have not ended."""
+        batches: list[range] = []
+        for problem in share:
+            if problem in ended:
+                continue
+            last = batches[-1] if batches else range(0)
+            if len(last) in (0, self.batch) or last.stop != problem:
+                batches.append(range(problem, problem + 1))
+            else:
+                batches[-1] = range(last.start, problem + 1)
+        return batches
 
     def members(self, number: int) -> range:
         """Return this group's problems of a round, maybe none."""

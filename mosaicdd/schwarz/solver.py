@@ -22,9 +22,9 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.changes import change_of
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.results.report import parts_of_ranks, seconds_spent
+from mosaicdd.schwarz.results.report import parts_of_ranks, resumable, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
-from mosaicdd.schwarz.settings import RESUMABLE, Output, SolveSettings
+from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.work import Work
@@ -303,14 +303,15 @@ class Solver:
         self._world.barrier()
         setup = time.perf_counter() - begun
         with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
-            plan = (begin, writing.earlier, atol, progress, self._watch, file, writing.points)
+            keeping = writing.checkpoints(work.problem.problems)
+            plan = (begin, keeping, atol, progress, self._watch, file, writing.points)
             batches, results, spent = work.solve(*plan)
             report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
             if file is not None:
                 file.describe(report, results)
-        checkpoint = writing.end(resumable=report["status"] in RESUMABLE)
+        checkpoint = writing.end(resumable=resumable(results))
         self._begun = None
         ended = report["status"], report["iterations"], report["seconds"]["total"]
         self._tell("%s after %d iterations, %.2f s", *ended)

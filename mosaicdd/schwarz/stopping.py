@@ -7,7 +7,7 @@ problems that are solved at once are judged one by one.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -124,6 +124,7 @@ class Monitor:
         self._norms = OwnedNorms(v)
         self._local = np.zeros(count_of_sums(v.problems))
         self._start = time.perf_counter()
+        self._results = v.like() if v.problems > 1 else None
         self.histories = [History() for _ in range(v.problems)]
         self.statuses: list[str | None] = [None] * v.problems
         self.sizes = np.zeros(v.problems)
@@ -134,10 +135,6 @@ class Monitor:
         """The history of the only problem."""
         (history,) = self.histories
         return history
-
-    @history.setter
-    def history(self, history: History) -> None:
-        self.histories = [history]
 
     @property
     def size(self) -> float:
@@ -164,6 +161,34 @@ class Monitor:
     def final_statuses(self) -> list[str]:
         """Those of all problems, when they have ended."""
         return [status for status in self.statuses if status is not None]
+
+    def go_on(
+        self, v: Interface, histories: Sequence[History], statuses: Sequence[str | None]
+    ) -> None:
+        """Go on from where an earlier run stopped, of which some problems had ended; all ranks together."""
+        self.histories = [history.followed_by(History()) for history in histories]
+        self.statuses = [None] * v.problems
+        for i, status in enumerate(statuses):
+            self.statuses[i] = status
+        ended = [i for i, status in enumerate(self.statuses) if status]
+        if ended:
+            self._keep(v, ended)
+            sizes = np.sqrt(self._ranks.sum(self._norms.squares(v, v)[1]) / self._unknowns)
+            self.sizes[ended] = self.largest[ended] = sizes[ended]
+
+    def result(self, v: Interface) -> Interface:
+        """Return the values that each problem has ended with, or has now."""
+        if self._results is None:
+            return v
+        running = [i for i, status in enumerate(self.statuses) if status is None]
+        self._keep(v, running)
+        return self._results
+
+    def _keep(self, v: Interface, problems: list[int]) -> None:
+        """Keep the values of problems that have just ended, where there are several."""
+        if self._results is not None:
+            for lines, values in zip(self._results.lines, v.lines, strict=True):
+                lines[problems] = values[problems]
 
     def mean(self, *values: torch.Tensor) -> np.ndarray:
         """Add up values of all ranks, one after another in one array, per interface node."""
@@ -195,6 +220,7 @@ class Monitor:
         for problem, status in (failures or {}).items():
             if self.statuses[problem] not in CONVERGED:
                 self.statuses[problem] = status
+                self._keep(new, [problem])
                 ended.append(problem)
         return ended
 
@@ -229,13 +255,14 @@ class Monitor:
             self._enter(i, updates[i], residuals[i], maes[i], status)
         slowest = max(running, key=lambda i: self.histories[i].update[-1])
         self._report(slowest)
+        self._keep(new, [i for i in running if self.statuses[i]])
         interrupted, due = called
-        ended = OUT_OF_ITERATIONS in self.statuses
-        if self._watch.save is not None and (interrupted or due or ended):
-            self._watch.save(new, self.history)
-            self._watch.saved()
+        out = any(self.statuses[i] == OUT_OF_ITERATIONS for i in running)
+        if self._watch.save is not None and (interrupted or due or out):
+            self._watch.keep(self.result(new), self.histories, None, self.statuses)
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
+            self._keep(new, running)
         return [i for i in running if self.statuses[i]]
 
     def expects_end(self) -> bool:

@@ -1,6 +1,5 @@
 """The problems at hand of a solver: checked, solved batch after batch, written, and reported."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,18 +19,16 @@ from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.field_share import FieldStart
-from mosaicdd.schwarz.results.checkpoints import Earlier
+from mosaicdd.schwarz.results.beyond_float64 import beyond_numbers, explained
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.results.kept import Batch, Kept
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
-from mosaicdd.schwarz.results.report import Result, merged_results, result_of
+from mosaicdd.schwarz.results.report import Result, merged_results, result_of, resumable
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.settings import Output
 from mosaicdd.schwarz.setup import Setup
 from mosaicdd.settings import argument, require_type
-
-# Whose squares, summed over all nodes and divided by a squared spacing, are numbers.
-_LARGEST = 1e140
 
 WritePoints = Callable[[SolutionOutput, Outcome, "Work"], None]
 """Writes the values at the points that were asked for."""
@@ -161,7 +158,7 @@ class Work:
     def solve(
         self,
         start: Kept | FieldStart | None,
-        earlier: Earlier | None,
+        checkpoints: Checkpoints | None,
         atol: float,
         progress: Progress | None,
         watch: Watch,
@@ -177,12 +174,23 @@ class Work:
         ----------
         start
             Where the iteration starts, if not at zero.
-        earlier
-            Where an earlier run stopped.
+        checkpoints
+            Keep what there is of the problems; where an earlier run stopped, they go on, those that had ended as they were.
         atol
             The update that is small enough.
         """
-        rounds, kept, results = self.rounds, [], {}
+        results: dict[int, Result] = {}
+        rounds, kept = self.rounds, []
+        if checkpoints is not None:
+            checkpoints.begin()
+        earlier = None if checkpoints is None else checkpoints.earlier
+        if earlier is not None:
+            rounds = rounds.without(earlier.results)
+        if earlier is not None and earlier.results and file is not None:
+            results |= earlier.results
+            file.restore(earlier.rows())
+            if not rounds.number:
+                file.source(self._own_nodes())
         spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
         for number in range(rounds.number):
             if number and self._world.any(watch.interrupted):
@@ -191,62 +199,47 @@ class Work:
             outcomes: list[Outcome] = []
             if members:
                 engine = self._prepared(members)
-                begin, history = None, None
-                if earlier is not None:
-                    begin, history = earlier.interface, earlier.history
-                    engine.begin_with(earlier.start_fields)
+                begin, so_far = None, {}
+                if checkpoints is not None:
+                    checkpoints.first = members.start
+                    if (at := checkpoints.start(members, engine)) is not None:
+                        begin, so_far = at.interface, at.so_far
+                        engine.begin_with(partial(getattr, at, "fields"))
                 if start is not None:
-                    begin = start.start(members, **self._setup.settings.tensors)
+                    begin, so_far = start.start(members, **self._setup.settings.tensors), {}
                     engine.begin_with(partial(start.start_fields, members))
+                watch.number = 0
                 rule = self._setup.settings.stopping
                 outcomes = engine.solve_many(
                     self.boundaries[members.start : members.stop],
                     start=begin,
-                    history=history,
+                    **so_far,
                     reference=self._truth,
                     progress=progress and rounds.progress(number, rule, progress),
                     watch=watch,
                     sink=file and partial(file.strips, members=members, place=engine.place),
                     atol=atol,
                 )
-                if any(map(_beyond_numbers, outcomes)):
-                    outcomes = self._explained(outcomes, members)
+                if any(map(beyond_numbers, outcomes)):
+                    on_edges = self.boundaries[members.start : members.stop]
+                    own = engine.block.owned_nodes()[1]
+                    where = self._setup.ranks, self._setup.grid, own
+                    outcomes = explained(outcomes, self.problem, on_edges, *where)
             if file is not None:
                 self._write(file, number, outcomes, members, write_points)
-            for member, outcome in zip(members, outcomes, strict=True):
-                results[member] = result_of(self._setup.ranks, outcome)
+            each = zip(members, outcomes, strict=True)
+            now = {member: result_of(self._setup.ranks, outcome) for member, outcome in each}
+            results |= now
+            if checkpoints is not None and file is not None:
+                checkpoints.ended(file, now)
             for name in spent:
                 spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
             if outcomes and (file is None or rounds.number == 1):
                 kept.append(Batch(members, outcomes))
-        return kept, self._gathered(results), spent
-
-    def _explained(self, outcomes: list[Outcome], members: range) -> list[Outcome]:
-        """Say of solves that ended without a number if what was given is too large for its squares."""
-        problem, ranks = self.problem, self._setup.ranks
-        values: list[Any] = [
-            part.values for part in problem.conditions.parts if not callable(part.values)
-        ]
-        for boundary in self.boundaries[members.start : members.stop]:
-            values.extend(boundary.edges.values())
-        if problem.source is not None:  # which may be none outside of the domain
-            own = self.first_engine.block.owned_nodes()[1]
-            values.append(problem.source.sample_as_given(self._setup.grid, own, checked=False))
-        sizes = [np.abs(v) for v in values if isinstance(v, (int, float, np.ndarray))]
-        mine = [float(np.fmax.reduce(size, axis=None, initial=0.0)) for size in sizes]
-        largest = max(ranks.allgather(max(mine)))
-        if largest < _LARGEST:
-            return outcomes
-        why = (
-            f"values of up to {largest:.0e} are given, whose squares are beyond float64: divide sources, fluxes "
-            "and values on sides by one number"
-        )
-        return [
-            dataclasses.replace(outcome, failure=why)
-            if _beyond_numbers(outcome) and outcome.failure is None
-            else outcome
-            for outcome in outcomes
-        ]
+        gathered = self._gathered(results)
+        if checkpoints is not None and file is not None and resumable(gathered):
+            checkpoints.ended(file, {}, last=True)
+        return kept, gathered, spent
 
     def _prepared(self, members: range) -> BaseEngine:
         """Return the engine of a batch, with the sources of its problems."""
@@ -334,12 +327,6 @@ class Work:
         count = int(self._world.sum(np.array([float(inside)]))[0])
         order = "staircase, first order" if shape.staircase else "second order"
         return f"{shape}: {count} of {math.prod(grid.nodes)} nodes inside; {order} at the outline"
-
-
-def _beyond_numbers(outcome: Outcome) -> bool:
-    """Say whether a solve ended without a number."""
-    residual = outcome.discrete_residual
-    return outcome.status == "diverged_nan" or not math.isfinite(residual or 0.0)
 
 
 def _given(problem: Problem, name: str) -> object:

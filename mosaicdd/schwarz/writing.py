@@ -1,4 +1,4 @@
-"""What a solver writes while it works: a solution file, values at points, checkpoints of one problem."""
+"""What a solver writes while it works: a solution file, values at points, checkpoints."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -11,7 +11,7 @@ from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.results.checkpoints import Checkpoints, Earlier
+from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
 from mosaicdd.schwarz.results.point_values import InterpolatedValues, PointValues
@@ -40,8 +40,6 @@ class Writing:
     ----------
     output
         It, or None.
-    earlier
-        Where an earlier run stopped, that is to go on.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Writing:
     ):
         self._world, self._clock = world, clock
         self.output = None if output is None else Output.of(output)
-        self.earlier: Earlier | None = None
         self._checkpoints: Checkpoints | None = None
         self._values_at: PointValues | InterpolatedValues | None = None
         if self.output is None:
@@ -77,7 +74,6 @@ class Writing:
             setup.require_field("shards")
         asked = {
             "until_mae": setup.settings.until_mae is not None,
-            "resume=True": output is not None and output.resume,
             "shards=True": output is not None and output.shards,
             "keep='interface'": output is not None and not setup.fill,
         }
@@ -93,13 +89,12 @@ class Writing:
 
     def plan(self, setup: Setup, work: Work, points: Any) -> None:
         """Plan the values at points, and checkpoints; read where an earlier run stopped."""
-        single = work.problem.problems == 1
         if points is not None:
             by_network = work.first_engine.filling.between_nodes
             if not by_network:
                 setup.require_field("points")
             with argument("points"):
-                if not single or self.output is None:
+                if work.problem.problems > 1 or self.output is None:
                     raise Unsupported("points are written to the output file of one problem")
                 self._points = as_points(points, len(setup.grid.shape))
                 cells = on_grid(self._points, setup.grid)
@@ -109,7 +104,7 @@ class Writing:
                     shape = work.problem.domain.shape
                     level = None if shape is None else partial(shape.level, setup.grid)
                     self._values_at = InterpolatedValues(setup.ranks, cells, setup.window, level)
-        if self.output is None or not single:
+        if self.output is None:
             return
         self._checkpoints = Checkpoints(
             str(self.output.path),
@@ -118,16 +113,24 @@ class Writing:
             work.problem,
             setup.bound.name,
             setup.settings,
+            self._world,
+            60 * self.output.checkpoint_minutes,
         )
         if self.output.resume:
             with argument("resume"):
-                self.earlier = self._checkpoints.read()
+                self._checkpoints.read()
+
+    def checkpoints(self, problems: int) -> Checkpoints | None:
+        """Return what keeps checkpoints of so many problems, if anything does."""
+        kept = self._checkpoints
+        return kept if kept is not None and kept.problems == problems else None
 
     def watch(self, problems: int) -> Watch:
-        """Return what a solve listens to, which keeps checkpoints of one problem."""
-        if self._checkpoints is None or self.output is None or problems > 1:
+        """Return what a solve listens to, which keeps its checkpoints."""
+        kept = self.checkpoints(problems)
+        if kept is None or self.output is None:
             return Watch()
-        return Watch(self._checkpoints.save, 60 * self.output.checkpoint_minutes)
+        return Watch(kept.save, 60 * self.output.checkpoint_minutes)
 
     def file(self, setup: Setup, work: Work) -> SolutionOutput | nullcontext[None]:
         """Return the solution file of some work, to be entered; nothing is written where none is asked for."""
@@ -156,9 +159,8 @@ class Writing:
 
     def end(self, *, resumable: bool) -> Path | None:
         """Remove the checkpoint of a run that has ended; return that of one from which another may go on."""
-        self.earlier = None
-        if resumable:
-            return self.checkpoint
         if self._checkpoints is not None:
-            self._checkpoints.remove()
-        return None
+            self._checkpoints.earlier = None
+            if not resumable:
+                self._checkpoints.remove()
+        return self.checkpoint if resumable else None

@@ -172,7 +172,7 @@ def naming_checkpoint(path: str | os.PathLike | None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if path is None or not Path(path).is_file():
+        if path is None or not Path(path).exists():
             raise
         more = OSError(f"{error}; the last checkpoint is {path}")
         vars(more).update(vars(error))

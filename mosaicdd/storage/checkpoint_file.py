@@ -1,8 +1,9 @@
 """Checkpoints of iterations and of trainings, and what each belongs to.
 
 Of an iteration, it is the interface of the whole domain: ``/lines/0`` and ``/lines/1`` are all lines
-constant in y and in x, whatever the number of ranks. Newton's method on the grid adds ``/field``, the values
-at all nodes.
+constant in y and in x, whatever the number of ranks. Methods on all nodes add ``/field``, the values there. Of several
+problems a checkpoint is a folder. Each file in it holds some of them, with the same in ``/problems/NUMBER``: ``begun-NUMBER`` of
+those that were at work, ``ended-NUMBER`` of those that had ended, with what the solution file is to have of them.
 
 Of a training, it is a tree of numbers, texts and tensors: ``/tree`` is JSON in which ``{"array": i,
 "axes": [...]}`` stands for the array ``/arrays/i``, whose axes had this order in memory: products of
@@ -12,7 +13,7 @@ a damaged file from a whole one.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -32,29 +33,76 @@ from mosaicdd.storage.hdf5 import (
 )
 
 FIELD = "field"
+ROWS = "rows/"
 _TRAINING_VERSION = 1
 
 
+class CheckpointWriter(ArrayWriter):
+    """Fills an open checkpoint: arrays part by part, and what is told of each of several problems."""
+
+    def told(self, group: str, **told: Any) -> None:
+        """Write what is told of a problem, as JSON."""
+        for name, value in told.items():
+            self._file[group or "/"].attrs[name] = json.dumps(value)
+
+    def arrays(self, group: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write whole arrays of a problem."""
+        for name, array in arrays.items():
+            self._file[f"{group}{name}"] = array
+
+
 @contextmanager
-def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[ArrayWriter]:
+def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[CheckpointWriter]:
     """Open a checkpoint of a problem for writing; it replaces the one before when all is written."""
     with new_file(path, "checkpoint") as file:
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
-        yield ArrayWriter(file)
+        yield CheckpointWriter(file)
+
+
+def group_of(number: int | None) -> str:
+    """Return where a file holds what belongs to one of several problems; of a single one at its root."""
+    return "" if number is None else f"problems/{number}/"
 
 
 def read_checkpoint(
-    path: str | PathLike, problem: dict
-) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, list[float]]]:
-    """Read the lines and the history of a checkpoint; errors as `open_to_read` and `require_same`."""
+    path: str | PathLike, problem: dict, group: str = ""
+) -> tuple[tuple[np.ndarray, ...], dict[str, list[float]]]:
+    """Read the lines and the history of a problem; errors as `open_to_read` and `require_same`."""
     with open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
-        axes = file[line_name(0)].ndim
-        lines = tuple(file[line_name(axis)][()] for axis in range(axes))
-        history = {name: data[()].tolist() for name, data in file["history"].items()}
+        at = file[group or "/"]
+        axes = at[line_name(0)].ndim
+        lines = tuple(at[line_name(axis)][()] for axis in range(axes))
+        history = _history(at)
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")
     return lines, history
+
+
+def read_told(path: str | PathLike, problem: dict) -> dict[int, dict[str, Any]]:
+    """Read what is told of each of the problems of a file, its history among it; errors as `read_checkpoint`."""
+    with open_to_read(path, "checkpoint") as file:
+        require_same(path, json.loads(file.attrs["problem"]), problem)
+        return {
+            int(number): {name: json.loads(text) for name, text in at.attrs.items()}
+            | {"history": _history(at)}
+            for number, at in file["problems"].items()
+        }
+
+
+def read_rows(path: str | PathLike, number: int) -> dict[str, np.ndarray]:
+    """Read what the solution file is to have of a problem that had ended; errors as `open_to_read`."""
+    with open_to_read(path, "checkpoint") as file:
+        at = file[f"{group_of(number)}{ROWS}"]
+        rows: dict[str, np.ndarray] = {}
+        at.visititems(
+            lambda name, a: rows.update({name: a[()]} if isinstance(a, h5py.Dataset) else {})
+        )
+        return rows
+
+
+def _history(at: h5py.Group) -> dict[str, list[float]]:
+    return {name: data[()].tolist() for name, data in at["history"].items()}
 
 
 def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
@@ -63,10 +111,13 @@ def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
         raise ValueError(f"{path} belongs to another problem: its {told}")
 
 
-def read_field(path: str | PathLike, place: tuple[slice, ...]) -> np.ndarray | None:
-    """Read some nodes of the field of a checkpoint, ``(rows, columns)``; None if it has none."""
+def read_field(
+    path: str | PathLike, place: tuple[slice, ...], group: str = ""
+) -> np.ndarray | None:
+    """Read some nodes of the field of a problem, ``(rows, columns)``; None if it has none."""
+    name = group + FIELD
     with open_to_read(path, "checkpoint") as file:
-        return file[FIELD][place] if FIELD in file else None
+        return file[name][place] if name in file else None
 
 
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:

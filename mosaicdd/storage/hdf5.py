@@ -71,10 +71,10 @@ class ArrayWriter:
         """Return the `write` of one array."""
         return functools.partial(self.write, name)
 
-    def history(self, history: Mapping[str, Sequence[float]]) -> None:
-        """Write one number per iteration and name."""
+    def history(self, history: Mapping[str, Sequence[float]], group: str = "") -> None:
+        """Write one number per iteration and name, in a group that ends with a slash."""
         for name, values in history.items():
-            self._file[f"history/{name}"] = np.asarray(values, dtype=float)
+            self._file[f"{group}history/{name}"] = np.asarray(values, dtype=float)
 
 
 def first_difference(theirs: dict, ours: dict, names: Iterable[str] = ()) -> str:

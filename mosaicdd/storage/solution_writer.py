@@ -29,6 +29,9 @@ GHOSTS = "VTKHDF/PointData/vtkGhostType"
 """What ParaView hides of the nodes."""
 HIDDEN = 2
 """Its flag of a hidden node."""
+ERRORS, OUTSIDE = "error_estimate", "outside_training_range"
+"""Maps over the lattice nodes."""
+_ROWS = "solution", ERRORS, OUTSIDE, GHOSTS  # arrays of each problem
 
 
 class SolutionWriter(ArrayWriter):
@@ -61,6 +64,11 @@ class SolutionWriter(ArrayWriter):
         """Fill the array of a problem that was not solved with NaN; of a series a field."""
         leading = () if frame is None else (frame,)
         self._file[name][(*leading, problem) if self._problems > 1 else leading] = np.nan
+
+    def rows(self, problem: int) -> dict[str, np.ndarray]:
+        """Return what the file has of one of several problems by now, and where there are values."""
+        rows = {name: self._file[name][problem] for name in _ROWS if name in self._file}
+        return rows | ({ACTIVE: self._file[ACTIVE][()]} if ACTIVE in self._file else {})
 
     def domain(self, shape: Shape, grid: Grid) -> None:
         """Add an array for the level of a domain that is no rectangle; of voxels write these."""

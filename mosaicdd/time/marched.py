@@ -16,7 +16,7 @@ from mosaicdd.problems.fingerprint import Told, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.results.output import write_shards
+from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.shards import ShardFile
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions

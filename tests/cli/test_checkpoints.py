@@ -132,11 +132,12 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
         )
         v = solver.solve(boundary).interface
         history = History([1.0], [2.0], [3.0], [4.0])
-        checkpoints.save(v, history)
-        earlier = checkpoints.read()
-        again = earlier.interface
+        checkpoints.save(v, [history])
+        checkpoints.read()
+        begin = checkpoints.start(range(1), solver)
+        again = begin.interface
         again.impose([boundary])
-        assert (earlier.history, earlier.field) == (history, None)
+        assert (begin.histories, begin.fields) == ([history], None)
         np.testing.assert_array_equal(again.flat, v.flat)
         identities.append(checkpoints._identity)
     assert all(one == identities[0] for one in identities)
@@ -177,6 +178,27 @@ def test_a_medium_is_interrupted_on_three_ranks_and_goes_on_on_one(tmp_path, mpi
     with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as other:
         field, truth = file["solution"][()], other["solution"][()]
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-9 * np.ptp(truth))
+
+
+def test_several_problems_are_killed_and_the_others_go_on(mosaicdd, tmp_path):
+    output, whole = tmp_path / "out.h5", tmp_path / "whole.h5"
+    several = ("--cells", "96x64", *SLOW, "--boundary", "gp:seed=0..9", "--batch", "1")
+    job = Forked(["mosaicdd", *SOLVE, "-o", output, *several, "--checkpoint-minutes", "0.0005"])
+    checkpoint = output.with_suffix(".h5.checkpoint")
+    while not (checkpoint / "ended-000001").exists() and job.poll() is None:
+        time.sleep(0.01)
+    assert job.poll() is None, job.communicate(timeout=60)
+    job.send_signal(signal.SIGKILL)
+    job.communicate(timeout=60)
+    assert not output.exists()
+    ended = mosaicdd(*SOLVE, "-o", output, *several, "--resume")
+    assert ended.code == 0, ended.err
+    report = json.loads(mosaicdd(*SOLVE, "-o", whole, *several).out)
+    iterations = [row["iterations"] for row in report["problems"]]
+    assert [row["iterations"] for row in json.loads(ended.out)["problems"]] == iterations
+    with h5py.File(output) as file, h5py.File(whole) as other:
+        np.testing.assert_array_equal(file["solution"][()], other["solution"][()])
+    assert not checkpoint.exists()
 
 
 NONLINEAR = (

@@ -84,6 +84,6 @@ def test_a_continued_run_goes_on_with_the_factor_that_is_due(
     whole = make_solver(lattice).solve(boundary)
     part = make_solver(lattice, max_iterations=steps).solve(boundary)
     assert part.status == "diverged_max_iterations"
-    rest = make_solver(lattice).solve(boundary, start=part.interface, history=part.history)
+    rest = make_solver(lattice).solve(boundary, start=part.interface, histories=[part.history])
     np.testing.assert_array_equal(rest.history.update, whole.history.update)
     np.testing.assert_array_equal(rest.field, whole.field)

@@ -33,7 +33,7 @@ def readers(engine, ranks, boundary, path):
         "norms": lambda v: norms.squares(v, other),
         "fill": lambda v: list(fill.strips(movement.widen(v, fill.block.halo))),
         "estimate": lambda v: estimate_errors(iterate, v, monitor, lambda _: [0.0], 1.0),
-        "checkpoint": lambda v: checkpoints.save(v, History()),
+        "checkpoint": lambda v: checkpoints.save(v, [History()]),
         "gather": lambda v: movement.gather(v, 0, lambda *_: None),
     }
 

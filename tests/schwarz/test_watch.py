@@ -26,7 +26,7 @@ def test_an_interrupt_of_one_rank_stops_all_after_the_same_iteration(
     boundary, _ = problem(lattice)
     ranks = make_ranks()
     saved = []
-    watch = Watch(lambda v, history: saved.append(len(history.update)))
+    watch = Watch(lambda v, histories, *_: saved.append(len(histories[0].update)))
     solver = make_solver(lattice, ranks=ranks)
     progress = interrupting(watch, comm.rank == comm.size - 1, 3)
     solution = solver.solve(boundary, watch=watch, progress=progress)
@@ -43,10 +43,10 @@ def test_going_on_from_an_interrupt_takes_the_same_iterations_to_the_same_field(
     boundary, _ = problem(lattice)
     solver = make_solver(lattice, ranks=make_ranks())
     whole = solver.solve(boundary)
-    watch = Watch(lambda v, history: None)
+    watch = Watch(lambda *_: None)
     progress = interrupting(watch, comm.rank == 0, 4)
     part = solver.solve(boundary, watch=watch, progress=progress)
-    rest = solver.solve(boundary, start=part.interface, history=part.history)
+    rest = solver.solve(boundary, start=part.interface, histories=[part.history])
     assert part.iterations < rest.iterations == whole.iterations
     assert rest.history.update == whole.history.update
     np.testing.assert_array_equal(rest.field, whole.field)
@@ -60,7 +60,7 @@ def test_checkpoints_that_one_clock_calls_for_are_written_by_all(
     boundary, _ = problem(lattice)
     saved = []
     seconds = 0.0 if comm.rank == 0 else float("inf")
-    watch = Watch(lambda v, history: saved.append(len(history.update)), seconds)
+    watch = Watch(lambda v, histories, *_: saved.append(len(histories[0].update)), seconds)
     solution = make_solver(lattice, ranks=make_ranks()).solve(boundary, watch=watch)
     assert solution.converged
     assert saved == list(range(1, solution.iterations + 1))

@@ -87,7 +87,6 @@ class Judge:
         ended = status == OUT_OF_ITERATIONS
         if self._watch.save is not None and (interrupted or due or ended):
             self._save(x, history)
-            self._watch.saved()
         return status or ("interrupted" if interrupted else None)
 
     def confirms(self, x: torch.Tensor) -> bool:

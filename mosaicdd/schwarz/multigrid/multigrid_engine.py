@@ -220,24 +220,24 @@ class MultigridEngine(BaseEngine[MediumSolver]):
 
         def save(x: torch.Tensor, history: History) -> None:
             lines, strips = self._on_lines(self._system.field(x, v, number)[None])
-            if watch is not None and watch.save is not None:
-                watch.save(lines, history, strips)
+            if watch is not None:
+                watch.number = number
+                watch.keep(lines, [history], strips, [None])
 
-        earlier = options.history if number == 0 else None
-        nodes = self._system.nodes
+        earlier, nodes = options.history(number), self._system.nodes
         return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
     def _begun(
         self, v: Interface, number: int, constant: float, options: SolveOptions, room: Room
     ) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with; for its room see `MultigridSystem`."""
-        own = self._system.own
+        own, start = self._system.own, options.begun(number)
         unknowns = within(own, self.block.owned_nodes()[1])
-        if self._fields is not None:
+        if self._fields is not None and (start is not None or options.start is None):
             values = self._fields[number].double().cpu().numpy()[unknowns]
             return self._system.start(np.where(np.isnan(values), 0.0, values), room)
-        if options.start is not None:
-            values = self._share.owned(self._share.between_lines(v))[unknowns]
+        if start is not None:
+            values = self._share.owned(self._share.between_lines(v, number))[unknowns]
             return self._system.start(values, room)
         return self._system.start(np.full((1,) * len(own), constant), room)
 

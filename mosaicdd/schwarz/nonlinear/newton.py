@@ -301,8 +301,7 @@ class Newton:
             lines, field = (
                 make([self.u], **tensors) for make in (self._place.lines, self._place.strips)
             )
-            self._watch.save(lines, self.history, field)
-            self._watch.saved()
+            self._watch.keep(lines, [self.history], field, [None])
         if interrupted:
             self.status = self.status or "interrupted"
 

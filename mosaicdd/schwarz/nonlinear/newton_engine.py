@@ -31,7 +31,6 @@ from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, NodesInside, Sin
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED
-from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence
 
 _SAME = (
@@ -172,8 +171,10 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             equations = self._equations(i, boundary)
             beginning = self._beginning(i, boundary, equations)
             first, beginning.step = beginning.step, None  # it may be large
-            if options.start is not None:
-                begin, first = self._begun(i, options.start, equations), None
+            start, watch = options.begun(i), options.watch or Watch()
+            watch.number = i
+            if start is not None:
+                begin, first = self._begun(i, start, equations), None
             else:
                 begin = self._nearer(beginning, equations)
             solve = Newton(
@@ -182,9 +183,9 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 self._ways(equations),
                 beginning.smooth,
                 self._rule(options),
-                history=(options.history or History()).followed_by(History()),
+                history=options.history(i),
                 progress=options.progress,
-                watch=options.watch or Watch(),
+                watch=watch,
             )
             solve.run(begin, first)
             iterated = time.perf_counter()
@@ -239,8 +240,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         if self._fields is not None:
             u = self._place.widened(self._fields[i].cpu().numpy().copy())
         else:
-            flat = start.flat.view(start.problems, -1)[i].contiguous()
-            u = self._place.between_lines(Interface(start.block, flat=flat, **start.tensors))
+            u = self._place.between_lines(start, i)
         return equations.begun(u)
 
 

@@ -88,10 +88,9 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         clock = [time.perf_counter()]
         region = Interface(self.block, **self._tensors)
         f = self._source()
-        start = options.start
         solved = []
         for i, boundary in enumerate(boundaries):
-            v = region.like()
+            v, start = region.like(), options.begun(i)
             if start is None:
                 with self.clock.part("start"):
                     self._begin(v, boundary, i)
@@ -99,7 +98,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
                 v.flat.copy_(start.flat.view(self.problems, -1)[i])
             v.impose([boundary])
             source = None if f is None else f[i % len(f)]
-            solved.append(self._solve(v, source, self._monitor(v, options)))
+            solved.append(self._solve(v, source, self._monitor(v, options, i)))
         clock.append(time.perf_counter())
         fields = torch.stack([ended.pop("wide") for ended in solved])
         v = Interface(self.block, problems=self.problems, **self._tensors)

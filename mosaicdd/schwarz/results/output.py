@@ -4,10 +4,8 @@ Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
 import functools
-import itertools
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, in_rows, within
+from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -28,17 +26,18 @@ from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
+from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
-from mosaicdd.storage.shards import (
-    ShardFile,
-    complete_shard,
-    discard_shard,
-    shard_folder,
-    writing_shard,
+from mosaicdd.storage.solution_writer import (
+    ERRORS,
+    GHOSTS,
+    HIDDEN,
+    OUTSIDE,
+    SolutionWriter,
+    writing_solutions,
 )
-from mosaicdd.storage.solution_writer import GHOSTS, HIDDEN, SolutionWriter, writing_solutions
 from mosaicdd.unsupported import Unsupported
 
 _SAMPLES = 2**20  # values of a source that a rank has at a time
@@ -163,11 +162,11 @@ class SolutionOutput:
     def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
         """Write what is known per lattice node of some problems, or take part with none."""
         nodes = [outcome.error_estimate.nodes for outcome in outcomes]
-        self._map("error_estimate", nodes, outcomes, members, self._dtype)
+        self._map(ERRORS, nodes, outcomes, members, self._dtype)
         outside = [outcome.outside for outcome in outcomes if outcome.outside is not None]
         if self._ranks.any(bool(outside)):
             flags = [flag.to(torch.uint8) for flag in outside]
-            self._map("outside_training_range", flags, outcomes, members, "uint8")
+            self._map(OUTSIDE, flags, outcomes, members, "uint8")
 
     def _map(
         self,
@@ -177,15 +176,43 @@ class SolutionOutput:
         members: range,
         dtype: str,
     ) -> None:
-        if self._ranks.is_root and name not in self._maps:
-            self._writer.create(name, self._lattice.lines, dtype)
-            self._writer.place(name, self._lattice.first_node, self._lattice.spacing)
-            self._maps.add(name)
+        if self._ranks.is_root:
+            self._create_map(name, dtype)
         parts = []
         if values:
             place = slice(members.start, members.stop), *outcomes[0].error_estimate.place
             parts = [(torch.stack(values).cpu().numpy(), place)]
         self._collect(name, parts, dtype)
+
+    def _create_map(self, name: str, dtype: str) -> None:
+        """Add an array over the lattice nodes, if there is none yet."""
+        if name not in self._maps:
+            self._writer.create(name, self._lattice.lines, dtype)
+            self._writer.place(name, self._lattice.first_node, self._lattice.spacing)
+            self._maps.add(name)
+
+    def rows(self, problem: int) -> dict[str, np.ndarray]:
+        """Return, on the root, what the file has of one of several problems by now."""
+        return self._writer.rows(problem)
+
+    def restore(self, rows: Iterable[tuple[int, Mapping[str, np.ndarray]]]) -> None:
+        """Write what an earlier run's file had of some problems, as the root knows it."""
+        self._begin()
+
+        def on_root() -> None:
+            for problem, arrays in rows:
+                for name, array in arrays.items():
+                    if name in (ERRORS, OUTSIDE):
+                        self._create_map(name, array.dtype.name)
+                    if name in (ACTIVE, GHOSTS):
+                        self._create_flags()
+                    whole = (slice(None),) * array.ndim
+                    which = () if name == ACTIVE else (slice(problem, problem + 1),)
+                    self._writer.write(
+                        name, array if name == ACTIVE else array[None], which + whole
+                    )
+
+        self._ranks.on_root(on_root)
 
     def source(self, nodes: Slices) -> None:
         """Write the problem's parameters and source, of which each rank samples some nodes."""
@@ -220,9 +247,8 @@ class SolutionOutput:
 
     def _write_flags(self) -> None:
         """Write where the domain is: for all problems alike, and for ParaView."""
-        if self._ranks.is_root and ACTIVE not in self._maps:
-            self._writer.hide_outside(self._window.shape)
-            self._maps.add(ACTIVE)
+        if self._ranks.is_root:
+            self._create_flags()
         first = [
             (flags[:1], (slice(0, 1), *place[1:]))
             for flags, place in self._inside
@@ -231,6 +257,12 @@ class SolutionOutput:
         self._collect(ACTIVE, first, "uint8")
         hidden = ((HIDDEN * (1 - flags), place) for flags, place in self._inside)
         self._collect(GHOSTS, hidden, "uint8")
+
+    def _create_flags(self) -> None:
+        """Add the arrays for where there are values, if there are none yet."""
+        if ACTIVE not in self._maps:
+            self._writer.hide_outside(self._window.shape)
+            self._maps.add(ACTIVE)
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
         """Write the report, the results and histories, and NaN for what was not begun."""
@@ -246,7 +278,7 @@ class SolutionOutput:
         )
         for member, result in enumerate(results):
             if not result.begun:
-                for name in ("solution", "error_estimate"):
+                for name in ("solution", ERRORS):
                     self._writer.leave_empty(name, member)
 
     def _begin(self, **what: Any) -> None:
@@ -282,52 +314,18 @@ class SolutionOutput:
 
 
 def write_lines(
-    movement: InterfaceMovement, v: Interface, writer: ArrayWriter | None, dtype: str
+    movement: InterfaceMovement,
+    v: Interface,
+    writer: ArrayWriter | None,
+    dtype: str,
+    group: str = "",
 ) -> None:
-    """Write the lines of the whole domain by the writer that the root has."""
+    """Write the lines of one problem in the whole domain by the writer that the root has, in a group of the file."""
     for axis in range(len(v.lines)):
-        name = line_name(axis)
+        name = group + line_name(axis)
         if writer is not None:
             writer.create(name, v.block.lattice.line_shape(axis), dtype)
         movement.gather(v, axis, None if writer is None else writer.into(name))
-
-
-def write_shards(
-    output: str,
-    ranks: Ranks,
-    parts: Iterable[Part],
-    place: Slices,
-    dtype: str,
-    clock: AbstractContextManager,
-) -> list[ShardFile]:
-    """Write every rank's parts of the field to a file of its own; return all of them.
-
-    `OSError` on all ranks, if one could not write; no shard is left.
-    ``place``: where this rank's parts together belong in the field of the file; a rank without any writes no file.
-    ``clock``: measures the writing.
-    """
-    run = ranks.bcast(secrets.token_hex(4))
-    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
-    # The first part comes after an exchange between the ranks, in which none may be missing.
-    parts = iter(parts)
-    first = list(itertools.islice(parts, 1))
-
-    def write() -> ShardFile | None:
-        shape = tuple(part.stop - part.start for part in place)
-        if not first:
-            return None
-        with writing_shard(path, shape, dtype) as writer:
-            for array, there in itertools.chain(first, parts):
-                with clock:
-                    writer.write("solution", array, within(there, place))
-        return complete_shard(path, place)
-
-    try:
-        shard = ranks.agree(write)
-    except BaseException:
-        discard_shard(path)
-        raise
-    return [shard for shard in ranks.allgather(shard) if shard is not None]
 
 
 def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.settings import BEST_FIRST
+from mosaicdd.schwarz.settings import BEST_FIRST, RESUMABLE
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -69,6 +69,11 @@ def result_of(ranks: Ranks, outcome: Outcome) -> Result:
         "certificate": outcome.certificate and asdict(outcome.certificate),
     }
     return Result(report, outcome.history)
+
+
+def resumable(results: Sequence[Result]) -> bool:
+    """Say whether another run may go on with some of them."""
+    return any(result.report["status"] in RESUMABLE for result in results)
 
 
 def merged_results(results: Sequence[Result]) -> dict:

@@ -75,7 +75,7 @@ class UpscaledEngine(BaseEngine[UpscaledSolver]):
         """Values of the coarse grid that are solved for."""
         return self._coarse.unknowns
 
-    def interface_of_lines(self, lines: tuple[np.ndarray, np.ndarray] | None) -> Interface:
+    def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
         """Hand every rank its part of the coarse grid's lines."""
         return self._coarse.interface_of_lines(lines)
 
@@ -124,7 +124,8 @@ class UpscaledEngine(BaseEngine[UpscaledSolver]):
             outcomes = self._coarse.solve_many(
                 boundaries,
                 start=options.start,
-                history=options.history,
+                histories=options.histories,
+                statuses=options.statuses,
                 progress=options.progress,
                 watch=options.watch,
                 atol=options.atol,
@@ -250,7 +251,7 @@ def _without_fields(watch: Watch | None) -> Iterator[None]:
     if watch is None or save is None:
         yield
         return
-    watch.save = lambda v, history, field=None: save(v, history)
+    watch.save = lambda v, histories, field, *more: save(v, histories, None, *more)
     try:
         yield
     finally:
