@@ -14,7 +14,7 @@ if [[ ! -f $stamp || $(<"$stamp") != "$wanted" ]]; then
   echo "installing into .venv (once)" >&2
   "$python" -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    --constraint constraints.txt --editable '.[mpi,plot,test]'
+    --constraint constraints.txt --no-compile --editable '.[mpi,plot,test]'
   echo "$wanted" >"$stamp"
 fi
 export PATH="$PWD/.venv/bin:$PATH" OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
