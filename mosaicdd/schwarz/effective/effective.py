@@ -291,9 +291,9 @@ class _Solve:
         start = [p.start for p in part]
         system = NodeSystem(blocks, between, start, everywhere)
         if voxels.periodic:
-            flow = ThroughFlow.through_cell(
-                system, axis, between.along, part, self._own, voxels.shape
-            )
+            goes_round = None if self._paths is None else self._paths.along
+            which = axis, between.along, part, self._own, voxels.shape, goes_round
+            flow = ThroughFlow.through_cell(system, *which)
         else:
             faces = voxels.faces(axis, self._own)
             flow = ThroughFlow.from_face_to_face(system, faces, between.reaction, part)

@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 from scipy.sparse.csgraph import connected_components
 
-from mosaicdd.lattice.axes import Slices, at
+from mosaicdd.lattice.axes import Slices, at, within
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.effective.voxels import Voxels
 from mosaicdd.schwarz.multigrid.blocks import Blocks
@@ -284,19 +284,18 @@ class Paths:
     def _layer(self, axis: int, end: int) -> np.ndarray:
         return self.part_of[at(axis, self.part_of.ndim, end)]
 
-    def along(self, axis: int) -> np.ndarray:
-        """Return which of this rank's voxels something flows through along an axis; all ranks together.
+    def along(self, axis: int, where: Slices | None = None) -> np.ndarray:
+        """Return which of this rank's voxels, or of some, something flows through along an axis; all ranks together.
 
         Those that are connected to both faces across it, of a cell to their own repetitions along it.
         """
         mine = self._first[self._ranks.rank]
-        reached = (
-            self._from_face_to_face(axis) if self._goes_round is None else self._goes_round[:, axis]
-        )
+        reached = self._reached(axis)
         count = self._first[self._ranks.rank + 1] - mine
         connected = reached[self._whole[mine : mine + count]]
         connected[0] = False
-        return connected[self.part_of]
+        parts = self.part_of if where is None else self.part_of[within(where, self._own)]
+        return connected[parts]
 
     def first_voxels(self, axis: int) -> np.ndarray:
         """Return of each connected part that `along` has the first voxel, ``(T, axes)``; all ranks together."""

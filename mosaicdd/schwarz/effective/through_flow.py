@@ -119,6 +119,7 @@ class ThroughFlow:
         part: Slices,
         own: Slices,
         shape: Sequence[int],
+        goes_round: Callable[[int, Slices], np.ndarray] | None,
     ) -> "ThroughFlow":
         """Return that along an axis of a cell, whose repetition after it has values lower by 1.
 
@@ -132,6 +133,9 @@ class ThroughFlow:
             The voxels of this rank.
         shape
             Voxels of the cell per axis.
+        goes_round
+            What tells of some of this rank's voxels whether something flows through them along an axis: what leads to no
+            repetition along it lets nothing through. By default all do.
         """
 
         def behind(other: int, number: int, end: int = 0) -> Surface:
@@ -142,6 +146,8 @@ class ThroughFlow:
             nodes = (*own[:other], layer, *own[other + 1 :])
             step = tuple(int(other == each) for each in range(len(own)))
             k, here = along[other][within(nodes, part)], (0,) * len(own)
+            if goes_round is not None and other != axis:
+                k = k * goes_round(other, nodes)
             rise = float((other, number) == (axis, shape[axis] - 1))
             return Surface.of(system, k, nodes, rise, first=here, last=step)
 
@@ -196,7 +202,8 @@ class FlowJudge(Judge):
         apart, enough = abs(into - out), self._rtol * max(into, out)
         if apart <= enough:
             return True
-        self.go_on(enough / apart)
+        if self.history.residual:  # aggregates alone may have made the first one small
+            self.go_on(enough / apart)
         return False
 
     def go_on(self, factor: float) -> None:

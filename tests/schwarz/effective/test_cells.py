@@ -140,3 +140,21 @@ def test_one_axis_alone_is_told_with_what_flows_across_it():
 def test_periodic_is_yes_or_no():
     with pytest.raises(TypeError, match="periodic"):
         m.effective(np.ones((8, 8)), periodic="x")
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_what_closes_in_itself_along_an_axis_lets_nothing_through_along_it(comm):
+    # A band that leads to the next cell along x, and dead ends that hang on it across the end of the cell along y.
+    cell = np.zeros((20, 24))
+    cell[2:5] = 1.0
+    cell[-6:, 7], cell[:3, 7] = 1.0, 1.0
+    cell[-6, 7:20] = 1.0
+    tensor = m.effective(cell, periodic=True, rtol=1e-3, ranks=comm).tensor
+    assert np.array_equal(tensor == 0, [[True, True], [True, False]])
+
+
+def test_what_aggregates_alone_solve_to_first_digits_is_iterated_on():
+    balls = bytes.fromhex("2260006e00602606ee8e8202c18d02c1e9e100ac")
+    there = np.unpackbits(np.frombuffer(balls, np.uint8)).reshape(5, 4, 8)
+    result = m.effective(np.where(there, 1e9, 1.0), (7.0, 1.0, 6.0), periodic=True)
+    assert result.converged
