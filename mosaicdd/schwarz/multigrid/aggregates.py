@@ -35,18 +35,9 @@ class Aggregates:
     """
 
     def __init__(self, system: NodeSystem):
-        self._ranks, nodes = system.blocks.ranks, system.nodes
-        known, piece, names = pieces_of(system)
-        of_ranks = self._ranks.allgather(known)
-        every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
-        aggregate, matrix = _joined(of_ranks, every)
+        self._ranks = system.blocks.ranks
+        self._labels, matrix = self._labelled(system)
         self.count = matrix.shape[0]
-        of_piece = aggregate[np.searchsorted(every, known.names)]
-        number = np.append(of_piece, self.count).astype(np.int32)[piece]
-        copies = (piece < 0) & (names > 0)
-        number[copies] = aggregate[np.searchsorted(every, names[copies])]
-        labels = nodes.new(torch.int32).fill_(self.count)
-        self._labels = nodes.take(torch.from_numpy(number), labels)
         give_back_memory(always=True)  # factors take larger blocks than pieces have left
         # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
         self._factors = scipy.sparse.linalg.splu(
@@ -55,6 +46,21 @@ class Aggregates:
             diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )
+
+    def _labelled(self, system: NodeSystem) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
+        """Return the aggregate of each node, a vector, of others how many there are; and ``E``."""
+        nodes = system.nodes
+        known, piece, names = pieces_of(system)
+        of_ranks = self._ranks.allgather(known)
+        every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
+        aggregate, matrix = _joined(of_ranks, every)
+        none = np.int32(matrix.shape[0])
+        of_piece = aggregate[np.searchsorted(every, known.names)]
+        number = np.append(of_piece, none).astype(np.int32)[piece]
+        copies = (piece < 0) & (names > 0)
+        number[copies] = aggregate[np.searchsorted(every, names[copies])]
+        labels = nodes.new(torch.int32).fill_(int(none))
+        return nodes.take(torch.from_numpy(number), labels), matrix
 
     def of(self, left: torch.Tensor, right: torch.Tensor | None = None) -> np.ndarray:
         """Return ``inverse(E) W' (left - right)`` of vectors whose copies are zero; all ranks together."""

@@ -1,5 +1,6 @@
 """The equations of a medium on the finest level, in float64 and in differences."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -135,6 +136,19 @@ class NodeSystem:
         vector = self.vector()
         vector.view(-1)[self._places] = self._amounts
         return vector
+
+    def sums_of_excess(self, labels: torch.Tensor, count: int) -> np.ndarray:
+        """Return the sums of the excess by labels, from 0 on, of a vector of int32; below 0 none counts."""
+        if self.few:
+            parts = [(labels.view(-1)[self._places], self._amounts)]
+        else:
+            every = itertools.product(range(len(labels)), self.nodes.stretches())
+            parts = [(labels[number, s], self._excess[number, s]) for number, s in every]
+        total = np.zeros(1 + count)
+        for names, amounts in parts:
+            places = names.clamp(min=-1).cpu().numpy() + 1
+            total += np.bincount(places, amounts.cpu().numpy(), len(total))
+        return total[1:]
 
     def _largest_inverse(self, owned: torch.Tensor) -> float:
         """Return the largest of one over the diagonals, of the unknowns that this rank owns."""

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, in_rows, within
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.parities import Step
 
@@ -24,6 +24,10 @@ _LEAST = 8  # nodes of a square along an axis
 # At most, by axes, so that every rank can solve for them. SPE10's layers at 2048 x 2048 take 54 iterations by 2**12, 40 by
 # 2**14 and 35 by 2**16, whose factors are four times as large; in space those of 2**15 cost more than they save.
 _SQUARES = {1: 2**14, 2: 2**14, 3: 2**12}
+_AT_ONCE = 2**16  # nodes of which numbers are looked at together
+
+_Joined = tuple[Slices, Slices, np.ndarray]
+"""Where in the box the first and the second ends of couplings in a direction are, and which of these join them."""
 
 
 @dataclass(frozen=True)
@@ -63,56 +67,56 @@ def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]
     own = within(tuple(slice(first, last + 1) for first, last in system.blocks.owned), box)
     there, mine = system.ones > 0, np.zeros(system.ones.shape, bool)
     mine[own] = there[own]
-    edges = list(_edges(system))
+    # Couplings are made anew each time: to keep those of all axes takes more memory than all else.
     top = np.zeros(there.shape, np.float32)
-    for first, second, k in edges:
+    for first, second, k in _edges(system):
         for end in (first, second):
             np.maximum(top[end], k, out=top[end])
     squares = _squares(system, box)
-    strong: list[np.ndarray] = []
-    for first, second, k in edges:
-        joined = k >= _STRONG * np.maximum(top[first], top[second])
-        joined &= (k > 0) & there[first] & there[second]
-        for square in squares:
-            joined &= square[first] == square[second]
-        strong.append(joined)
-    piece, least = _connected(system, box, mine, edges, strong)
-    nodes = piece[mine]
-    tops = np.zeros(len(least))
-    np.maximum.at(tops, nodes, top[mine])
+    strong: list[_Joined] = []
+    for first, second, k in _edges(system):
+        joined = (k > 0) & there[first] & there[second]
+        for rows in in_rows(_all_of(k), _AT_ONCE):
+            largest = np.maximum(top[first][rows], top[second][rows])
+            joined[rows] &= k[rows] >= _STRONG * largest
+            for square in squares:
+                joined[rows] &= square[first][rows] == square[second][rows]
+        strong.append((first, second, joined))
+    del k
+    piece, least = _connected(system, box, mine, strong)
+    sizes, tops = np.zeros(len(least), np.int64), np.zeros(len(least))
+    for rows in in_rows(_all_of(piece), _AT_ONCE):
+        of_mine = piece[rows][mine[rows]]
+        sizes += np.bincount(of_mine, minlength=len(least))
+        np.maximum.at(tops, of_mine, top[rows][mine[rows]])
     del top
-    excess = np.bincount(
-        nodes, system.values(system.excess())[mine] / system.scale, minlength=len(least)
-    )
-    sizes = np.bincount(nodes, minlength=len(least))
-    del nodes
+    labels = system.nodes.new(torch.int32).fill_(-1)
+    excess = system.sums_of_excess(system.nodes.take(torch.from_numpy(piece), labels), len(least))
+    del labels
     names = _names(system, piece, least)
-    same, pairs, couplings = [], [], []
-    for first, second, k in edges:
-        joined = strong.pop(0)
-        differ = names[first] != names[second]
-        joined &= differ & (mine[first] | mine[second])
-        same.append(_both(names, first, second, joined))
-        differ &= mine[first] & there[second] & (k != 0)
-        pairs.append(_both(names, first, second, differ))
-        couplings.append(k[differ])
+    same, between = [], []
+    for first, second, k in _edges(system):
+        _, _, joined = strong.pop(0)
+        for rows in in_rows(_all_of(k), _AT_ONCE):  # most couplings are of few pairs
+            ends = names[first][rows], names[second][rows]
+            mine_first, mine_second = mine[first][rows], mine[second][rows]
+            differ = ends[0] != ends[1]
+            same.append(_both(ends, joined[rows] & differ & (mine_first | mine_second)))
+            differ &= mine_first & there[second][rows] & (k[rows] != 0)
+            between.append(added(_both(ends, differ), k[rows][differ].astype(float)))
     known = StrongPieces(
         least + 1,
         sizes,
-        excess,
+        excess / system.scale,
         tops,
         np.unique(np.concatenate(same), axis=0),
-        *added(np.concatenate(pairs), np.concatenate(couplings).astype(float)),
+        *added(*(np.concatenate(parts) for parts in zip(*between, strict=True))),
     )
     return known, piece, names
 
 
 def _connected(
-    system: NodeSystem,
-    box: Slices,
-    mine: np.ndarray,
-    edges: Sequence[tuple[Slices, Slices, np.ndarray]],
-    strong: Sequence[np.ndarray],
+    system: NodeSystem, box: Slices, mine: np.ndarray, strong: Sequence[_Joined]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return at own nodes the number of what strong couplings between these connect, -1 elsewhere, and its least index.
 
@@ -120,35 +124,42 @@ def _connected(
     """
     along = (*[slice(None)] * (mine.ndim - 1), slice(None, -1))
     begins, others = np.ones(mine.shape, bool), []
-    for (first, second, _), joined in zip(edges, strong, strict=True):
+    for first, second, joined in strong:
         here = joined & mine[first] & mine[second]
         if first == along:
             begins[second] = ~here
         else:
             others.append((first, second, here))
     # Nodes side by side in memory are one run: there are fewer of these, and few couplings between each two.
-    run = np.cumsum(begins, dtype=np.int32).reshape(begins.shape) - 1
-    ends = []
+    run = np.cumsum(begins, dtype=np.int32).reshape(begins.shape)
+    run -= 1
+    ends = [np.zeros((2, 0), np.int32)]
     for first, second, here in others:
-        pair = np.stack([run[first][here], run[second][here]])
-        new = np.ones(pair.shape[1], bool)
-        new[1:] = (pair[:, 1:] != pair[:, :-1]).any(axis=0)
-        ends.append(pair[:, new])
+        for rows in in_rows(_all_of(here), _AT_ONCE):
+            pair = np.stack([run[end][rows][here[rows]] for end in (first, second)])
+            new = np.ones(pair.shape[1], bool)
+            new[1:] = (pair[:, 1:] != pair[:, :-1]).any(axis=0)
+            ends.append(pair[:, new])
+    del others
     a, b = np.concatenate(ends, axis=1)
     runs = int(run.flat[-1]) + 1
     graph = scipy.sparse.coo_array((np.ones(len(a), np.int8), (a, b)), (runs, runs))
     set_of_run = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
-    start = np.nonzero(begins)  # of each run, and runs are all own or of one node that is not
-    owned = np.flatnonzero(mine[start])
-    index = _indices(system, box, tuple(along[owned] for along in start))
+    start = np.flatnonzero(begins)  # of each run, and runs are all own or of one node that is not
+    owned = np.flatnonzero(mine.ravel()[start])
     # The first of each set, as runs ascend by their starts within a box.
     sets, first_run = np.unique(set_of_run[owned], return_index=True)
-    order = np.argsort(index[first_run])
+    index = _indices(system, box, np.unravel_index(start[owned[first_run]], mine.shape))
+    order = np.argsort(index)
     number = np.full(int(set_of_run.max()) + 1, -1, np.int32)
     number[sets[order]] = np.arange(len(sets), dtype=np.int32)
     of_run = np.full(runs, -1, np.int32)
     of_run[owned] = number[set_of_run[owned]]
-    return of_run[run], index[first_run[order]]
+    return of_run[run], index[order]
+
+
+def _all_of(values: np.ndarray) -> Slices:
+    return tuple(slice(0, count) for count in values.shape)
 
 
 def added(
@@ -229,7 +240,6 @@ def _names(system: NodeSystem, piece: np.ndarray, least: np.ndarray) -> np.ndarr
     return system.values(vector).astype(np.int64)
 
 
-def _both(names: np.ndarray, first: Slices, second: Slices, where: np.ndarray) -> np.ndarray:
+def _both(ends: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
     """Return the names of both ends of some couplings, ``(n, 2)``."""
-    ends = [names[end][where] for end in (first, second)]
-    return np.stack(ends, axis=1).astype(np.int64)
+    return np.stack([names[where] for names in ends], axis=1).astype(np.int64)
