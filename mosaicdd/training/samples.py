@@ -153,14 +153,14 @@ class StepPasses:
     """Draws data points and collocation points, the same on all ranks.
 
     A symmetric network that is not linear embeds a perimeter once per symmetry that occurs among
-    the points, so all points of a pass come from one triangle, another in each step.
+    the points, so all points of a pass come from one triangle, or wedge, another in each step.
 
     Parameters
     ----------
     network
         Whose symmetry counts.
     points
-        Nodes with known values, ``(Q, 2)``: the interior, or without labels the perimeter.
+        Nodes with known values, ``(Q, axes)``: the interior, or without labels the perimeter.
     grid_residual
         Of a discrete PDE loss; None for a continuous one.
     """
@@ -232,8 +232,9 @@ class StepPasses:
         points = points.to(self._points)
         if self._symmetry is not None:
             canonical = self._symmetry.fold(points, merge=False).canonical
-            element = int(torch.randint(8, (), generator=generator))
-            points = canonical @ self._symmetry.matrices[element].to(canonical)
+            matrices = self._symmetry.matrices
+            element = int(torch.randint(len(matrices), (), generator=generator))
+            points = canonical @ matrices[element].to(canonical)
         return points, None
 
 

@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.local_solvers.networks.trunk import LinearNetwork, LinearSettings
 
 SUBDOMAIN = Subdomain(cells=12)  # 2 / 12 is not a binary fraction: folding must bear rounding
@@ -36,7 +36,7 @@ def test_the_values_are_linear_in_the_perimeter(network):
 
 
 def test_every_symmetry_of_the_square_commutes_with_the_network(network):
-    symmetry = SquareSymmetry(P)
+    symmetry = Symmetry(P)
     points = random_points(20)
     g = torch.randn(3, P, dtype=torch.float64)
     values = network(g, points)
@@ -48,7 +48,7 @@ def test_every_symmetry_of_the_square_commutes_with_the_network(network):
 
 
 def test_the_images_are_the_eight_rigid_motions_of_the_perimeter():
-    symmetry = SquareSymmetry(P)
+    symmetry = Symmetry(P)
     nodes = SUBDOMAIN.perimeter - 6
     assert len({tuple(image) for image in symmetry.images.tolist()}) == 8
     for matrix, image in zip(symmetry.matrices.int().numpy(), symmetry.images, strict=True):

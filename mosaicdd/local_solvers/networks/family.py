@@ -23,7 +23,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.network import Network, require_counts
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _COORDINATES = 5
@@ -108,7 +108,7 @@ class FamilyNetwork(Network):
             layers += [torch.nn.Linear(inputs, settings.hidden), torch.nn.GELU()]
             inputs = settings.hidden
         self.perceptron = torch.nn.Sequential(*layers, torch.nn.Linear(inputs, settings.modes))
-        self.square = SquareSymmetry(perimeter)
+        self.square = Symmetry(perimeter)
 
     # Of operators: perimeters are for the network that it makes of one.
     def forward(self, p: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
@@ -169,11 +169,11 @@ def compressed(p: torch.Tensor) -> torch.Tensor:
 
 
 def images(p: np.ndarray) -> np.ndarray:
-    """Return the eight images of coordinates, ``(8, 5)``, in the order of `SquareSymmetry`."""
+    """Return the eight images of coordinates, ``(8, 5)``, in the order of `Symmetry`."""
     along, across, bx, by, c = p
     tensor, velocity = np.array([[-along, across], [across, along]]), np.array([by, bx])
     result = []
-    for r in SquareSymmetry(8).matrices.numpy().astype(float):
+    for r in Symmetry(8).matrices.numpy().astype(float):
         turned, blown = r @ tensor @ r.T, r @ velocity
         result.append([turned[1, 1], turned[0, 1], blown[1], blown[0], c])
     return np.array(result)
@@ -190,7 +190,7 @@ def canonical(p: np.ndarray) -> tuple[int, np.ndarray]:
     return element, every[element]
 
 
-def interior_images(square: SquareSymmetry, cells: int) -> torch.Tensor:
+def interior_images(square: Symmetry, cells: int) -> torch.Tensor:
     """Return the interior node that each goes to, ``(8, N)``."""
     nodes = torch.as_tensor(2 * Subdomain(cells=cells).interior - cells)
     turned = torch.einsum("rij,nj->rni", square.matrices.long().cpu(), nodes)

@@ -1,13 +1,13 @@
-"""The eight symmetries of the square (the group D4), on points and on the perimeter.
+"""The symmetries of a subdomain, 8 of a square (the group D4) and 48 of a cube, on points and on the perimeter.
 
 A symmetric equation has ``u(x; g) = u(R x; R g)``, so a network need only know the triangle
-``0 <= y <= x``: a query point is folded into it and the perimeter is permuted to match. Points on a
-fold are mapped there by several ``R``; averaging over them makes the symmetry exact.
+``0 <= y <= x``, of a cube the wedge ``0 <= z <= y <= x``: a query point is folded into it and the perimeter is permuted
+to match. Points on a fold are mapped there by several ``R``; averaging over them makes the symmetry exact.
 
 In layers that treat the eight images alike, channels come in eights, one for each symmetry: what a channel sees of a
 field, those beside it see of the field's images. So a layer has an eighth of a matrix's weights, and costs no more.
 
-Shape letters: ``N`` nodes, ``D, E`` channels of each symmetry.
+Shape letters: ``S`` symmetries, ``A`` axes, ``P`` perimeter nodes, ``N`` nodes, ``D, E`` channels of each symmetry.
 """
 
 import functools
@@ -23,45 +23,42 @@ _TOLERANCE = 1e-5  # in half sides: far below a cell, far above float32 rounding
 
 @dataclass(frozen=True)
 class Fold:
-    """Query points mapped to the triangle."""
+    """Query points mapped to the triangle, or the wedge."""
 
-    canonical: torch.Tensor  # ``(U, 2)`` points in the triangle
+    canonical: torch.Tensor  # ``(U, A)`` points in there
     index: torch.Tensor  # ``(Q,)`` which of them belongs to a query point
     element: torch.Tensor  # ``(Q,)`` the symmetry that maps the query point there
-    # ``(U, 8)`` weights of the symmetries that leave a canonical point where it is
+    # ``(U, S)`` weights of the symmetries that leave a canonical point where it is
     stabiliser: torch.Tensor
 
 
-class SquareSymmetry(torch.nn.Module):
-    """Fold points into a triangle and unfold rows of an operator on ``P = 4 m`` perimeter nodes."""
+class Symmetry(torch.nn.Module):
+    """Fold points into a triangle, or a wedge, and unfold rows of an operator on ``P`` perimeter nodes."""
 
-    # matrices, images: the four rotations, then the four reflections: ``(8, 2, 2)`` on points (y,
-    # x), and ``(8, P)`` the node that each perimeter node goes to
+    # matrices, images: the rotations, then as many reflections: ``(S, A, A)`` on points (y, x), of a cube (z, y, x), and
+    # ``(S, P)`` the node that each perimeter node goes to
     matrices: torch.Tensor
     images: torch.Tensor
 
     def __init__(self, perimeter: int):
         super().__init__()
-        turn, swap = np.array([[0, -1], [1, 0]]), np.array([[0, 1], [1, 0]])
-        rotations = [np.linalg.matrix_power(turn, k) for k in range(4)]
-        matrices = np.stack([*rotations, *(rotation @ swap for rotation in rotations)])
-        nodes = 2 * Subdomain(cells=perimeter // 4).perimeter - perimeter // 4  # centred integers
+        subdomain = Subdomain.of_perimeter(perimeter)
+        matrices = _signed_permutations(subdomain.axes)
+        nodes = 2 * subdomain.perimeter - subdomain.cells  # centred integers
         index = {tuple(node): i for i, node in enumerate(nodes.tolist())}
         images = [[index[tuple(image)] for image in (nodes @ r.T).tolist()] for r in matrices]
         self.register_buffer("matrices", torch.as_tensor(matrices).float(), persistent=False)
-        self.register_buffer("images", torch.as_tensor(images), persistent=False)  # (8, P)
+        self.register_buffer("images", torch.as_tensor(images), persistent=False)
 
     def fold(self, points: torch.Tensor, merge: bool = True) -> Fold:
-        """Fold points ``(Q, 2)`` in ``[-1, 1]``; ``merge`` evaluates equal images only once."""
+        """Fold points ``(Q, A)`` in ``[-1, 1]``; ``merge`` evaluates equal images only once."""
         matrices = self.matrices.to(points)
-        y, x = torch.einsum("rij,qj->iqr", matrices, points.detach())
-        element = ((y >= -_TOLERANCE) & (x - y >= -_TOLERANCE)).int().argmax(dim=1)
+        element = _folding(torch.einsum("rij,qj->iqr", matrices, points.detach()), _TOLERANCE)
         canonical = torch.einsum("qij,qj->qi", matrices[element], points)
         index = torch.arange(len(points), device=points.device)
         if merge:
-            keys = (canonical.detach() / _TOLERANCE).round().long() @ matrices.new_tensor(
-                [2**24, 1], dtype=torch.long
-            )
+            steps = (canonical.detach() / _TOLERANCE).round().long()
+            keys = functools.reduce(lambda key, step: 2**20 * key + step, steps.T)
             _, index = torch.unique(keys, return_inverse=True)
             first = torch.full((int(index.max()) + 1,), len(points), device=points.device)
             order = torch.arange(len(points), device=points.device)
@@ -80,17 +77,36 @@ class SquareSymmetry(torch.nn.Module):
         return even[fold.index].gather(1, self.images[fold.element])
 
     def locate(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Fold points inside the eight triangles, as those of a PDE loss almost surely are.
+        """Fold points inside the triangles, or wedges, as those of a PDE loss almost surely are.
 
-        Return the canonical points ``(Q, 2)``; their directions ``(2, Q, 2)``, how each moves with
+        Return the canonical points ``(Q, A)``; their directions ``(A, Q, A)``, how each moves with
         the coordinates of its point; and the nodes ``(Q, P)`` that the perimeter's go to.
         """
         matrices = self.matrices.to(points)
-        y, x = (points @ matrices.permute(1, 2, 0)).unbind()  # (Q, 8): all images of all points
-        element = ((y >= 0) & (x >= y)).int().argmax(dim=1)
-        at = element[:, None]
-        canonical = torch.cat([y.gather(1, at), x.gather(1, at)], dim=1)
+        moved = points @ matrices.permute(1, 2, 0)  # (A, Q, S): all images of all points
+        element = _folding(moved, 0.0)
+        canonical = torch.cat([along.gather(1, element[:, None]) for along in moved], dim=1)
         return canonical, matrices[element].permute(2, 0, 1), self.images[element]
+
+
+def _folding(moved: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """Return the first symmetry that takes each point into the triangle, or wedge: ``(Q,)`` of ``(A, Q, S)``."""
+    steps = torch.diff(moved, dim=0, prepend=torch.zeros_like(moved[:1]))
+    return (steps >= -tolerance).all(dim=0).int().argmax(dim=1)
+
+
+def _signed_permutations(axes: int) -> np.ndarray:
+    """Return the symmetries as matrices ``(S, A, A)``, rotations first; of a square the powers of a quarter turn."""
+    turns = np.repeat(np.eye(axes, dtype=int)[None], axes - 1, axis=0)
+    for first, turn in enumerate(turns):
+        turn[first : first + 2, first : first + 2] = [[0, -1], [1, 0]]
+    rotations = [np.eye(axes, dtype=int)]
+    for rotation in rotations:  # which grows
+        for moved in turns @ rotation:
+            if not any(np.array_equal(moved, known) for known in rotations):
+                rotations.append(moved)
+    swap = np.eye(axes, dtype=int)[[*range(axes - 2), axes - 1, axes - 2]]
+    return np.stack([*rotations, *(rotation @ swap for rotation in rotations)])
 
 
 class EquivariantLayers(torch.nn.Module):
@@ -102,7 +118,7 @@ class EquivariantLayers(torch.nn.Module):
 
     def __init__(self, cells: int, inputs: np.ndarray, outputs: np.ndarray):
         super().__init__()
-        matrices = SquareSymmetry(4 * cells).matrices.long().numpy()
+        matrices = Symmetry(4 * cells).matrices.long().numpy()
         products = np.einsum("rij,skj->rsik", matrices, matrices)  # R S^T = R S^-1
         relations = [
             [int(np.flatnonzero((matrices == product).all(axis=(1, 2)))[0]) for product in row]
@@ -130,7 +146,7 @@ class EquivariantLayers(torch.nn.Module):
 
 def images(nodes: np.ndarray, cells: int) -> np.ndarray:
     """Return where each symmetry sends nodes, ``(8, N)``."""
-    matrices = SquareSymmetry(4 * cells).matrices.long().numpy()
+    matrices = Symmetry(4 * cells).matrices.long().numpy()
     centred = 2 * nodes - cells
     index = {tuple(node): i for i, node in enumerate(centred.tolist())}
     return np.array([[index[tuple(node)] for node in (centred @ r.T).tolist()] for r in matrices])

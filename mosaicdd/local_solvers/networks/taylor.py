@@ -1,7 +1,6 @@
 """Second-order Taylor propagation: values and derivatives carried through each layer together.
 
 For ``A = sum_k a_k d^2/dx_k^2`` the value ``u``, the gradient and ``A u`` of a layer's output follow
-from typing import Any
 from those of its input: a linear layer maps each of them alike, and an activation ``f`` gives
 
     f(u),    f'(u) d_k u,    f''(u) sum_k a_k (d_k u)^2 + f'(u) A u.
@@ -9,7 +8,7 @@ from those of its input: a linear layer maps each of them alike, and an activati
 That is one pass with ``2 + K`` streams, where reverse mode over reverse mode builds the graph of a
 graph. GELU has its backward pass written out, so nothing but its inputs and two factors is kept.
 
-Shape letters: ``K = 2`` axes (y, x), ``Q`` points, ``D`` width; ``...`` are leading axes.
+Shape letters: ``K`` axes (y, x), of cubes (z, y, x), ``Q`` points, ``D`` width; ``...`` are leading axes.
 """
 
 import math
@@ -22,8 +21,8 @@ from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.local_solvers.networks.network import FourierFeatures
 
-Coefficients = tuple[float, float]
-"""``a_k``: weights of the second derivatives along y and x."""
+Coefficients = tuple[float, ...]
+"""``a_k``: weights of the second derivatives along each axis."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class CompleteJet(Jet):
 def features_jet(
     features: FourierFeatures, points: torch.Tensor, directions: torch.Tensor, a: Coefficients
 ) -> CompleteJet:
-    """Return the jet of Fourier features at points ``(Q, 2)``.
+    """Return the jet of Fourier features at points ``(Q, K)``.
 
-    ``directions (K, Q, 2)`` are how a point moves with each coordinate, the unit vectors unless folded.
+    ``directions (K, Q, K)`` are how a point moves with each coordinate, the unit vectors unless folded.
     """
     phase, rates = points @ features.wave_numbers, directions @ features.wave_numbers
     sine, cosine = torch.sin(phase), torch.cos(phase)
@@ -73,8 +72,9 @@ def features_jet(
 
 
 def unit_directions(points: torch.Tensor) -> torch.Tensor:
-    """Return the directions of points that move with their own coordinates, ``(K, Q, 2)``."""
-    return torch.eye(2).to(points)[:, None].expand(2, len(points), 2)
+    """Return the directions of points that move with their own coordinates, ``(K, Q, K)``."""
+    axes = points.shape[1]
+    return torch.eye(axes).to(points)[:, None].expand(axes, len(points), axes)
 
 
 def perceptron_jet(
@@ -120,7 +120,7 @@ def _last_layer(streams: torch.Tensor, layer: torch.nn.Linear, second_only: bool
     out = streams @ layer.weight.T
     if second_only:
         return Jet(None, None, out)
-    return Jet(out[0] + layer.bias, out[1:3], out[3])
+    return Jet(out[0] + layer.bias, out[1:-1], out[-1])
 
 
 def _hidden_layer(
@@ -138,6 +138,14 @@ def _gelu(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.nn.functional.gelu(x), slope, density
 
 
+def _weighted_squares(first: torch.Tensor, a: Coefficients) -> torch.Tensor:
+    """Return ``sum_k a_k (d_k u)^2``."""
+    squares = a[0] * first[0].square()
+    for weight, derivative in zip(a[1:], first[1:], strict=True):
+        squares.addcmul_(derivative, derivative, value=weight)
+    return squares
+
+
 def _forward(
     x: torch.Tensor,
     first: torch.Tensor,
@@ -148,13 +156,13 @@ def _forward(
     """Return the streams ``(2 + K, ..., D)`` (or ``A u`` alone), ``f'`` and the density."""
     value, slope, density = _gelu(x)
     bend = density * (2.0 - x * x)
-    squares = (a[0] * first[0].square()).addcmul_(first[1], first[1], value=a[1])
+    squares = _weighted_squares(first, a)
     applied = bend.mul_(squares).addcmul_(slope, second)
     if second_only:
         return applied, slope, density
-    streams = torch.empty((4, *applied.shape), dtype=x.dtype, device=x.device)
-    streams[0], streams[3] = value, applied
-    torch.mul(slope, first, out=streams[1:3])
+    streams = torch.empty((2 + len(a), *applied.shape), dtype=x.dtype, device=x.device)
+    streams[0], streams[-1] = value, applied
+    torch.mul(slope, first, out=streams[1:-1])
     return streams, slope, density
 
 
@@ -169,28 +177,28 @@ def _backward(
     second_only: bool,
 ) -> torch.Tensor:
     """Return the gradients of the value, of the first derivatives and of ``A u``, stacked."""
-    outer = grad if second_only else grad[3]
+    outer = grad if second_only else grad[-1]
     square = x * x
     bend = density * (2.0 - square)
-    squares = (a[0] * first[0].square()).addcmul_(first[1], first[1], value=a[1])
+    squares = _weighted_squares(first, a)
     # f''' = p x (x^2 - 4)
     third = (square - 4.0).mul_(x).mul_(density).mul_(squares).addcmul_(bend, second)
-    gradient = torch.empty((4, *x.shape), dtype=x.dtype, device=x.device)
+    gradient = torch.empty((2 + len(a), *x.shape), dtype=x.dtype, device=x.device)
     torch.mul(outer, third, out=gradient[0])
-    torch.mul(outer, slope, out=gradient[3])
+    torch.mul(outer, slope, out=gradient[-1])
     pull = outer * bend
-    for k in range(2):
+    for k in range(len(a)):
         torch.mul(pull, first[k], out=gradient[1 + k]).mul_(2 * a[k])
     if not second_only:
         gradient[0].addcmul_(grad[0], slope)
-        for k in range(2):
+        for k in range(len(a)):
             gradient[0].addcmul_(grad[1 + k] * bend, first[k])
             gradient[1 + k].addcmul_(grad[1 + k], slope)
     return gradient
 
 
 class _LinearGelu(torch.autograd.Function):
-    """A linear layer, whose bias moves the value only, and GELU of streams ``(4, ..., D)``."""
+    """A linear layer, whose bias moves the value only, and GELU of streams ``(2 + K, ..., D)``."""
 
     @staticmethod
     def forward(
@@ -203,7 +211,7 @@ class _LinearGelu(torch.autograd.Function):
     ) -> torch.Tensor:
         entering = (streams.flatten(0, -2) @ weight.T).view(*streams.shape[:-1], -1)
         x = entering[0].add_(bias)
-        out, slope, density = _forward(x, entering[1:3], entering[3], a, second_only)
+        out, slope, density = _forward(x, entering[1:-1], entering[-1], a, second_only)
         ctx.save_for_backward(streams, weight, entering, slope, density)
         ctx.a, ctx.second_only = a, second_only
         return out
@@ -213,7 +221,7 @@ class _LinearGelu(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         streams, weight, entering, slope, density = ctx.saved_tensors
         gradient = _backward(
-            grad, entering[0], entering[1:3], entering[3], slope, density, ctx.a, ctx.second_only
+            grad, entering[0], entering[1:-1], entering[-1], slope, density, ctx.a, ctx.second_only
         )
         rows = gradient.flatten(0, -2)
         before = (rows @ weight).view_as(streams) if ctx.needs_input_grad[0] else None
@@ -245,8 +253,8 @@ class _EnteringGelu(torch.autograd.Function):
         gradient = _backward(grad, value, first, second, slope, density, ctx.a, ctx.second_only)
         return (
             gradient[0],
-            torch.stack([gradient[1 + k].sum_to_size(first[k].shape) for k in range(2)]),
-            gradient[3].sum_to_size(second.shape),
+            torch.stack([gradient[1 + k].sum_to_size(first[k].shape) for k in range(len(first))]),
+            gradient[-1].sum_to_size(second.shape),
             None,
             None,
         )

@@ -12,7 +12,7 @@ from typing import cast
 import torch
 
 from mosaicdd.local_solvers.networks.network import FourierFeatures, Network, TrunkSettings
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     Jet,
@@ -46,7 +46,7 @@ class LinearNetwork(Network):
         self.trunk = torch.nn.Sequential(features, *settings.layers(features.size))
         scale = (settings.width * perimeter) ** -0.5
         self.branch = torch.nn.Parameter(scale * torch.randn(settings.width, perimeter))
-        self.symmetry = SquareSymmetry(perimeter) if settings.symmetric else None
+        self.symmetry = Symmetry(perimeter) if settings.symmetric else None
 
     def prepare(self, points: torch.Tensor) -> torch.Tensor:
         """Return the operator ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x); see `Network.prepare`."""

@@ -32,7 +32,7 @@ from mosaicdd.local_solvers.networks.correction import (
     rms,
 )
 from mosaicdd.local_solvers.networks.network import require_counts
-from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers, SquareSymmetry
+from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers, Symmetry
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -130,7 +130,7 @@ class UnrolledNetwork(torch.nn.Module):
         self.sight = inner.inlet(gradients)[:, self._order].numpy()
         planes = torch.from_numpy(square.perimeter.T / cells - 0.5).float()
         self.register_buffer("_planes", planes, persistent=False)
-        turned = SquareSymmetry(4 * cells).matrices.permute(2, 0, 1)
+        turned = Symmetry(4 * cells).matrices.permute(2, 0, 1)
         tilted = turned[..., None].expand(-1, -1, -1, len(self._points)).flatten(1)
         self.register_buffer("_tilted", tilted[:, self._order], persistent=False)
 

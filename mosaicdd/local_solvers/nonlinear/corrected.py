@@ -22,7 +22,7 @@ import torch
 from mosaicdd.lattice.transfer import Batch, batch_shape
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.correction import CompiledCorrection, CorrectionNetwork
-from mosaicdd.local_solvers.networks.symmetry import SquareSymmetry, images
+from mosaicdd.local_solvers.networks.symmetry import Symmetry, images
 from mosaicdd.local_solvers.networks.unrolled import CompiledUnrolled, UnrolledNetwork
 from mosaicdd.local_solvers.nonlinear.nonlinear import (
     NewtonPlan,
@@ -222,7 +222,7 @@ class PlaneResponses:
         responses = torch.cat(parts).numpy()
         side, m = 2 * _STEPS + 1, exact.square.cells
         table = np.empty((side, side, *responses.shape[1:]), dtype=responses.dtype)
-        matrices = SquareSymmetry(4 * m).matrices.long().numpy()
+        matrices = Symmetry(4 * m).matrices.long().numpy()
         hats = images(exact.square.perimeter[:: m // 2], m)
         for matrix, hat, line in zip(matrices, hats, images(nodes, m), strict=True):
             y, x = (_STEPS + octant @ matrix.T).T[..., None, None]
