@@ -52,8 +52,8 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "--network",
     default="linear",
     show_default=True,
-    help="linear, sdnet (the paper's), sdnet-concat (its baseline), deeponet, mlp, family (for a range "
-    "of the equation's parameters), faces (for squares and for cubes), conductances and operator (for media, see generate --media), "
+    help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
+    "family (for a range of the equation's parameters), faces (for squares and for cubes), conductances (for media, see generate --media), "
     "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "
     "module:Class.",
 )

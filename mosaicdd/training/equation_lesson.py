@@ -178,13 +178,13 @@ class EquationLesson(Lesson):
             )
         if getattr(network, "symmetric_only", False) and not operators[0].symmetric:
             raise ValueError(
-                f"{dataset.pde} lacks the symmetries of the square that the network {name} has; train another"
+                f"{dataset.pde} lacks the symmetries of the {dataset.subdomain.kind} that the network {name} has; train another"
             )
         if getattr(network, "symmetry", None) is None:
             return
         if not operators[0].symmetric:
             raise ValueError(
-                f"{dataset.pde} lacks the symmetries of the square that this network has; set its setting "
+                f"{dataset.pde} lacks the symmetries of the {dataset.subdomain.kind} that this network has; set its setting "
                 "symmetric to false"
             )
         if not settings.labels and settings.residual == "continuous":

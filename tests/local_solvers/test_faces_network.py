@@ -71,8 +71,8 @@ def test_it_is_linear_and_corners_and_edges_never_count(subdomain):
 
 
 def test_networks_of_squares_are_refused_for_cubes():
-    for name in ("linear", "sdnet", "family"):
+    for name in ("linear", "sdnet-concat", "deeponet", "family"):
         with pytest.raises(
-            ValueError, match="is not for cubes of 6x6x6 cells; for these take faces"
+            ValueError, match="is not for cubes of 6x6x6 cells; for these take sdnet, mlp, faces"
         ):
             build_network(name, {}, SUBDOMAINS[1])

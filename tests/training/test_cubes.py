@@ -1,6 +1,8 @@
 """Data of cubes, and a network that learns from them without labels, on any number of ranks."""
 
+import copy
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from mosaicdd.training import train
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
-from mosaicdd.training.settings import GenerationSettings, TrainingSettings
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 CUBE = Subdomain(4, 0.25, axes=3)
@@ -100,21 +102,58 @@ def test_the_residual_of_a_parabola_is_its_second_derivatives(faces_network):
     assert pde_residual(faces_network(CUBE), operator, g, points).shape == (2, 5)
 
 
+SDNET = {"width": 8, "channels": 2, "kernel": 3}
+WIDER = SDNET | {"width": 16, "channels": 4, "features": 8}
+LEARNED = {"labels": True, "pde_weight": 1e-4, "collocation": 5, "residual": "continuous"}
+
+
+def trainer_of(dataset, group, network="faces", changes=None, execution=None):
+    settings = replace(SETTINGS, **(changes or {}))
+    torch.manual_seed(0)
+    values = {"width": 8} if network == "faces" else SDNET
+    built = EquationLesson.build(network, values, dataset)
+    lesson = EquationLesson(built, dataset, settings, group)
+    return Trainer(lesson, settings, time.perf_counter(), group, execution)
+
+
+def gradients(trainer):
+    passes = trainer.lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
+    signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
+    return signals, [p.grad for p in trainer.parallel.objective.weights()]
+
+
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_ranks_add_up_to_the_gradient_of_one(dataset, ranks):
-    def gradients(group):
-        torch.manual_seed(0)
-        network = EquationLesson.build("faces", {"width": 8}, dataset)
-        lesson = EquationLesson(network, dataset, SETTINGS, group)
-        trainer = Trainer(lesson, SETTINGS, time.perf_counter(), group)
-        passes = lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
-        signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
-        return signals["pde_loss"], [p.grad for p in trainer.parallel.objective.weights()]
+    together, alone = (gradients(trainer_of(dataset, group)) for group in (ranks, None))
+    assert together[0]["pde_loss"] == pytest.approx(alone[0]["pde_loss"], rel=1e-12)
+    for ours, theirs in zip(together[1], alone[1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-14)
 
-    (loss, together), (alone_loss, alone) = gradients(ranks), gradients(None)
-    assert loss == pytest.approx(alone_loss, rel=1e-12)
-    for one, all_ in zip(alone, together, strict=True):
-        torch.testing.assert_close(all_, one, rtol=1e-9, atol=1e-14)
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("changes", [LEARNED | {"points": 1}, {}], ids=["labels", "no labels"])
+def test_ranks_add_up_to_the_gradient_of_one_by_convolutions(dataset, ranks, changes):
+    together, alone = (
+        gradients(trainer_of(dataset, group, "sdnet", changes)) for group in (ranks, None)
+    )
+    for term in ("data_loss", "pde_loss"):
+        assert together[0][term] == pytest.approx(alone[0][term], rel=1e-12)
+    for ours, theirs in zip(together[1], alone[1], strict=True):
+        largest = theirs.abs().max()  # sums of 17 samples in another order
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12 * largest + 1e-15)
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("sharding", ["zero1", "fsdp"])
+def test_shards_of_convolutions_learn_what_whole_ones_do(dataset, ranks, sharding):
+    learned = []
+    for execution in (None, ExecutionSettings(sharding=sharding)):
+        trainer = trainer_of(dataset, ranks, "sdnet", LEARNED | {"optimizer": "adamw"}, execution)
+        for step in range(5):
+            trainer.take_step(step / trainer.steps)
+        learned.append(copy.deepcopy(trainer.parallel.weights_state()))
+    for name, values in learned[0].items():
+        torch.testing.assert_close(learned[1][name], values, rtol=0, atol=1e-9)
 
 
 def test_what_is_trained_without_labels_solves_a_box(dataset, tmp_path):
@@ -128,6 +167,57 @@ def test_what_is_trained_without_labels_solves_a_box(dataset, tmp_path):
     exact = m.solve(problem, rtol=1e-12).field
     error = np.sqrt(np.mean((solution.field - exact)[1:-1, 1:-1, 1:-1] ** 2))
     assert error <= solution.error_estimate < 0.1
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_what_convolutions_over_faces_learned_solves_a_box(
+    dataset, comm, common_path, alone_and_together
+):
+    """From labels; the estimate sees what the network is off by, a certificate takes it away."""
+    path, learned = str(common_path / "model.h5"), None
+    if comm.rank == 0:
+        settings = replace(SETTINGS, labels=True, validations=2)
+        learned = train(dataset, path, settings, network="sdnet", network_settings=WIDER)
+    error = comm.bcast(learned and learned.card.validation["relative_error"])
+    assert error < 0.4  # of what the lifting leaves
+    sides = m.Dirichlet("sin(3*x)*exp(y)+z")
+    problem = m.Problem(m.Domain((12, 8, 8), 0.1), "laplace", {}, sides)
+    known = m.solve(problem, rtol=1e-12)
+    exact = known.field
+    alone, solution = alone_and_together(m.solve, problem, path, rtol=1e-10)
+    field = solution.gather()
+    assert solution.converged
+    assert solution.iterations == alone.iterations
+    np.testing.assert_allclose(field, alone.field, rtol=0, atol=1e-9)
+    off = np.sqrt(np.mean((field - exact)[1:-1, 1:-1, 1:-1] ** 2))
+    assert 1e-6 < off <= solution.error_estimate < 0.1
+    certified = m.solve(problem, path, ranks=comm, settings=m.SolveSettings(certify=1e-10))
+    assert certified.report["discrete_residual"] <= 1e-10
+    np.testing.assert_allclose(certified.gather(), exact, rtol=0, atol=1e-8)
+    points = np.array([[0.37, 0.41, 0.52], [0.8, 0.3, 0.0], [0.0, 0.11, 0.97], [0.2, 0.5, 0.7]])
+    values = solution.at(points)  # by the network, on the sides by what is given
+    np.testing.assert_allclose(values, known.at(points), rtol=0, atol=0.05)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({}, 0.8),
+        (LEARNED | {"epochs": 40}, 0.8),
+        ({"residual": "continuous", "pde_weight": 3e-3, "collocation": 32}, 0.98),
+    ],
+    ids=["no labels", "both losses", "collocation"],
+)
+def test_convolutions_over_faces_learn_from_each_loss(tmp_path, changes, most):
+    """Without symmetry, too, where points are as they are, in which it takes many more samples."""
+    settings = replace(SETTINGS, **{"batch_size": 40} | changes)
+    values = WIDER | {"symmetric": not changes, "width": 32}
+    dataset = generate(samples=400)
+    result = train(
+        dataset, tmp_path / "model.h5", settings, network="sdnet", network_settings=values
+    )
+    assert result.card.validation["relative_error"] < most
 
 
 @pytest.mark.parametrize(

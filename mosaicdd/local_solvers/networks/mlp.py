@@ -150,7 +150,10 @@ class MLP(Network):
         for element in elements.tolist():
             reflected = not self.embeds_reflections and element >= len(symmetry.images) // 2
             image = symmetry.images[element]
-            moved = weight[:, :, image.flip(0) if reflected else image]
+            source = image.flip(0) if reflected else image
+            moved = weight.gather(
+                2, source.expand_as(weight)
+            )  # far faster than to index, backwards
             groups.setdefault(reflected, []).append(moved.flatten(1))
         return [(reflected, torch.cat(group).T) for reflected, group in groups.items()]
 
