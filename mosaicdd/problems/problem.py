@@ -26,6 +26,7 @@ from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.sides.edge_data import Data
+from mosaicdd.problems.sides.imposed_slope import require_no_jump
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
@@ -64,8 +65,7 @@ class Problem:
     TypeError
         If a condition is none.
     Unsupported
-        If the domain is no rectangle, with an equation that has mixed derivatives, or a side is natural or periodic
-        with one that has a velocity, too.
+        If the equation does not take such a domain, or such sides.
     """
 
     domain: Domain
@@ -84,15 +84,15 @@ class Problem:
             domain = Domain(domain)
         known = find_any_equation(equation) if isinstance(equation, str) else use_equation(equation)
         if not isinstance(fields, Mapping | None):
-            kind = type(fields).__name__
-            raise TypeError(f"fields must be given by their names, as {{'f': 1.0}}, got {kind}")
-        object.__setattr__(self, "domain", domain)
-        known = known.on(len(domain.cells))
-        object.__setattr__(self, "equation", known)
+            raise TypeError(
+                f"fields must be given by their names, as {{'f': 1.0}}, got {type(fields).__name__}"
+            )
+        object.__setattr__(self, "equation", known := known.on(len(domain.cells)))
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         origin = one_corner(values, domain.cells, domain.origin)
         object.__setattr__(self, "domain", dataclasses.replace(domain, origin=origin))
-        require_foils(values, linear=not isinstance(known, NonlinearEquation), name=known.name)
+        linear = not isinstance(known, NonlinearEquation)
+        require_foils(values, linear=linear, name=known.name)
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         if len(self.domain.cells) != 2:
@@ -105,6 +105,7 @@ class Problem:
                 places = [place for place, _ in self.source.values.points]
                 require_well_inside(self.domain.shape, self.domain.grid(), around, places)
         self.conditions.require_shape(self.domain.grid())
+        require_no_jump(self.conditions, known.name, unless=linear and known.steady is None)
         if self.domain.shape is None:
             require_outlines(self.conditions.parts, ())
         else:

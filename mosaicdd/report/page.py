@@ -297,7 +297,7 @@ def _sides(solution: OpenedSolution) -> str:
     for part in sides.parts:
         text = f"{part} {type(part.condition).__name__.lower()}"
         text += f"{_range(part.alpha)}," if isinstance(part.condition, Robin) else ""
-        told.append(text + ("" if isinstance(part.condition, Periodic) else _range(part.values)))
+        told.append(text + ("" if part.condition == Periodic() else _range(part.values)))
     return "; ".join(told)
 
 

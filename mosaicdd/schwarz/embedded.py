@@ -6,7 +6,8 @@ solutions are known up to a constant: the data must be compatible, one node is l
 and the constant is chosen for a mean of zero.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.imposed_slope import mean_slope
 from mosaicdd.schwarz.fill import Strip
 
 INCOMPATIBLE = 1e-2
@@ -72,6 +74,9 @@ class Embedded:
     ):
         self._ranks, self._block, self._problem = ranks, block, problem
         self._discretisation, self._equations = discretisation, equations
+        self._slope: Callable[..., np.ndarray | None] = partial(
+            mean_slope, problem.conditions, block.lattice.grid
+        )
         self._beyond = beyond
         # What fields are completed by.
         self._shown = None if equations.outlines is None else equations.outlines.without_acting()
@@ -116,9 +121,10 @@ class Embedded:
         sums = np.zeros(2 * len(self._means))
         for strip in strips:
             volumes = np.asarray(self._equations.volumes[self._within(strip)])
-            sums[::2] += (strip.owned.cpu().numpy() * volumes).sum(
-                axis=tuple(range(1, 1 + volumes.ndim))
-            )
+            values = strip.owned.cpu().numpy()
+            if (slope := self._slope(strip.place, halves=True)) is not None:
+                values = values + slope
+            sums[::2] += (values * volumes).sum(axis=tuple(range(1, 1 + volumes.ndim)))
             sums[1::2] += volumes.sum()
         totals = self._ranks.sum(sums)
         self._means = totals[::2] / totals[1::2]
@@ -135,6 +141,8 @@ class Embedded:
         owned, outlines = strip.owned, self._shown
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned).view(-1, *[1] * (owned.ndim - 1))
+        if (slope := self._slope(strip.place)) is not None:
+            owned += torch.from_numpy(slope).to(owned)
         if outlines is not None:
             outlines = outlines.part(*nodes)
             shown = outlines.reported

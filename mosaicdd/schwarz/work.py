@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
@@ -16,6 +17,7 @@ from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import REFERENCES
+from mosaicdd.problems.sides.imposed_slope import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.field_share import FieldStart
@@ -207,7 +209,7 @@ class Work:
                         engine.begin_with(partial(getattr, at, "fields"))
                 if start is not None:
                     begin, so_far = start.start(members, **self._setup.settings.tensors), {}
-                    engine.begin_with(partial(start.start_fields, members))
+                    engine.begin_with(partial(self._periodic, start, members))
                 watch.number = 0
                 rule = self._setup.settings.stopping
                 outcomes = engine.solve_many(
@@ -240,6 +242,16 @@ class Work:
         if checkpoints is not None and file is not None and resumable(gathered):
             checkpoints.ended(file, {}, last=True)
         return kept, gathered, spent
+
+    def _periodic(self, start: Kept | FieldStart, members: range) -> torch.Tensor | None:
+        """Return what is periodic of fields to start from, which is solved for."""
+        fields, own = start.start_fields(members), self.first_engine.block.owned_nodes()[1]
+        if fields is None or not any(jumps_of(self.problem.conditions)):
+            return fields
+        grid = self._setup.grid
+        return torch.from_numpy(
+            without_slope(self.problem.conditions, grid, own, fields.cpu().numpy())
+        )
 
     def _prepared(self, members: range) -> BaseEngine:
         """Return the engine of a batch, with the sources of its problems."""

@@ -28,6 +28,7 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.imposed_slope import mean_slope, slope_at
 
 Places = tuple[slice, ...]
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
@@ -260,9 +261,11 @@ class OutlineSystem(LinearSystem):
     def field(self, u: np.ndarray) -> np.ndarray:
         """Return the field ``(ny + 1, nx + 1)`` of a solution: with given values, or mean zero."""
         field = u.reshape(self._b.shape).copy()
+        sides, grid = self._problem.conditions, self._discretisation.grid
         if self._discretisation.floating:
             volumes = self._equations.volumes
-            field -= (field * volumes).sum() / volumes.sum()
+            slope = mean_slope(sides, grid, self._part, halves=True)
+            field -= ((field if slope is None else field + slope) * volumes).sum() / volumes.sum()
         outlines = self._equations.outlines
         if outlines is not None:
             field[~outlines.reported] = np.nan
@@ -270,5 +273,10 @@ class OutlineSystem(LinearSystem):
             place, values = self._discretisation.given(
                 self._problem, self._outline, self._part, outlines
             )
-            field[place] = values[self._number % len(values)]
-        return np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
+            nodes = np.stack(place, axis=1)
+            slope_there = slope_at(sides, grid, nodes)
+            field[place] = values[self._number % len(values)] - slope_there
+        field = np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
+        whole = tuple(slice(0, nodes) for nodes in field.shape)
+        slope = mean_slope(sides, grid, whole)
+        return field if slope is None else field + slope

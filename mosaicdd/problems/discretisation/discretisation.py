@@ -33,6 +33,7 @@ from mosaicdd.problems.discretisation.cut import nonzero
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.node_equations import Equations, on_lattice
 from mosaicdd.problems.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
+from mosaicdd.problems.discretisation.require_fluxes import require_fluxes
 from mosaicdd.problems.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.problems.discretisation.stretched import stretch_of
 from mosaicdd.problems.fields.fields import Field, Part, Periods
@@ -41,6 +42,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.sides.imposed_slope import mean_slope, slope_at
 from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
 
@@ -77,8 +79,7 @@ class Discretisation:
     def __init__(
         self, problem: Problem, medium: Medium, grid: Grid, periods: Periods | None = None
     ):
-        self.grid = grid
-        self.medium = medium
+        self.grid, self.medium = grid, medium
         self._rounds = problem.conditions.periods(grid)
         self.periods = self._rounds if periods is None else periods
         self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
@@ -103,6 +104,7 @@ class Discretisation:
             if self.floating:
                 reacting = medium.reacting(grid)
                 self.floating = reacting is not None and not len(reacting)
+        require_fluxes(sides, self)
         if self.floating and not medium.self_adjoint:
             raise ValueError(
                 "no value is given on any side, and with a velocity it is not known which sources are "
@@ -145,7 +147,7 @@ class Discretisation:
         if cut is not None and not any(self._rounds):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         else:
-            whole, volumes = glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
+            whole, volumes = self._glued(part)
         number = self._numbers(part)
         on_sides = number >= 0
         if cut is not None:
@@ -196,11 +198,17 @@ class Discretisation:
         if problem.source is not None:
             b += h**2 * self.loads(problem.source, on_grid, equations.volumes)
         self._add(b, h * outline.fluxes, on_grid)
+        slope = mean_slope(problem.conditions, self.grid, on_grid)
+        if slope is not None:
+            require_fluxes(problem.conditions, self)
+            b -= self._glued(on_grid)[0].of_all(slope)
         if stretch is not None:
             b = stretch.values(b)
         if not self.floating:
-            ties = equations.ties
-            _add_at(b, ties.nodes, ties.conductances * outline.values[:, ties.known])
+            ties, values = equations.ties, outline.values
+            if slope is not None:
+                values = values - slope_at(problem.conditions, self.grid, outline.known)
+            _add_at(b, ties.nodes, ties.conductances * values[:, ties.known])
         if equations.outlines is not None and self.outline is not None:
             for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
                 values = acting.values(problem.conditions, self.outline.names, self.grid)
@@ -212,6 +220,10 @@ class Discretisation:
         nodes = slice(None) if driven is None else driven
         b.reshape(len(b), -1)[:, nodes] *= counts.ravel()[nodes]
         return b
+
+    def _glued(self, part: Part) -> tuple[Conductances, np.ndarray]:
+        """Return the conductances and volumes of a part of the grid that comes round."""
+        return glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
         """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.

@@ -160,6 +160,16 @@ class Conductances:
             total += u[last(inner)] * self.reaction[inner]
         return total
 
+    def of_all(self, u: np.ndarray) -> np.ndarray:
+        """Return ``h^2 A u`` without reaction at all nodes; on the edge without what is beyond."""
+        total = np.zeros(u.shape)
+        for step, forth, back in self.edges():
+            first, end = ends_of(step)
+            rise = u[end] - u[first]
+            total[first] -= forth * rise
+            total[end] += back * rise
+        return total
+
     @cached_property
     def _reacts(self) -> bool:
         return bool(self.reaction.any())

@@ -19,6 +19,7 @@ from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
+from mosaicdd.problems.sides.imposed_slope import mean_slope
 
 
 def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField:
@@ -28,7 +29,8 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField
     problem, grid = volumes.problem, field.grid
     discretisation = Discretisation(problem, volumes.medium, grid)
     outline = discretisation.values(problem)
-    values = field.values.copy()
+    slope = mean_slope(problem.conditions, grid, field.wide)
+    values = field.values.copy() if slope is None else field.values - slope
     periods = problem.conditions.periods(grid)
     if not discretisation.floating:
         at, place = places_of(outline.known, field.wide, periods)
@@ -60,7 +62,7 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField
         which = np.searchsorted(solved_ids, wide_ids).clip(max=len(solved_ids) - 1)
         lacking = (solved_ids[which] == wide_ids) & np.isnan(values)
         values[lacking] = solved[:, which][lacking]
-    return dataclasses.replace(field, values=values)
+    return dataclasses.replace(field, values=values if slope is None else values + slope)
 
 
 def _around(field: HeldField, values: np.ndarray, ring: Part) -> np.ndarray:

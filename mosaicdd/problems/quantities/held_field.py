@@ -10,6 +10,7 @@ from mosaicdd.lattice.axes import in_rows, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.imposed_slope import jumps_of
 
 _VALUES = 2**17  # that are handled at once, for the cache
 
@@ -53,7 +54,10 @@ def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> HeldField:
     for axis, period in enumerate(problem.conditions.periods(grid)):
         around = 0 if period is None else 1
         if around:
-            low, high = (values.take([at], axis + 1) for at in (-2, 1))
+            jump = jumps_of(problem.conditions)[axis]
+            low, high = (
+                values.take([at], axis + 1) + rise for at, rise in ((-2, -jump), (1, jump))
+            )
             values = np.concatenate([low, values, high], axis + 1)
         wide.append(slice(-around, grid.nodes[axis] + around))
     members = slice(0, len(values))

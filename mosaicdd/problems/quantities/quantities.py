@@ -15,6 +15,7 @@ from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.quantities.sums import Region, RegionVolumes, integrals
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.imposed_slope import jumps_of
 from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
 from mosaicdd.settings import unknown
 from mosaicdd.unsupported import Unsupported
@@ -98,6 +99,9 @@ class Quantities:
         around = [
             p.name for p in volumes.problem.conditions.parts if isinstance(p.condition, Periodic)
         ]
+        if name in around and any(jumps_of(volumes.problem.conditions)):
+            across = SideFlows(volumes, self._field, name)
+            return volumes.scale * self._field.total(across.total(asked))
         if name in around:
             raise ValueError(
                 f"the side {name} is periodic: what flows out there comes in at the other"

@@ -36,8 +36,8 @@ class SideCondition:
 
     @property
     def held(self) -> bool:
-        """Whether a value is given."""
-        return self.part is None or isinstance(self.part.condition, Dirichlet)
+        """Whether what flows is not: a value is given, or that of the other side."""
+        return self.part is None or isinstance(self.part.condition, Dirichlet | Periodic)
 
     def within(self, piece: OutlinePiece, grid: Grid, asked: SidePart) -> np.ndarray:
         """Return which share of each node's length lies in a part of the side, ``(M,)``."""
@@ -59,14 +59,14 @@ def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) 
     return covered(dataclasses.replace(asked, along=both), piece, grid)[0]
 
 
-def side_conditions(volumes: ControlVolumes) -> dict[str, list[SideCondition]]:
-    """Return what holds on each side that the domain has and that is not periodic, and inside, by its name."""
+def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list[SideCondition]]:
+    """Return what holds on each side that the domain has, and inside, by its name; of periodic ones on one alone."""
     every, grid, problem = {}, volumes.grid, volumes.problem
     for name, piece in volumes.pieces.items():
         own = [part for part in problem.conditions.parts if part.name == name]
         default = next((part for part in own if part.whole), None)
         periodic = default is not None and isinstance(default.condition, Periodic)
-        if periodic or not piece.lengths.any():
+        if (periodic and name != around) or not piece.lengths.any():
             continue
         parts, rest = tuple(part for part in own if not part.whole), piece.lengths.copy()
         conditions = []
@@ -84,12 +84,12 @@ class SideFlows:
 
     ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side; zero at those of others.
     ``gross``: what would flow to and from all of them if all other values fell to zero, ``(n,)``.
-    ``carried``, as `Balance` has it, is no part of it.
+    ``carried``, as `Balance` has it, is no part of it. ``around``: a periodic side that is among them.
     """
 
-    def __init__(self, volumes: ControlVolumes, field: HeldField):
+    def __init__(self, volumes: ControlVolumes, field: HeldField, around: str = ""):
         self._grid, self._pieces = volumes.grid, volumes.pieces
-        self._conditions = side_conditions(volumes)
+        self._conditions = side_conditions(volumes, around)
         self.gross = np.zeros(len(field.values))
         self.out = self._split(volumes, field) if self._conditions else {}
 

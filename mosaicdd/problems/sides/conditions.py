@@ -64,7 +64,17 @@ class Robin(_Given):
 
 @dataclass(frozen=True)
 class Periodic:
-    """``u`` goes on at the opposite side; given for both of a pair."""
+    """``u`` goes on at the opposite side, there larger by a number at the higher of both; given for both of a pair.
+
+    A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
+    """
+
+    jump: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.jump) and math.isfinite(self.jump)):
+            raise ValueError(f"the jump of periodic sides must be a number, got {self.jump!r}")
+        object.__setattr__(self, "jump", float(self.jump))
 
 
 Condition = Dirichlet | Neumann | Robin | Periodic
@@ -78,7 +88,7 @@ def is_one_each(values: Any) -> bool:
 
 
 def condition_of_spec(text: str) -> Condition:
-    """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC`` or ``periodic``.
+    """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC``, ``periodic`` or ``periodic:JUMP``.
 
     A SPEC, and ALPHA, is a number, ``expr:...`` in x and y, or the name of a file, which stays a text.
 
@@ -90,13 +100,17 @@ def condition_of_spec(text: str) -> Condition:
         "dirichlet": lambda: Dirichlet(values_of_spec(spec)),
         "neumann": lambda: Neumann(values_of_spec(spec)),
         "robin": lambda: Robin(values_of_spec(alpha), values_of_spec(rest)),
-        "periodic": Periodic,
+        "periodic": lambda: Periodic(float(spec)) if spec else Periodic(),
     }
     if kind not in make:
         raise ValueError(unknown("condition", kind, make, "; as in dirichlet:0"))
     try:
         return make[kind]()
     except ValueError:
+        if kind == "periodic":
+            raise ValueError(
+                f"periodic takes nothing, or a number to jump by, got {spec!r}"
+            ) from None
         form = "ALPHA >= 0, a comma, and then a" if kind == "robin" else "a"
         raise ValueError(f"{kind} needs {form} number, expr:... or a file, got {spec!r}") from None
 

@@ -61,8 +61,10 @@ class SidePart:
 
     @property
     def values(self) -> Any:
-        """What is given; zero of a periodic side."""
-        return 0.0 if isinstance(self.condition, Periodic) else self.condition.values
+        """What is given; of a periodic side by how much the solution jumps."""
+        return (
+            self.condition.jump if isinstance(self.condition, Periodic) else self.condition.values
+        )
 
     @property
     def alpha(self) -> Any:
@@ -178,12 +180,17 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
     for part in periodic:
         if not part.whole:
             raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
-    names = {part.name for part in periodic if not is_outline(part.name)}
+    names = {part.name: part for part in periodic if not is_outline(part.name)}
     for axis, end in sides(axes):
         have, lack = (name_of_side((axis, which), axes) for which in (end, 1 - end))
         if have in names and lack not in names:
             raise ValueError(
                 f"the side {have} is periodic, the side {lack} is not; give both of the pair"
+            )
+        if have in names and names[have].values != names[lack].values:
+            raise ValueError(
+                f"the side {have} jumps by {names[have].values:g}, the side {lack} by {names[lack].values:g}; "
+                "give both of the pair the same: what the solution is larger by at the higher side"
             )
     for part in parts:
         if part.name in names and not isinstance(part.condition, Periodic):

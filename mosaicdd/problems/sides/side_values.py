@@ -65,7 +65,7 @@ class EvaluatedPart:
     def condition(self, number: int) -> Condition:
         """Return the condition of one problem."""
         if self.kind == "Periodic":
-            return Periodic()
+            return Periodic(float(np.ravel(self.values)[0]))
         values: Any = self.values
         if isinstance(values, np.ndarray):
             values = values[number % len(values)]

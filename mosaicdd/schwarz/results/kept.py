@@ -24,6 +24,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.imposed_slope import mean_slope, without_slope
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -303,7 +304,12 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
                 for nodes, around in zip(grid.nodes, kept.lattice.periodic, strict=True)
             ),
         )
-        values = [share.at(wide, share.widened(own)) for own in local]
+        sides = problem.conditions
+        periodic = without_slope(sides, grid, share.own, local)
+        values = [share.at(wide, share.widened(own)) for own in periodic]
+        slope = mean_slope(sides, grid, wide)
+        if slope is not None:
+            values = [around + slope for around in values]
         members = kept.place[0]
         shape = (len(values), *(p.stop - p.start for p in wide))
         field = HeldField(
