@@ -81,7 +81,7 @@ def meant(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 
-def require_type(name: str, value: Any, kind: type, wanted: str = "") -> None:
+def require_type(name: str, value: Any, kind: type | UnionType, wanted: str = "") -> None:
     """Check that an argument is of a class.
 
     Parameters
@@ -95,7 +95,7 @@ def require_type(name: str, value: Any, kind: type, wanted: str = "") -> None:
         If it is not.
     """
     if not isinstance(value, kind):
-        wanted = wanted or f"a {kind.__name__}"
+        wanted = wanted or f"a {getattr(kind, '__name__', kind)}"
         raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
 
 

@@ -15,7 +15,14 @@ from mosaicdd.storage.json_line import json_line
 
 
 @click.command()
-@click.option("-o", "--output", required=True, metavar="RATES.json", help="File of rates to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="RATES.json",
+    type=click.Path(),
+    help="File of rates to write.",
+)
 @click.option(
     "--local-solver",
     default="laplace",

@@ -13,7 +13,7 @@ from mosaicdd.storage.solution_file import read_solution, read_solutions
 
 
 @click.command()
-@click.argument("solution_file", metavar="OUT.h5")
+@click.argument("solution_file", metavar="OUT.h5", type=click.Path())
 @reference_option("pyamg")
 @own_equation_option()
 @problem_option("all problems")

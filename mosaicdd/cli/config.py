@@ -72,6 +72,7 @@ def config_option(text: str, rest: str | None = None) -> Callable:
     return click.option(
         "--config",
         metavar="FILE",
+        type=click.Path(),
         is_eager=True,
         expose_value=rest is not None,
         callback=read,

@@ -45,7 +45,7 @@ _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings:
 @click.option(
     "--media",
     is_flag=True,
-    help="Random media of diffusion instead, for conductances and operator; of the settings, --samples, "
+    help="Random media of diffusion instead, for conductances; of the settings, --samples, "
     "--validation, --seed and --cells count: more than 32 make whole media, as 1024, for train --dims.",
 )
 @click.option(

@@ -13,7 +13,7 @@ _WIDTH = 100  # characters of a value that people are shown
 
 
 @click.command()
-@click.argument("file", metavar="FILE.h5")
+@click.argument("file", metavar="FILE.h5", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
     "--reseal",

@@ -121,6 +121,8 @@ ORIGIN = TextOption("X,Y[,Z]", _place, "500000,4200000")
 EXTENT = TextOption("X0:X1,Y0:Y1[,Z0:Z1]", _extent, "0.5:2,0:1.5")
 PLANE = TextOption("AXIS=PLACE", _plane, "z=0.5")
 FIELD = TextOption("NAME=SPEC", _field, "c=3.0")
+WELL = TextOption("X,Y[,Z]=STRENGTH", _field, "300,450=0.02")
+HOLD = TextOption("[NAME:]PLACE=SPEC", _field, "'river: 0,1 2,1.5=3'")
 FOIL = TextOption("POINTS=KIND:SPEC", _field, "0,0.5 1,0.5=resistance:0.1")
 SIDE = TextOption("SIDE=KIND:SPEC", _side)
 
@@ -137,7 +139,7 @@ def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> 
 Made = TypeVar("Made")
 
 
-def completed(names: Callable[[], Sequence[str]]) -> Callable:
+def completed(names: Callable[[], Sequence[str]] = tuple) -> Callable:
     """Return what completes the value of an option in a shell: with names, and where none begins so, with files."""
 
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -159,6 +161,20 @@ def local_solver_names() -> Sequence[str]:
     from mosaicdd.local_solvers.loading import local_solvers
 
     return local_solvers()
+
+
+def network_names() -> Sequence[str]:
+    """Return the names of networks that can be trained; imported when a shell asks."""
+    from mosaicdd.training.course import known_networks
+
+    return known_networks()
+
+
+def reference_names() -> Sequence[str]:
+    """Return the names of references; imported when a shell asks."""
+    from mosaicdd.report.comparison import known_references
+
+    return known_references()
 
 
 def choice_option(name: str, values: Sequence[str], text: str) -> Callable:

@@ -8,7 +8,16 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.given_problem import Description, given_problem
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.options import CELLS, ORIGIN, SIDE, SIZES, dtype_option, once_each
+from mosaicdd.cli.options import (
+    CELLS,
+    ORIGIN,
+    SIDE,
+    SIZES,
+    SPACING,
+    completed,
+    dtype_option,
+    once_each,
+)
 from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
@@ -55,6 +64,7 @@ _ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
 @click.option(
     "--domain",
     metavar="SPEC",
+    shell_complete=completed(),
     help="Part of these cells that is the domain, as for solve.  [default: all]",
 )
 @click.option(
@@ -68,7 +78,7 @@ _ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
 )
 @click.option(
     "--spacing",
-    type=float,
+    type=SPACING,
     help="Side of a grid cell, in domain units.  [default: 1/64]",
 )
 @click.option(
@@ -88,6 +98,7 @@ _ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
     default="default",
     show_default=True,
     metavar="NAME|FILE",
+    shell_complete=completed(),
     help="Measured by 'mosaicdd bench', or 'default' (a CPU core), or assumed from published "
     "figures: 'a30', 'h100'.",
 )

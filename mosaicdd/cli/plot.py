@@ -18,11 +18,12 @@ from mosaicdd.storage.solution_file import read_solution
 
 
 @click.command()
-@click.argument("solution_file", metavar="OUT.h5")
+@click.argument("solution_file", metavar="OUT.h5", type=click.Path())
 @click.option(
     "-o",
     "--output",
     metavar="FILE.png",
+    type=click.Path(),
     help="Picture to write; of a series in time FILE.gif moves, and FILE-%03d.png is one for each time. "
     "[default: OUT.png beside OUT.h5]",
 )

@@ -12,7 +12,7 @@ from mosaicdd.unsupported import Unsupported
 
 
 @click.command()
-@click.argument("solution_file", metavar="OUT.h5")
+@click.argument("solution_file", metavar="OUT.h5", type=click.Path())
 @click.option(
     "--flow",
     "flows",

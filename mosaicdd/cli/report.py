@@ -13,11 +13,12 @@ from mosaicdd.storage.atomic import atomic_file, require_replaceable
 
 
 @click.command()
-@click.argument("solution_files", metavar="OUT.h5...", nargs=-1, required=True)
+@click.argument("solution_files", metavar="OUT.h5...", type=click.Path(), nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
     metavar="FILE.html",
+    type=click.Path(),
     help="Page to write. [default: OUT.html beside the first OUT.h5]",
 )
 @overwrite_option()

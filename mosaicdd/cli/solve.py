@@ -16,10 +16,12 @@ from mosaicdd.cli.options import (
     EXTENT,
     FIELD,
     FOIL,
+    HOLD,
     ORIGIN,
     SIDE,
     SIZES,
     SPACING,
+    WELL,
     choice_option,
     collected,
     completed,
@@ -63,7 +65,14 @@ _GROUPS = {
 
 
 @click.command(cls=Grouped, groups=_GROUPS)
-@click.option("-o", "--output", required=True, metavar="OUT.h5", help="Solution file to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT.h5",
+    type=click.Path(),
+    help="Solution file to write.",
+)
 @click.option(
     "--cells",
     type=CELLS,
@@ -73,6 +82,7 @@ _GROUPS = {
 @click.option(
     "--domain",
     metavar="SPEC",
+    shell_complete=completed(),
     help="Part of these cells that is the domain: 'expr:...', a signed distance, negative inside, or "
     "polygons with holes, FILE.json; a mask, FILE.npy or FILE.png, true or light inside: of cells, or of "
     "nodes (then first order at the outline, else second). Of a box, a distance, or a mask of voxels, FILE.npy or FILE.tif. "
@@ -104,7 +114,7 @@ _GROUPS = {
 @click.option(
     "--well",
     "given_wells",
-    type=FIELD,
+    type=WELL,
     metavar="X,Y[,Z]=STRENGTH",
     callback=once_each,
     multiple=True,
@@ -124,6 +134,7 @@ _GROUPS = {
 @click.option(
     "--boundary",
     metavar="SPEC",
+    shell_complete=completed(),
     help="Values on all sides that --side does not name: a number, 'expr:sin(2*pi*x)', an HDF5 file, or "
     "a random curve, 'gp:seed=0,length=L,amplitude=A,noise=S' (lengths in domain units; L by default 1/16 "
     "of the perimeter). Many problems: 'gp:seed=0..63', or a file whose edges have a row for each. "
@@ -145,7 +156,7 @@ _GROUPS = {
 @click.option(
     "--hold",
     "given_holds",
-    type=FIELD,
+    type=HOLD,
     metavar="[NAME:]PLACE=SPEC",
     callback=once_each,
     multiple=True,
@@ -201,12 +212,14 @@ _GROUPS = {
 @click.option(
     "--points",
     metavar="FILE",
+    type=click.Path(),
     help="Write the solution at these points, too, between the nodes by the network, or interpolated: rows 'x y', text "
     "or .npy.",
 )
 @click.option(
     "--trace",
     metavar="FILE.json",
+    type=click.Path(),
     help="Write what every rank did when, for Perfetto (ui.perfetto.dev) or chrome://tracing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

@@ -13,7 +13,14 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import config_option
 from mosaicdd.cli.launch import overwrite_option, world
-from mosaicdd.cli.options import SIZES, collected, device_option, settings_options
+from mosaicdd.cli.options import (
+    SIZES,
+    collected,
+    completed,
+    device_option,
+    network_names,
+    settings_options,
+)
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.storage.json_line import json_line
@@ -52,6 +59,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "--network",
     default="linear",
     show_default=True,
+    shell_complete=completed(network_names),
     help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
     "family (for a range of the equation's parameters), faces (for squares and for cubes), conductances (for media, see generate --media), "
     "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "
@@ -65,7 +73,10 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     help="Setting of the network (width, depth, features, sigma, ...); may be repeated.",
 )
 @click.option(
-    "--pde", metavar="FILE.py:NAME", help="Where to find the data's equation if it is your own."
+    "--pde",
+    metavar="FILE.py:NAME",
+    shell_complete=completed(),
+    help="Where to find the data's equation if it is your own.",
 )
 @settings_options(TrainingSettings, ExecutionSettings)
 @click.option(

@@ -9,8 +9,10 @@ from mosaicdd.gradients.in_strips import InStrips
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.solver import Solver
+from mosaicdd.settings import require_type
 from mosaicdd.unsupported import Unsupported
 
 _LEFT = 1e-5  # of the functional's derivatives that an adjoint may leave, at most
@@ -48,16 +50,18 @@ def adjoint(
     RuntimeError
         If the solution or the adjoint has not converged.
     ValueError
-        If ``dJ_du`` is of another shape or not finite.
+        If ``dJ_du`` is of another shape or not finite, or the problem's data changed since.
     Unsupported
         If the problem is of another kind, or the solution of a window.
     """
+    require_type("solution", solution, Solution)
     parameters = Parameters(solution.problem)
     require_converged(solution, "solution")
     kept, grid = solution.kept, parameters.grid
     if kept.window != Window.whole(grid):
         raise Unsupported("gradients are of the whole field, and this solution has a window of it")
     with Ranks.of(kept.given_ranks) as ranks:
+        kept.require_told(solution.problem, ranks)
         w = ranks.sum(ranks.agree(lambda: _derivatives(solution, dJ_du, parameters)))
         u = np.asarray(solution.gather(), float)
         strips = ranks.agree(lambda: InStrips(parameters, kept.own))
@@ -93,7 +97,7 @@ def _solved(
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
     """Return them of the whole grid, zero at the nodes of others and outside of a shape."""
-    slopes, local = np.asarray(dJ_du, float), np.asarray(solution.local)
+    slopes, local = real_array(dJ_du, "dJ_du"), np.asarray(solution.local)
     if slopes.shape != local.shape:
         raise ValueError(f"dJ_du has the shape {slopes.shape}, the solution {tuple(local.shape)}")
     if parameters.problem.domain.shape is not None:

@@ -1,6 +1,7 @@
 """A problem, or a march through time, as a function that torch differentiates through."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 from mosaicdd.gradients.in_time import DifferentiableMarch
@@ -8,6 +9,7 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.settings import require_type
 from mosaicdd.time.settings import TimeSettings
 
 # Of a functional differences show what a solve leaves, of a gradient six digits are enough for all uses; it has more of
@@ -50,6 +52,8 @@ def differentiable(
 
     Raises
     ------
+    TypeError
+        If the problem is none, or ``wrt`` no name and no names.
     ValueError
         If a name is none of the problem's, or there is none, or a length of steps without a number; or what a march keeps for
         its gradient needs more memory than there is.
@@ -61,7 +65,13 @@ def differentiable(
     >>> solve = m.differentiable(problem, wrt=("a",))
     >>> (solve(a=a) - measured).square().sum().backward()
     """
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    require_type("problem", problem, Problem)
+    for name, tolerance in (("rtol", rtol), ("adjoint_rtol", adjoint_rtol)):
+        if tolerance is not None:
+            require_type(name, tolerance, Real, "a number")
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt) if isinstance(wrt, Iterable) else (wrt,)
+    for name in names:
+        require_type("wrt", name, str, "a name, or several, as 'a' or ('a', 'left')")
     if not names:
         raise ValueError(
             "wrt names nothing to differentiate by: give a field or a side, as 'a' or 'left'"

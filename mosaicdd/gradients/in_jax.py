@@ -9,6 +9,7 @@ import torch
 
 from mosaicdd.gradients.in_time import DifferentiableMarch
 from mosaicdd.gradients.solve_function import Differentiable
+from mosaicdd.settings import require_type
 
 _KEPT = 8  # calls, whose memory waits for the derivative
 
@@ -43,7 +44,13 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
     >>> solve = m.in_jax(m.differentiable(problem, "a"))
     >>> jax.grad(lambda a: (solve(a=a) ** 2).sum())(a)
     """
-    import jax
+    require_type(
+        "solve", solve, Differentiable | DifferentiableMarch, "what differentiable returns"
+    )
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError("jax is missing: pip install 'mosaicdd[jax]'") from error
 
     recorded = _Recorded(solve)
 

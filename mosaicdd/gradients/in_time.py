@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.gradients.solve_function import Differentiable
+from mosaicdd.gradients.solve_function import Differentiable, require_names
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.fields import Field
@@ -73,7 +73,7 @@ class DifferentiableMarch:
             if name not in self.names:
                 raise ValueError(unknown("derivative by", name, self.names))
 
-    def __call__(self, **named: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *unnamed: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
         """Return the fields that are kept, ``(frames, ny + 1, nx + 1)``, as `march` has them; all ranks together.
 
         Parameters
@@ -90,6 +90,7 @@ class DifferentiableMarch:
         ValueError
             If a name is none of ``wrt``, or a tensor is of another shape or on another device.
         """
+        require_names(unnamed, self.wrt)
         self.require(named)
         wanted = tuple(named)
         every = {name: value.double() for name, value in named.items()}

@@ -14,6 +14,12 @@ from mosaicdd.schwarz.solver import Solver
 from mosaicdd.unsupported import Unsupported
 
 
+def require_names(unnamed: Sequence[object], wrt: Sequence[str]) -> None:
+    """Raise `TypeError` for tensors that are given without a name."""
+    if unnamed:
+        raise TypeError(f"tensors are given by name, as solve({wrt[0]}=...); wrt: {', '.join(wrt)}")
+
+
 class Differentiable:
     """The solution of a problem as a function of some of what it was given; `differentiable` makes it.
 
@@ -31,7 +37,7 @@ class Differentiable:
         self._own = OnDomain(parameters)
         self._moved: OnDomain | None = None
 
-    def __call__(self, **named: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *unnamed: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
         """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
 
         Of a batch, whose tensors, or some of them, have a leading axis, each member's: they are solved one after another,
@@ -51,6 +57,7 @@ class Differentiable:
             If a name is none of ``wrt``, or a tensor is of another shape or on another device, or batches have different
             lengths.
         """
+        require_names(unnamed, self.wrt)
         self.require(named)
         count = self._members(named)
         if count is None:
@@ -150,6 +157,8 @@ class Differentiable:
             raise ValueError(
                 f"{name} is on {value.device}, solves that are differentiated on the CPU"
             )
+        if value.layout != torch.strided:
+            raise TypeError(f"{name} is a sparse tensor: give {name}.to_dense()")
         if value.is_complex():
             raise ValueError(f"{name} is of {value.dtype}, the problem takes real numbers")
         shape, fits = tuple(value.shape), self._fitting(name)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from mosaicdd.settings import require_type
+
 
 class TaylorRates(NamedTuple):
     """Orders at which remainders fall with the step, between each two steps."""
@@ -41,15 +43,24 @@ def taylor_test(
 
     Raises
     ------
+    TypeError
+        If these are no tensors.
     ValueError
-        If a direction is of another shape, or remainders are at rounding: take a longer step.
+        If a direction is of another shape, the functional is not one number, or remainders are at rounding: take a longer step.
     """
+    for name, tensor in (("at", at), ("direction", direction)):
+        require_type(name, tensor, torch.Tensor, "a tensor")
     if at.shape != direction.shape:
         raise ValueError(
             f"the direction has the shape {tuple(direction.shape)}, the place {tuple(at.shape)}"
         )
     at = at.detach().clone().requires_grad_()
     value = functional(at)
+    if value.ndim:
+        raise ValueError(
+            f"a functional gives one number, this one gives the shape {tuple(value.shape)}: take its sum, "
+            "or the mean of its square"
+        )
     (slope,) = torch.autograd.grad(value, at, create_graph=hessian)
     along = (slope * direction).sum()
     bend = torch.zeros(())

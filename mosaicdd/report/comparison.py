@@ -168,9 +168,15 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
         text = reference.removeprefix("expr:")
         return _evaluated(text, solution), text
     if "." not in reference and not Path(reference).exists():
-        known = (*REFERENCES, *PEERS, "auto")
-        raise ValueError(unknown("reference", reference, known, ", 'expr:...' and solution files"))
+        raise ValueError(
+            unknown("reference", reference, known_references(), ", 'expr:...' and solution files")
+        )
     return _read(reference, solution)
+
+
+def known_references() -> tuple[str, ...]:
+    """Return the names of all methods that an answer is compared with."""
+    return (*REFERENCES, *PEERS, "auto")
 
 
 def available(reference: str, solution: StoredSolution) -> str:
@@ -178,7 +184,7 @@ def available(reference: str, solution: StoredSolution) -> str:
 
     Methods are `Unsupported` for equations in time.
     """
-    if solution.times is not None and reference in ("auto", *REFERENCES, *PEERS):
+    if solution.times is not None and reference in known_references():
         raise Unsupported(
             f"the reference {reference} solves equations without time; compare a series with 'expr:...' in "
             "x, y and t, or with another series"

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from mosaicdd.report.curves import SMALL, draw_history
 from mosaicdd.report.pictures import in_blocks, limits_of
@@ -31,7 +31,11 @@ _LONG = 2.2  # domains with a side this much longer than the other are stacked
 _TO_SCALE = 12  # beyond, the shorter side would be a line
 _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
-_NARROW, _TICKS = 2.2, 0.4  # inches that a title needs, and between ticks
+_NARROW, _TICKS, _DIGIT = (
+    2.2,
+    0.4,
+    0.09,
+)  # inches that a title needs, between ticks, and of a digit there
 # Inches of the shorter side of a plane through a box, and of the history below these.
 _LEAST, _HISTORY = 0.8, 2.4
 _OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
@@ -288,8 +292,14 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: Inches) -> None:
     axes.set_ylabel(up, fontsize=SMALL)
     axes.tick_params(labelsize=8)
     for axis, length in zip((axes.yaxis, axes.xaxis), inches, strict=True):
-        count = max(1, min(6, int(length / _TICKS)))
+        digits = max(len(f"{abs(end):.0f}") for end in axis.get_view_interval())
+        room = max(_TICKS, _DIGIT * digits) if axis is axes.xaxis else _TICKS
+        count = max(1, min(6, int(length / room)))
         axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 4, 5, 10], min_n_ticks=2))
+        # In full, however far from the origin: an offset beside the axis is in the title's way.
+        plain = ScalarFormatter(useOffset=False)
+        plain.set_powerlimits((-4, 9))
+        axis.set_major_formatter(plain)
 
 
 def _logarithmic(values: np.ndarray) -> tuple[float, float] | None:

@@ -17,6 +17,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.in_space import require_in_plane
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.schwarz.base_engine import BaseEngine
@@ -79,7 +80,7 @@ class Setup:
         self.settings = settings
         self._rounds: dict[int, Rounds] = {}
         # What its functions return is kept for this plan alone, so that a solve is of these values.
-        problem = dataclasses.replace(problem)
+        self._own = problem = dataclasses.replace(problem)
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
         self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
@@ -211,7 +212,14 @@ class Setup:
         return rounds
 
     def take(self, problem: Problem) -> None:
-        """Let the source be that of a problem; one that comes anew is planned for."""
+        """Let the source be that of a problem, and coefficients be read from it; a source that comes anew is planned for.
+
+        Arrays that were planned for may have changed since: they are not copied, and those of the problem have the values.
+        """
+        own, new = self._own.operator, problem.operator
+        if not (isinstance(own, EllipticOperator) or isinstance(new, EllipticOperator)):
+            for name, field in new.fields.items():
+                own.fields[name].follow(field)
         source = self.bound.source
         if source is None and problem.source is not None:
             self.bound, self._engines = self._bind(problem), {}

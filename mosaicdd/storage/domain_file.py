@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.given import require_spacing
@@ -73,6 +74,8 @@ def read_domain(
         hint = ""
         if len(cells) == 3 and mask.shape == cells[::-1]:
             hint = ": its axes are in the order (x, y, z), give its transpose"
+        elif mask.ndim == len(cells):
+            hint = f": give --cells {times(mask.shape)}, or a file of as many rows and columns as {times(cells)}"
         raise ValueError(
             f"{path} has the shape {mask.shape}, a mask of the domain has {of_nodes}{cells} cells{hint}"
         )

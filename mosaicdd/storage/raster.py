@@ -5,7 +5,8 @@ tags may say where it lies (GeoTIFF; ``.tif``, by Pillow). Rows are put in the o
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,8 @@ def _ascii_grid(path: Path, variable: str | None) -> Raster:
 def _table(path: Path, variable: str | None) -> Raster:
     """Read rows of numbers, the lowest first, or below a line ``x,y,value`` places and what is there."""
     try:
+        if not path.stat().st_size:
+            raise ValueError("it is empty")
         with path.open() as file:
             names = [name.strip().strip('"').lower() for name in file.readline().split(",")]
         titled = not all(map(_is_number, names))
@@ -128,13 +131,8 @@ def _netcdf(path: Path, variable: str | None) -> Raster:
         raise ValueError(
             f"{path}: netCDF needs xarray: pip install xarray netCDF4, or give the values as FILE.npy"
         ) from None
-    try:
+    with _read_by_xarray(path):
         opened = xarray.open_dataset(path)
-    except (OSError, ValueError, TypeError) as error:
-        why = str(error).split("\n")[0]
-        raise ValueError(
-            f"{path}: not netCDF that xarray reads here ({why}); what is HDF5 inside needs pip install netCDF4"
-        ) from None
     with opened as dataset:
         names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
         if variable is None and len(names) == 1:
@@ -143,13 +141,27 @@ def _netcdf(path: Path, variable: str | None) -> Raster:
             raise ValueError(
                 f"{path} holds {', '.join(names) or 'no array'}: name one, as {path}:/{names[0] if names else 'NAME'}"
             )
-        array = usable(dataset[variable].load(), f"{path}:/{variable}")
+        with _read_by_xarray(path):
+            loaded = dataset[variable].load()
+        array = usable(loaded, f"{path}:/{variable}")
     coords = {
         str(name): np.asarray(array.coords[name], float)
         for name in array.dims
         if name in array.coords and name in ("z", "y", "x")
     }
     return Raster(real_array(array, str(path)).copy(), coords)
+
+
+@contextmanager
+def _read_by_xarray(path: Path) -> Iterator[None]:
+    """Say in a line what a reader of xarray's stumbles over: of damaged files they raise what they like."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - of whatever kind it is
+        why = str(error).split("\n")[0]
+        raise ValueError(
+            f"{path}: not netCDF that xarray reads here ({why}); what is HDF5 inside needs pip install netCDF4"
+        ) from None
 
 
 # Tags of GeoTIFF and of GDAL

@@ -26,13 +26,19 @@ LESSONS: dict[str, type[RowLesson]] = {
 """Of networks that do not give a linear equation's solutions."""
 
 
+def known_networks() -> list[str]:
+    """Return the names of all networks that can be trained."""
+    return sorted({*LESSONS, *NETWORKS})
+
+
 def find_lesson(network: str) -> type[Lesson]:
     """Return what a network is taught by; errors as `network_class`."""
     if network in LESSONS:
         return LESSONS[network]
     if network not in NETWORKS and ":" not in network:
-        known = sorted({*LESSONS, *NETWORKS})
-        raise ValueError(unknown("network", network, known, ", or your own module:Class"))
+        raise ValueError(
+            unknown("network", network, known_networks(), ", or your own module:Class")
+        )
     return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
 
 

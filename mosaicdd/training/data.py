@@ -24,6 +24,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
+from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined
 from mosaicdd.storage.samples import MediaDataset, SquareDataset
@@ -174,7 +175,7 @@ def generate(
     ----------
     settings
         What is drawn: `GenerationSettings` for networks of a linear equation, the defaults if not given;
-        `MediaSettings`, random media of ``diffusion``, for the networks ``conductances`` and ``operator``;
+        `MediaSettings`, random media of ``diffusion``, for the network ``conductances``;
         `SquareSettings`, of a nonlinear equation, for ``correction`` and ``unrolled``.
     ranks
         Who shares the work, the samples being the same on any number of ranks: a communicator,
@@ -201,10 +202,11 @@ def generate(
     RuntimeError
         If multigrid misses its residual.
     """
+    settings = GenerationSettings() if settings is None else settings
+    wanted = "a GenerationSettings, MediaSettings or SquareSettings"
+    require_type("settings", settings, GenerationSettings | MediaSettings | SquareSettings, wanted)
     with Ranks.of(ranks) as everyone:
-        generation = Generation(
-            path, settings or GenerationSettings(), everyone, overwrite=overwrite
-        )
+        generation = Generation(path, settings, everyone, overwrite=overwrite)
         return generation.run(progress)
 
 

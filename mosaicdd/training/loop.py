@@ -63,7 +63,7 @@ def train(
         The dataset or its file, and the model file.
     network, network_settings
         Its name, or ``module:Class``, and those of its settings that are not the defaults. The networks
-        ``conductances`` and ``operator`` learn from media, ``correction`` and ``unrolled`` from squares of a
+        ``conductances`` learns from media, ``correction`` and ``unrolled`` from squares of a
         nonlinear equation.
     pde
         Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.

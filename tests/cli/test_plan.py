@@ -51,6 +51,7 @@ def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
         (("--side", "left=periodic", "--side", "right=periodic"), 2048 * 1025),
         (("--side", "left=neumann:1"), 2049 * 1025),
         (("--domain", "expr:hypot(x-4,y-4)-3"), 2049 * 1025),
+        (("--medium", "--spacing", "25x10"), 2047 * 1023),
     ],
 )
 def test_a_plan_knows_sides_and_domains(mosaicdd, strict_json, given, nodes):

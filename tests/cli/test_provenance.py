@@ -43,6 +43,23 @@ def test_sizes_may_be_in_units_of_1024(mosaicdd, tmp_path, written, cells):
     assert cells is None or f'cells = "{cells}"' in ended.out
 
 
+@pytest.mark.parametrize(
+    ("option", "spec", "message"),
+    [
+        ("--well", "800,700", "X,Y[,Z]=STRENGTH, as in 300,450=0.02"),
+        ("--hold", "river", "[NAME:]PLACE=SPEC, as in 'river: 0,1"),
+        ("--hold", "river 0,1 2,1=3", "a name stands before a colon"),
+    ],
+)
+def test_a_place_that_is_mistyped_is_answered_with_its_form(
+    mosaicdd, tmp_path, option, spec, message
+):
+    given = ("--cells", "64", "--pde", "diffusion", "--boundary", "0", option, spec)
+    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *given)
+    assert ended.code == 2
+    assert message in ended.err
+
+
 def test_a_kind_of_values_that_is_mistyped_is_answered_with_the_nearest(mosaicdd, tmp_path):
     for option, spec in (("--boundary", "gpp:seed=1"), ("--field", "f=lognorml:seed=0")):
         ended = mosaicdd(
@@ -57,6 +74,8 @@ def test_a_kind_of_values_that_is_mistyped_is_answered_with_the_nearest(mosaicdd
     [
         ("solve --pde poisson-", "poisson-boltzmann"),
         ("solve --local-solver laplace-s", "laplace-sdnet"),
+        ("compare out.h5 --reference dir", "direct"),
+        ("train data.h5 --network deep", "deeponet"),
     ],
 )
 def test_a_shell_completes_names(mosaicdd, monkeypatch, words, offered):
@@ -65,3 +84,25 @@ def test_a_shell_completes_names(mosaicdd, monkeypatch, words, offered):
     monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
     ended = mosaicdd()
     assert ended.out.split() == [f"plain,{offered}"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            f"{command} ou"
+            for command in ("compare", "info", "plot", "quantities", "report", "train")
+        ),
+        *(
+            f"solve {option} ou"
+            for option in ("-o", "--config", "--domain", "--boundary", "--points")
+        ),
+        "compare out.h5 --reference ou",
+        "plan --rates ou",
+    ],
+)
+def test_a_shell_completes_names_of_files(mosaicdd, monkeypatch, words):
+    monkeypatch.setenv("_MOSAICDD_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"mosaicdd {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    assert mosaicdd().out.split() == ["file,ou"]

@@ -181,7 +181,7 @@ REFUSED = {
     ),
     "another shape": (
         lambda write: ("--domain", write("mask.npy", np.ones((97, 129)))),
-        "has the shape (97, 129), a mask of the domain has (129, 97) nodes or (128, 96) cells",
+        "has the shape (97, 129), a mask of the domain has (129, 97) nodes or (128, 96) cells: give --cells 129x97",
     ),
     "a file that is missing": (
         lambda write: ("--domain", "no.npy"),

@@ -176,6 +176,23 @@ def test_what_is_not_known_is_said():
         solve(a=np.ones((9, 9)))
     with pytest.raises(ValueError, match=r"a is of torch.complex128, the problem takes real"):
         solve(a=drawn(9, 9) + 0j)
+    with pytest.raises(TypeError, match=r"by name, as solve\(a="):
+        solve(drawn(9, 9))
+    with pytest.raises(TypeError, match=r"sparse tensor: give a.to_dense"):
+        solve(a=drawn(9, 9).to_sparse())
+    for no_name in (3, None, (3,), b"a", ("a", None)):
+        with pytest.raises(TypeError, match="wrt must be a name, or several"):
+            m.differentiable(small(), no_name)
+    with pytest.raises(TypeError, match="problem must be a Problem, got int"):
+        m.differentiable(3, "a")
+    with pytest.raises(TypeError, match="adjoint_rtol must be a number, got str"):
+        m.differentiable(small(), "a", adjoint_rtol="x")
+    with pytest.raises(TypeError, match="at must be a tensor"):
+        m.taylor_test(torch.sum, np.ones(3), torch.ones(3))
+    with pytest.raises(ValueError, match=r"one number, this one gives the shape \(3,\)"):
+        m.taylor_test(lambda a: 2 * a, torch.ones(3), torch.ones(3))
+    with pytest.raises(TypeError, match="solve must be what differentiable returns"):
+        m.in_jax(3)
     with pytest.raises(ValueError, match="wrt names nothing"):
         m.differentiable(small(), ())
     insulated = m.Problem((8, 8), "poisson", {"f": "x - 1/16"}, m.Neumann(0.0))
@@ -186,3 +203,20 @@ def test_what_is_not_known_is_said():
     solution = m.solve(small())
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         m.adjoint(solution, np.zeros(3))
+    with pytest.raises(TypeError, match="dJ_du must be numbers"):
+        m.adjoint(solution, "x")
+    with pytest.raises(TypeError, match="solution must be a Solution, got int"):
+        m.adjoint(3, np.zeros(3))
+
+
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize("name", ["a", "f"])
+def test_no_gradient_is_of_data_that_changed_since(name, comm):
+    values = np.ones((65, 65))
+    problem = m.Problem((64, 64), "diffusion", {"f": 1.0, name: values})
+    solution = m.solve(problem, ranks=comm)
+    values[3, 3] = 2.0
+    with pytest.raises(
+        ValueError, match=f"the field {name} of the problem changed since.*solve it"
+    ):
+        m.adjoint(solution, np.ones(solution.local.shape))

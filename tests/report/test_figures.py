@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
@@ -150,6 +151,16 @@ def test_the_history_shows_what_the_result_is_worth(solved):
     assert set(lines["error estimate 5.0e-05"].get_ydata()) == {5e-5}
     assert lines["difference, rms 8.0e-04"].get_ydata()[0] == pytest.approx(8e-4)
     assert axes.get_yscale() == "log"
+
+
+def test_coordinates_far_from_the_origin_stand_in_full():
+    domain = m.Domain((32, 48), 25.0, origin=(500_000, 4_200_000))
+    drawing = m.solve(m.Problem(domain, "poisson", {"f": 1.0}), "exact").plot()
+    drawing.canvas.draw()
+    panel = drawing.axes[0]
+    for axis, first in ((panel.xaxis, "500000"), (panel.yaxis, "4200000")):
+        assert first in [label.get_text() for label in axis.get_ticklabels()]
+        assert not axis.get_offset_text().get_text()
 
 
 def test_every_colour_bar_has_a_label(solved):

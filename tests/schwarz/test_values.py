@@ -74,6 +74,33 @@ def test_all_ranks_refuse_what_changed_on_the_nodes_of_one(comm):
             solver(problem.with_fields(a=a))
 
 
+def coefficient_of(equation, name, **others):
+    return lambda values: m.Problem((64, 64), equation, {"f": 1.0, name: values, **others})
+
+
+@RANKS
+@pytest.mark.parametrize(
+    "made",
+    [
+        coefficient_of("diffusion", "a"),
+        coefficient_of("diffusion", "c", a="1 + x"),
+        coefficient_of("advection-diffusion", "bx"),
+        coefficient_of("p-laplace", "a", eps=0.1),
+        coefficient_of("reaction-diffusion", "c", r="u**3"),
+        coefficient_of("quasilinear-diffusion", "a", k="1 + u**2"),
+        coefficient_of("poisson-boltzmann", "c"),
+    ],
+)
+def test_what_was_planned_for_is_solved_though_its_array_has_changed(made, comm):
+    values = 1 + np.random.default_rng(0).random((65, 65))
+    with m.Solver(made(values), ranks=comm) as solver:
+        before = solver()
+        kept, values[...] = values.copy(), 2 * values
+        again = solver(made(kept))
+        assert again.status == before.status == "converged_rtol"
+        np.testing.assert_array_equal(again.local, before.local)
+
+
 class Moving:
     """A function whose variable may change."""
 

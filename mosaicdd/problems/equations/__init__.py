@@ -129,9 +129,14 @@ def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquat
 
     Raises
     ------
+    TypeError
+        If it is no equation.
     ValueError
         If the name is that of an equation of the package.
     """
+    if not isinstance(pde, Equation | NonlinearEquation):
+        kind = type(pde).__name__
+        raise TypeError(f"an equation is a name, or an Equation or NonlinearEquation, got {kind}")
     shipped = _SHIPPED.get(pde.name, pde)
     if shipped is not pde and shipped.on(3) != pde:
         raise ValueError(f"an equation of your own needs a name of its own, {pde.name!r} is taken")

@@ -125,6 +125,12 @@ class Field:
             if strips:
                 self._kept = grid, part, np.concatenate(strips, axis=1)
 
+    def follow(self, other: "Field") -> None:
+        """Read from where another one does, which has the same values; what is kept stays."""
+        if self._kept is None:
+            self.values, self._shape = other.values, other._shape
+            self._sampled, self._foils = other._sampled, other._foils
+
     def __str__(self) -> str:
         """Say in a few words what it is."""
         if self._foils is not None:

@@ -33,11 +33,14 @@ def real_array(values: Any, what: str) -> np.ndarray:
     if np.iscomplexobj(array):
         raise ValueError(f"{what} must be real, got complex values")
     try:
+        if array.dtype.kind in "mM":
+            raise TypeError
         if isinstance(array, np.ma.MaskedArray):
             array = np.ma.filled(array.astype(float), np.nan)
         array = np.asarray(array, float)
     except (TypeError, ValueError):
-        raise TypeError(f"{what} must be numbers, got {type(values).__name__}") from None
+        kind = f"{type(values).__name__} of {array.dtype}" if array.ndim else type(values).__name__
+        raise TypeError(f"{what} must be numbers, got {kind}") from None
     # torch takes no negative strides
     return array if array.flags.carray else np.require(array, requirements=("C", "W"))
 

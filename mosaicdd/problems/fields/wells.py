@@ -40,6 +40,12 @@ class Wells:
     """
 
     def __init__(self, points: Iterable[tuple[Sequence[float], Strength]], beside: Any = 0.0):
+        points = [*points] if isinstance(points, Iterable) else [points]
+        for point in points:
+            if not (hasattr(point, "__len__") and len(point) == 2):
+                raise TypeError(
+                    f"wells are pairs of a place and a strength, as [((x, y), strength), ...], got {point!r}"
+                )
         self.points: tuple[tuple[tuple[float, ...], Strength], ...] = tuple(
             (tuple(real_array(place, "the place of a well").ravel().tolist()), _sound(strength))
             for place, strength in points

@@ -73,7 +73,13 @@ class FormulaPlace(HeldPlace):
         nodes = []
         for part in in_rows(tuple(slice(0, count) for count in grid.nodes), _AT_ONCE):
             along = np.meshgrid(*grid.places(part), indexing="ij", sparse=True)
-            holds = evaluate(self.told, along, "the place of what is held")
+            try:
+                holds = evaluate(self.told, along, "the place of what is held")
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; a place is points, as 0,1 2,1.5, a formula, as x < 1, or a file, and a name stands before a "
+                    "colon"
+                ) from None
             nodes.append(np.argwhere(holds) + [p.start for p in part])
         return np.concatenate(nodes)
 
