@@ -41,8 +41,9 @@ class RowWeights:
         A node that is coupled to no other counts as if it were as strongly as any.
         """
         around = conductances.around(nodes)
-        if not around.all():
-            around = np.where(around > 0, around, around.max() or np.inf)
+        # Of bilinear elements conductances may be negative, and at the edge of a part their sum.
+        if not (around > 0).all():
+            around = np.where(around > 0, around, around.max(initial=0.0) or np.inf)
         less = own > around
         return cls(nodes[less], around[less] / own[less])
 
