@@ -150,7 +150,8 @@ class ActingOutlines:
     def _diffusion(self, along: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return it at the nodes: their conductances over their faces, 1 where there are none."""
         total = torch.zeros(self._faces.shape, dtype=torch.float64)
-        for axis, k in enumerate(along):
+        aspect = self._parameters.grid.aspect or (1.0,) * len(along)
+        for axis, k in enumerate(aspect[axis] ** 2 * k for axis, k in enumerate(along)):
             for end in range(2):
                 before, after = _beside(axis, end, k.ndim)[axis]
                 padding = at(axis, k.ndim, (before, after), (0, 0))

@@ -217,10 +217,6 @@ def test_the_network_for_tensors_solves_where_that_for_squares_is_refused():
             lambda d: m.Problem(d, "minimal-surface"),
             "minimal-surface is solved on square cells, these are 0.3x0.2",
         ),
-        (
-            lambda d: m.Domain.from_mask(np.ones((33, 33)), d.spacing),
-            "a shape is of square cells, these are 0.3x0.2",
-        ),
     ],
 )
 def test_what_knows_squares_only_refuses_others(problem, why):

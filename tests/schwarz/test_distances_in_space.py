@@ -160,7 +160,5 @@ def test_a_cut_side_has_the_area_inside():
 def test_what_is_not_there_is_refused():
     with pytest.raises(Unsupported, match="polygons are of a rectangle, and 8x8x8 cells are a box"):
         Domain.from_polygons([(0, 0), (1, 0), (0, 1)], cells=(8, 8, 8), spacing=0.2)
-    with pytest.raises(Unsupported, match="a shape is of cubic cells, these are"):
-        Domain.from_distance("x - 1", (8, 8, 8), (0.1, 0.2, 0.2))
     with pytest.raises(ValueError, match="give its transpose"):
         Domain.from_distance(np.ones((9, 8, 7)), (6, 7, 8), 0.1)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mosaicdd.lattice.axes import ends
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.shapes.apertures import Cover, Segments
@@ -46,8 +47,8 @@ class OutlineCut:
         Of natural outlines.
     reported
         Which nodes have values in a field.
-    spacing
-        Of the grid.
+    grid
+        Whose cells need be no squares.
     alphas
         Returns those of exchange through pieces, ``(T,)``, of nodes and at points ``(T, axes)``, of numbers of outlines.
     """
@@ -62,7 +63,7 @@ class OutlineCut:
         segments: Segments | None,
         *,
         reported: np.ndarray,
-        spacing: float,
+        grid: Grid,
         alphas: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ):
         volumes = cover.volumes
@@ -72,7 +73,7 @@ class OutlineCut:
         self.cover = dataclasses.replace(cover, counts=counts)
         self._numbers = numbers
         self._segments = segments
-        self._spacing, self._alphas = spacing, alphas
+        self._grid, self._alphas = grid, alphas
         self._origin = np.array([p.start for p in part])
 
     def on_outlines(
@@ -100,7 +101,7 @@ class OutlineCut:
             diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
         return OnOutlines(
             self._ties(active, conductances),
-            natural.crossings(natural.damping(self._spacing, diffusion)),
+            natural.crossings(natural.damping(self._grid.spacing, diffusion)),
             on,
             reported,
             natural,
@@ -156,9 +157,10 @@ class OutlineCut:
     def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
         total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
+        aspect = self._grid.aspect or (1.0,) * total.ndim
         for axis, (forth, back) in enumerate(conductances):
             for end in ends(axis, total.ndim):
-                total[end] += (forth + back) / 2
+                total[end] += aspect[axis] ** 2 * (forth + back) / 2
                 faces[end] += self.cover.of_edges(axis)
         return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
 

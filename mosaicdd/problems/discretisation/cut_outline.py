@@ -239,7 +239,7 @@ class CutOutline:
             elif self._shape.staircase:
                 cover = staircase(natural, cells)
             else:
-                cover, segments = cut_cells(natural, cells, every)
+                cover, segments = cut_cells(natural, cells, every, self._grid.aspect)
             fixed, numbers = outside[inner], every[inner]
         cover = dataclasses.replace(cover, inside=self._shape.inside(level))
         level = level[inner]
@@ -251,7 +251,7 @@ class CutOutline:
             numbers,
             segments,
             reported=self.reported(level),
-            spacing=self._grid.spacing,
+            grid=self._grid,
             alphas=self._alphas,
         )
 

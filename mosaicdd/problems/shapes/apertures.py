@@ -114,14 +114,17 @@ class Segments:
 
     nodes: np.ndarray  # ``(S, axes)``, (y, x), from the first of the array of levels
     middles: np.ndarray  # ``(S, axes)``, likewise
-    lengths: np.ndarray  # ``(S,)``, in cells; in space areas
-    # How far inside of the outline the nodes are, ``(S,)``, in cells; negative outside
+    lengths: np.ndarray  # ``(S,)``, in units of the grid's spacing; in space areas
+    # How far inside of the outline the nodes are, ``(S,)``, likewise; negative outside
     distances: np.ndarray
     outlines: np.ndarray  # the numbers of those that they belong to, ``(S,)``
 
 
 def cut_cells(
-    level: np.ndarray, cells: np.ndarray, numbers: np.ndarray | None = None
+    level: np.ndarray,
+    cells: np.ndarray,
+    numbers: np.ndarray | None = None,
+    aspect: Sequence[float] = (),
 ) -> tuple[Cover, Segments]:
     """Return what a domain has of cells, and the outline in them.
 
@@ -133,10 +136,13 @@ def cut_cells(
         Which there are at all, ``(rows + 1, columns + 1)``.
     numbers
         Of the outlines that the corners outside belong to; by default all are one.
+    aspect
+        The sides of a cell per axis, in the unit of lengths and distances; by default all are 1.
     """
     if numbers is None:
         numbers = np.zeros(level.shape, int)
     axes, places = level.ndim, _corners(level.ndim)
+    sides = np.array(aspect or (1.0,) * axes)
     belongs = np.where(level >= 0, numbers, 0)
     inside = level < 0
     corners = [_corner(inside, place) for place in places]
@@ -159,10 +165,10 @@ def cut_cells(
                     [corner[a] for a in others(order[0], axes)], (2,) * (axes - 1)
                 )
                 cover.faces[order[0]][slot][here] += _share(simplex[1:]) * (2 * axes / parts)
-            slope = np.linalg.norm(_gradient(simplex, points), axis=0)
+            slope = np.linalg.norm(_gradient(simplex, points * sides), axis=0)
             distances = -simplex[0] / np.where(slope > 0, slope, 1.0)
             for piece in _outline(simplex, points):
-                lengths = _size(piece)
+                lengths = _size(piece * sides)
                 crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
                 pieces.append(
                     (

@@ -13,7 +13,7 @@ from mosaicdd.lattice.axes import common, times, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
-from mosaicdd.problems.shapes.shape import Shape, require_cubes
+from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.unsupported import Unsupported
 
 _BAND = 2.0  # cells from the polygons to which distances are right
@@ -61,7 +61,6 @@ class Polygons(Shape):
 
     def require_shape(self, grid: Grid) -> None:
         """Raise `ValueError` unless polygons lie in the rectangle, and every hole has a node of the grid."""
-        require_cubes(grid)
         if len(grid.shape) != 2:
             raise Unsupported(
                 f"polygons are of a rectangle, and {times(grid.shape)} cells are a box: give a signed distance, "

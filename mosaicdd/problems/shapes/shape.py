@@ -25,7 +25,6 @@ from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
 from mosaicdd.problems.fields.given import is_number, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece
-from mosaicdd.unsupported import Unsupported
 
 _AT_ONCE = 2**20  # nodes that are looked at at once
 _COORDINATES = ("x", "y", "z")
@@ -152,7 +151,6 @@ class Level(Shape):
         values: tuple[int, ...] = getattr(self._given, "shape", ())
         if len(values) > len(grid.shape):
             raise ValueError(f"a domain is the same for all problems, got {values[0]} of them")
-        require_cubes(grid)
         self.field.require_shape(grid)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
@@ -180,15 +178,6 @@ def _number(name: str, value: Any) -> float:
             f"a parameter of a domain is a finite number with a name of its own, not x, y, z or pi; got {name}={value!r}"
         )
     return float(value)
-
-
-def require_cubes(grid: Grid) -> None:
-    """Raise `Unsupported` unless cells are squares, or cubes, which outlines that are no faces of them are known on alone."""
-    if grid.aspect:
-        raise Unsupported(
-            f"a shape is of {'square' if len(grid.steps) == 2 else 'cubic'} cells, these are {grid.cell}: give "
-            f"spacing={grid.steps[0]:g}, and cells for it"
-        )
 
 
 def require_inside(shape: Shape, grid: Grid) -> None:
