@@ -293,4 +293,6 @@ class FieldResidual:
 
     def _relative(self, squares: np.ndarray) -> np.ndarray:
         squares = self._ranks.sum(squares)
-        return np.sqrt(squares) / np.where(self.measures > 0, self.measures, 1.0)
+        # Beside a measure that is no number nothing is small.
+        measures = np.where(np.isfinite(self.measures), self.measures, np.nan)
+        return np.sqrt(squares) / np.where(self.measures == 0, 1.0, measures)

@@ -11,6 +11,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.fill import Fill, Strip
+from mosaicdd.schwarz.measure import Measure
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
@@ -107,6 +108,16 @@ def test_no_engine_says_that_a_corrupted_field_has_converged(engine, monkeypatch
     assert solve(problem, local_solver=local_solver, settings=settings).converged
     corrupted(monkeypatch)
     assert solve(problem, local_solver=local_solver, settings=settings).status == "stagnated"
+
+
+@pytest.mark.parametrize("measure", [np.inf, np.nan])
+def test_beside_a_measure_that_is_no_number_nothing_has_converged(measure, monkeypatch):
+    nothing_known = np.array([measure]), np.zeros(1)
+    monkeypatch.setattr(Measure, "__call__", lambda *data, **options: nothing_known)
+    with np.errstate(invalid="ignore"):
+        solution = solve(Problem(Domain((24, 24)), "diffusion", {"a": "1 + x", "f": 1.0}, SIDES))
+    assert solution.status not in CONVERGED
+    assert math.isnan(solution.report["discrete_residual"])
 
 
 def test_nor_do_the_file_and_the_exit_code(mosaicdd, tmp_path, monkeypatch):
