@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import spsolve
 
 import mosaicdd as m
 
@@ -171,3 +173,102 @@ def test_gradients_know_the_lengths_of_outlines():
             for way in (-step, step)
         ]
         assert float(tensor.grad) == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize("spacing", [(0.01, 0.4), (0.4, 0.01), (0.1, 0.16)])
+def test_polygons_are_where_they_are_in_very_flat_cells(spacing):
+    """Distances are right at both ends of every edge of the grid that crosses one."""
+    cells = tuple(round(4 / step) for step in spacing)
+    low, high = 0.433, 3.371
+    square = [(low, low), (high, low), (high, high), (low, high)]
+    domain = m.Domain.from_polygons(square, cells=cells, spacing=spacing)
+    grid = domain.grid()
+    level = domain.shape.level(grid, tuple(slice(0, n) for n in grid.nodes))
+    for along, places in zip(
+        (level, level.T),
+        (4 / cells[1] * np.arange(cells[1] + 1), 4 / cells[0] * np.arange(cells[0] + 1)),
+        strict=True,
+    ):
+        line = along[len(along) // 2]
+        before = np.flatnonzero((line[1:] < 0) != (line[:-1] < 0))
+        p, q = line[before], line[before + 1]
+        crossed = places[before] + p / (p - q) * np.diff(places)[before]
+        np.testing.assert_allclose(crossed, [low, high], rtol=0, atol=1e-12)
+
+
+def test_what_is_linear_is_exact_with_a_flux_through_a_slope():
+    """What an outline leaves of volumes, faces and sides closes."""
+    line = "2*x - 3*y"
+    domain = m.Domain.from_distance("0.8*y - 0.6*x - 0.13", (40, 32), (0.05, 0.125))
+    sides = {"left": m.Neumann(-2.0), "right": m.Neumann(2.0), "top": m.Dirichlet(line)}
+    sides |= {"bottom": m.Dirichlet(line), "outline": m.Neumann(2 * -0.6 - 3 * 0.8)}
+    solution = m.solve(m.Problem(domain, "laplace", None, sides), rtol=1e-12)
+    exact = 2 * solution.x - 3 * solution.y[:, None]
+    there = np.isfinite(solution.field)
+    assert there.sum() > 200
+    np.testing.assert_allclose(solution.field[there], exact[there], rtol=0, atol=1e-9)
+
+
+def assembled(mask, a, f, alpha, g, steps):
+    """Return the solution on a mask of cells with exchange all around, and what flows out: cell by cell, written anew."""
+    (rows, columns), (dy, dx) = mask.shape, steps
+    index = np.arange((rows + 1) * (columns + 1)).reshape(rows + 1, columns + 1)
+    entries, b = {}, np.zeros(index.size)
+
+    def add(i, j, value):
+        entries[i, j] = entries.get((i, j), 0.0) + value
+
+    faces = []
+    for y, x in np.argwhere(mask):
+        for low, high, k in (
+            (index[y, x], index[y, x + 1], a[y, x] * dy / dx / 2),
+            (index[y + 1, x], index[y + 1, x + 1], a[y, x] * dy / dx / 2),
+            (index[y, x], index[y + 1, x], a[y, x] * dx / dy / 2),
+            (index[y, x + 1], index[y + 1, x + 1], a[y, x] * dx / dy / 2),
+        ):
+            for i, j in ((low, high), (high, low)):
+                add(i, i, k)
+                add(i, j, -k)
+        for i in index[y : y + 2, x : x + 2].ravel():
+            b[i] += f * dx * dy / 4
+        for ends, length, (row, column) in (
+            (index[y : y + 2, x], dy, (y, x - 1)),
+            (index[y : y + 2, x + 1], dy, (y, x + 1)),
+            (index[y, x : x + 2], dx, (y - 1, x)),
+            (index[y + 1, x : x + 2], dx, (y + 1, x)),
+        ):
+            inside = 0 <= row < rows and 0 <= column < columns
+            if not (inside and mask[row, column]):
+                faces += [(i, length / 2) for i in ends]
+    for i, length in faces:
+        add(i, i, alpha * length)
+        b[i] += g * length
+    places = np.array(list(entries))
+    matrix = sp.csr_array((list(entries.values()), places.T), (index.size,) * 2)
+    there = matrix.diagonal() > 0
+    field = np.full(index.size, np.nan)
+    field[there] = spsolve(matrix[there][:, there].tocsc(), b[there])
+    return field.reshape(index.shape), sum((alpha * field[i] - g) * length for i, length in faces)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_a_mask_of_cells_is_that_of_an_assembly_of_its_own(comm):
+    rng, steps = np.random.default_rng(3), (0.1, 0.25)
+    mask = np.ones((84, 52), bool)
+    mask[20:34, 8:21] = mask[60:, 30:] = mask[:4] = False
+    a = np.exp(rng.standard_normal(mask.shape))
+    domain = m.Domain.from_mask(mask, steps, per_cell=True)
+    every = "outline", "left", "right", "top"
+    sides = dict.fromkeys(every, m.Robin(2.0, 0.7))
+    problem = m.Problem(domain, "diffusion", {"a": a, "f": 0.3}, sides)
+    solution = m.solve(problem, ranks=comm, rtol=1e-12)
+    expected, out = assembled(mask, a, 0.3, 2.0, 0.7, steps)
+    balance = solution.balance()
+    assert solution.converged
+    assert out == pytest.approx(0.3 * mask.sum() * 0.1 * 0.25)
+    flows = sum(solution.flow(name) for name in every)
+    assert flows == pytest.approx(out, rel=1e-9)
+    assert balance.relative < 1e-9
+    field = solution.gather()
+    if field is not None:
+        np.testing.assert_allclose(field, expected, rtol=0, atol=1e-10)

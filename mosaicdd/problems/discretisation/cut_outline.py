@@ -82,7 +82,7 @@ class CutOutline:
         for name, part in zip(self.names, parts, strict=True):
             for values in () if part is None else (part.values, part.alpha):
                 if isinstance(values, Scattered):
-                    values.require_near(_FAR * grid.spacing, self._crossed(name))
+                    values.require_near(_FAR * max(grid.steps), self._crossed(name))
 
     def _chosen_nodes(self) -> np.ndarray:
         """Return the numbers of the outlines of all nodes, with parts chosen."""

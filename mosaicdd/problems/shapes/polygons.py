@@ -66,7 +66,7 @@ class Polygons(Shape):
                 f"polygons are of a rectangle, and {times(grid.shape)} cells are a box: give a signed distance, "
                 "Domain.from_distance(distance, cells, spacing), or --domain 'expr:..'"
             )
-        (first, last), h = np.transpose(grid.ends[::-1]), grid.spacing
+        (first, last), h = np.transpose(grid.ends[::-1]), min(grid.steps)
         for name, ring in zip(self._names, self.rings, strict=True):
             low, high = ring.min(axis=0), ring.max(axis=0)
             if (low < first - _ON * h).any() or (high > last + _ON * h).any():
@@ -78,7 +78,7 @@ class Polygons(Shape):
             part = _box(ring, grid)
             if not _inside(edges, grid, part).any():
                 raise ValueError(
-                    f"the polygon {name} is thinner than a cell, {h:g}: there is no node of the grid in "
+                    f"the polygon {name} is thinner than a cell, {grid.cell}: there is no node of the grid in "
                     "it; leave it out, or take a finer grid"
                 )
 
@@ -86,14 +86,14 @@ class Polygons(Shape):
         """Return the level at the nodes of a part, ``(rows, columns)``."""
         inside = _inside(np.concatenate(self._edges), grid, part)
         distance = self._distances(grid, part)[0]
-        distance[distance < _ON * grid.spacing] = 0.0
+        distance[distance < _ON * min(grid.steps)] = 0.0
         return np.where(inside, -distance, distance)
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, as given, and which one each node outside belongs to."""
         whole = tuple(slice(0, n) for n in grid.nodes)
         distance, numbers = self._distances(grid, whole)
-        off = distance >= _ON * grid.spacing
+        off = distance >= _ON * min(grid.steps)
         numbers[off] = 0
         for hole, edges in enumerate(self._edges[1:], start=1):
             numbers[off & _inside(edges, grid, whole)] = hole
@@ -101,12 +101,13 @@ class Polygons(Shape):
 
     def _distances(self, grid: Grid, part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Return the distances to the nearest polygon, and its number, near to the polygons."""
-        h = grid.spacing
+        h = max(grid.steps)  # edges of the grid that cross a polygon are as long
+        more = [int(np.ceil(_BAND * h / step)) + 1 for step in grid.steps]
         shape = [p.stop - p.start for p in part]
         distance, number = np.full(shape, _BAND * h), np.zeros(shape, np.int32)
         for which, edges in enumerate(self._edges):
             for edge in _short(edges, 32 * h):
-                box = _box(edge, grid, int(_BAND) + 1)
+                box = _box(edge, grid, more)
                 near = common(box, part)
                 if any(p.start == p.stop for p in near):
                     continue
@@ -178,8 +179,8 @@ def _touching(edges: np.ndarray, other: np.ndarray) -> np.ndarray:
     return boxes.all(-1) & (ends[0] * ends[1] <= 0) & (ends[2] * ends[3] <= 0)
 
 
-def _box(points: np.ndarray, grid: Grid, more: int = 0) -> Part:
-    """Return the nodes of a grid around points (x, y), and so many more."""
+def _box(points: np.ndarray, grid: Grid, more: Sequence[int] = (0, 0)) -> Part:
+    """Return the nodes of a grid around points (x, y), and so many more along each axis."""
     points = points.reshape(-1, 2)[:, ::-1]
     low = np.floor(grid.cells(points.min(axis=0))).astype(int) - more
     high = np.ceil(grid.cells(points.max(axis=0))).astype(int) + more

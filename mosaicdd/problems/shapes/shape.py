@@ -159,7 +159,9 @@ class Level(Shape):
         `ValueError` if one is not finite.
         """
         values = self.field.sample(grid, part)[0]
-        return np.where(abs(values) < _ON * grid.spacing, 0.0, values)  # it may be the array given
+        return np.where(
+            abs(values) < _ON * min(grid.steps), 0.0, values
+        )  # it may be the array given
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""
