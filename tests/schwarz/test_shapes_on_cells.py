@@ -272,3 +272,15 @@ def test_a_mask_of_cells_is_that_of_an_assembly_of_its_own(comm):
     field = solution.gather()
     if field is not None:
         np.testing.assert_allclose(field, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_a_mask_is_the_same_in_any_unit_of_length(per_cell):
+    mask = np.pad(half_mask(), 3)
+    fields = []
+    for spacing in (1e-7, 1.0, 1e7):
+        domain = m.Domain.from_mask(mask, spacing, per_cell=per_cell)
+        problem = m.Problem(domain, "laplace", {}, {"outline": m.Dirichlet(f"x/{spacing}")})
+        fields.append(m.solve(problem, rtol=1e-11).field)
+    for field in fields[::2]:
+        np.testing.assert_allclose(field, fields[1], rtol=0, atol=1e-8)

@@ -159,9 +159,8 @@ class Level(Shape):
         `ValueError` if one is not finite.
         """
         values = self.field.sample(grid, part)[0]
-        return np.where(
-            abs(values) < _ON * min(grid.steps), 0.0, values
-        )  # it may be the array given
+        # Of a mask values are 1, however long a cell is in the unit of lengths. It may be the array given.
+        return np.where(abs(values) < _ON * min(*grid.steps, 1.0), 0.0, values)
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to."""
