@@ -191,6 +191,7 @@ def test_several_problems_are_killed_and_the_others_go_on(mosaicdd, tmp_path):
     job.send_signal(signal.SIGKILL)
     job.communicate(timeout=60)
     assert not output.exists()
+    (checkpoint / ".begun-000002.8fcd4da3.part").write_bytes(b"not written to its end")
     ended = mosaicdd(*SOLVE, "-o", output, *several, "--resume")
     assert ended.code == 0, ended.err
     report = json.loads(mosaicdd(*SOLVE, "-o", whole, *several).out)

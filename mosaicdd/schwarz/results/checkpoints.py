@@ -44,6 +44,7 @@ from mosaicdd.storage.checkpoint_file import (
 _SAMPLES = 2**20  # values of a field that are read at once
 
 
+_KINDS = "begun", "ended"  # of files of several problems
 _SOON = 5.0  # seconds of work that a job that is killed may do anew, of problems that had ended
 
 
@@ -234,7 +235,8 @@ class Checkpoints:
                 return Earlier({}, {}, {0: self.path}, {})
             if self.path.is_file():
                 read_told(self.path, identity)
-            files = sorted(self.path.iterdir()) if self.path.is_dir() else []
+            # What was not written to its end when a job was killed has another name.
+            files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
             if not files:
                 raise FileNotFoundError(f"{self.path}: the checkpoint is missing")
             told = {path: read_told(path, identity) for path in files}
