@@ -188,12 +188,18 @@ def test_values_too_large_for_steps_in_float32_are_refused_in_one_line(comm):
 
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize(
-    ("name", "status"), [("minimal-surface", "diverged_nan"), ("poisson-boltzmann", "stagnated")]
+    ("name", "statuses"),
+    [
+        # Of values that grow without end rounding decides when they are no numbers any more.
+        ("minimal-surface", {"diverged_nan", "diverged_max_iterations"}),
+        ("poisson-boltzmann", {"stagnated"}),
+    ],
 )
-def test_what_overflows_on_the_way_has_an_infinite_estimate(comm, name, status):
+def test_what_overflows_on_the_way_has_an_infinite_estimate(comm, name, statuses):
     one = Problem(Domain((64, 64)), name, {"f": 1e6}, Dirichlet("sin(x)"))
     solution = solve(one, "subdomain-newton", ranks=comm)
-    assert (solution.status, solution.error_estimate) == (status, np.inf)
+    assert solution.status in statuses
+    assert solution.error_estimate == np.inf
 
 
 def test_settings_of_other_methods_are_refused():
