@@ -22,8 +22,8 @@ def main() -> None:
             "By `scripts/reproduce.sh quick`, or pieces of it; the same with `full` for larger sizes. "
             "The paper is [1] of the [README](../README.md#references): SC'23, on V100, A30 and A100 GPUs. "
             "Trainings end by processor time or epochs. Tables as CSV, and pictures: "
-            "[benchmarks/paper](paper). Numbers are of one core without a GPU; but for its job and the PDE loss in "
-            "place of solutions, of 2026-11-22 and an Intel Xeon."
+            "[benchmarks/paper](paper). Numbers are of one core without a GPU; but for its job, Fig. 6, Fig. 7 and the PDE loss "
+            "in place of solutions, of 2026-11-22 and an Intel Xeon."
         ),
         table(["", "the paper", "ours", "the same experiment? what differs"], rows),
     ]
@@ -68,7 +68,7 @@ def _fig6() -> str:
             ends.setdefault(row["ranks"], []).append(float(row["validation_mse"]))
     medians = ", ".join(f"{median(errors):.1e} ({ranks})" for ranks, errors in ends.items())
     seeds = len({row["seed"] for row in rows})
-    return f"after {last:g} epochs, medians of {seeds} seeds (ranks): {medians}"
+    return f"after {last:g} epochs, medians of {seeds} seed{'s' * (seeds > 1)} (ranks): {medians}"
 
 
 def _fig7() -> str:
@@ -177,16 +177,16 @@ _ROWS = [
         "2.5e-6; all numbers of GPUs end within 1.5e-6 of each other",
         _fig6,
         (
-            "no: its 500 epochs with `--epochs 500` only; with fewer, grown batches take few steps and stay far "
-            "behind. The linear network, 64 samples per rank; one process for all ranks, as the gradients are "
-            "the same; no time"
+            "its epochs, by `scripts/paper_training.py --epochs 500 --seeds 1 --only ranks`; with few, grown batches take few "
+            "steps and stay far behind. The linear network, 64 samples per rank; one process for all ranks, as the "
+            "gradients are the same; no time"
         ),
     ),
     (
         "Fig. 7",
         "no difference between numbers of GPUs",
         _fig7,
-        "no: Fig. 6's models of the first seed, which differ; MAE from 128 x 128 to 1024 x 1024",
+        "Fig. 6's models of the first seed, which differ by their training; MAE from 128 x 128 to 1024 x 1024",
     ),
     ("Fig. 8", "up to 100 times, about 50 % of the peak", _fig8, "one core for an A30"),
     (
