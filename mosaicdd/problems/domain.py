@@ -50,7 +50,7 @@ class Domain:
     TypeError
         If the cells are no pair, nor three, or the spacing is not one number, nor one for each axis; or the origin is none.
     Unsupported
-        If a box has another shape than a mask of voxels, or cells of a shape in the plane are no squares.
+        If polygons are given for a box.
     """
 
     cells: tuple[int, ...]
