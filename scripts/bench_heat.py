@@ -1,6 +1,6 @@
 """Heat with a moving source: steps of mosaicdd beside steps by PETSc: a CHOLMOD factor or a multigrid that is kept.
 
-Usage: bench_heat.py CELLS [STEPS] [--by NAME,..] (200 steps; by mosaicdd, CHOLMOD and hypre's multigrids).
+Usage: bench_heat.py CELLS [STEPS] [--by NAME,..] (60 steps; by mosaicdd, CHOLMOD and hypre's multigrids).
 One thread, float64, 4 x 4
 domain lengths, zero sides, BDF2 from zero in steps of 0.01; seconds are wall time of all steps over their number,
 the source evaluated and, where the two differ, everything else included. All take the same formula; how far from
@@ -150,7 +150,7 @@ def _publish(rows: dict[tuple[str, str], dict[str, str]]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("cells", type=int)
-    parser.add_argument("steps", type=int, nargs="?", default=200)
+    parser.add_argument("steps", type=int, nargs="?", default=60)
     parser.add_argument("--by", default=",".join(_BY))
     arguments = parser.parse_args()
     main(arguments.cells, arguments.steps, arguments.by.split(","))
