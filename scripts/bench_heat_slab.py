@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from slab_peers import installed_peers
 from tables import publish, table
 
 import mosaicdd as m
 
 _SETTINGS = m.SolveSettings(rtol=1e-8)
 _STEP = 1e-4
+_MOST_OF_PEERS = 1024
 _PUBLISHED = """\
 Published, forward and gradient in seconds: torch-fem on a T4 13.3 and 29.1 at 1024, Firedrake 116 and 244 at 1024, JAX-FEM
 85.8 at 1024 and 33.8 at 512, deal.II 83.9 at 1024, FEniCS 11.8 and 29 at 512."""
@@ -60,19 +62,26 @@ def loads_of(density: np.ndarray) -> np.ndarray:
 def main(sizes: list[int]) -> None:
     """Solve, print and write the table."""
     torch.set_num_threads(1)
-    rows = []
+    rows, peers = [], []
     for nx in sizes:
-        rows.append(_row(nx))
-        print(rows[-1], flush=True)
+        row, gradient = _row(nx)
+        rows.append(row)
+        print(row, flush=True)
+        if nx <= _MOST_OF_PEERS:
+            peers += _peers_rows(nx, gradient, float(row[-2]))
     header = ["NX", "compliance", "iterations", "residual"]
     header += ["forward", "processor", "both", "processor", "differences"]
     note = "By `python scripts/bench_heat_slab.py`; its head says what is measured."
-    text = f"{note}\n\n{table(header, rows)}\n\n{_PUBLISHED}"
+    beside = table(
+        ["NX", "by", "compliance", "both", "ratio to ours", "gradient beside ours"], peers
+    )
+    missing = "scikit-fem and torch-fem are not installed here."
+    text = f"{note}\n\n{table(header, rows)}\n\n{beside if peers else missing}\n\n{_PUBLISHED}"
     publish("heat_slab", "Mosaic's heat slab, forward and gradient", text)
 
 
-def _row(nx: int) -> list[str]:
-    """Return what a size takes."""
+def _row(nx: int) -> tuple[list[str], np.ndarray]:
+    """Return what a size takes, and the gradient."""
     density = density_of(nx)
     loads, slope = loads_of(density), 3 * 0.999 * density**2
 
@@ -88,7 +97,30 @@ def _row(nx: int) -> list[str]:
     off = abs((gradient * along).sum() / difference - 1)
     compliance = f"{(loads * solution.field).sum():.8g}"
     known = [compliance, str(solution.iterations), f"{solution.report['discrete_residual']:.1e}"]
-    return [str(nx), *known, *forward, *with_gradient, f"{off:.1e}"]
+    return [str(nx), *known, *forward, *with_gradient, f"{off:.1e}"], gradient
+
+
+def _peers_rows(nx: int, gradient: np.ndarray, seconds: float) -> list[list[str]]:
+    """Return what the same takes by others, after a call that loads them."""
+    rows = []
+    for name, peer in installed_peers().items():
+        peer(density_of(8), _SETTINGS.rtol)
+        begun = time.process_time()
+        compliance, by_peer = peer(density_of(nx), _SETTINGS.rtol)
+        taken = time.process_time() - begun
+        off = np.linalg.norm(by_peer - gradient) / np.linalg.norm(gradient)
+        rows.append(
+            [
+                str(nx),
+                name,
+                f"{compliance:.8g}",
+                f"{taken:.2f}",
+                f"{taken / seconds:.1f}",
+                f"{off:.1e}",
+            ]
+        )
+        print(rows[-1], flush=True)
+    return rows
 
 
 def _median(function: Callable[[], Any]) -> tuple[Any, list[str]]:
