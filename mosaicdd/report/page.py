@@ -304,8 +304,8 @@ def _sides(solution: OpenedSolution) -> str:
 def _range(values: Any) -> str:
     if isinstance(values, str) or np.ndim(values) == 0:
         return f" {values}"
-    low, high = limits_of(np.asarray(values, float))
-    return f" from {low:.4g} to {high:.4g}"
+    low, high = (f"{limit:.4g}" for limit in limits_of(np.asarray(values, float)))
+    return f" {low}" if low == high else f" from {low} to {high}"
 
 
 def _balance(solution: OpenedSolution) -> str:

@@ -96,7 +96,7 @@ Curve = tuple[ArrayLike, ArrayLike]
 """Where, and the values there; only those above zero are drawn."""
 
 _WIDTH, _HEIGHT = 720, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 40  # around the curves, for what is written there
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 22, 14, 48  # around the curves, for what is written there
 _DOTS = 60  # points of a curve up to which each has a dot
 _TICKS = 8  # along either axis, at most
 
@@ -137,7 +137,7 @@ def chart(curves: Mapping[str, Curve], along: str) -> str:
         ((x, _),) = place(np.array([[at, low]]))
         parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
         parts.append(
-            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{at:g}</text>'
+            f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{at:g}</text>'
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(
