@@ -248,19 +248,11 @@ def test_what_flows_out_through_a_periodic_side_comes_in_at_the_other():
         solution.flow("left")
 
 
-@pytest.mark.parametrize(
-    ("equation", "fields", "lacks"),
-    [
-        ("minimal-surface", {}, "not linear"),
-        ("anisotropic-diffusion", {"axy": 0.3}, "mixed derivative"),
-    ],
-)
-def test_what_has_no_flows_still_has_means(equation, fields, lacks):
-    problem = m.Problem((64, 64), equation, fields, m.Dirichlet("x"))
-    solution = m.solve(problem)
+def test_what_has_no_flows_still_has_means():
+    solution = m.solve(m.Problem((64, 64), "minimal-surface", None, m.Dirichlet("x")))
     assert 0.4 < solution.mean() < 0.6
     for ask in (solution.flux, solution.balance, solution.energy, lambda: solution.flow("left")):
-        with pytest.raises(m.Unsupported, match=lacks):
+        with pytest.raises(m.Unsupported, match="not linear"):
             ask()
 
 

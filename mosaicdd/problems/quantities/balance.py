@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, within
+from mosaicdd.lattice.axes import ends_of, within
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
@@ -197,13 +197,13 @@ def energies(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
         here, u = volumes.on(wide), field.at(wide)
         u = np.where(here.present, u, 0.0)
         inner = within(part, wide)
-        for axis, k in enumerate(here.between.along):
-            low, high = ends(axis, len(part))
+        for step, k, _ in here.between.edges():
             # Each edge half at both of its nodes, so that every process counts its own.
-            energy = k * np.square(u[:, *high] - u[:, *low])
+            first, last = ends_of(step)
+            energy = k * np.square(u[:, *last] - u[:, *first])
             at_nodes = np.zeros(u.shape)
-            at_nodes[:, *low] += energy / 2
-            at_nodes[:, *high] += energy / 2
+            at_nodes[:, *first] += energy / 2
+            at_nodes[:, *last] += energy / 2
             sums += at_nodes[:, *inner].reshape(len(u), -1).sum(axis=1)
         stored = here.between.reaction * np.square(u)
         sums += stored[:, *inner].reshape(len(u), -1).sum(axis=1)

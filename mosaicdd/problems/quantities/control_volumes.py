@@ -11,18 +11,18 @@ side, so nothing of the grid is beyond it here.
 
 import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, last
+from mosaicdd.lattice.axes import ends, ends_of, last, steps_across, steps_along
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.conductances import Conductances, Step
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -46,22 +46,36 @@ class VolumesPart:
     outlines: OnOutlines | None
 
     def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity."""
+        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
+
+        What flows along a diagonal of a cell's face goes half around either side of the face, so that each node loses
+        what its equation says.
+        """
+        axes = self.present.ndim
         flows = []
         for axis, k in enumerate(self.between.along):
-            low, high = ends(axis, self.present.ndim)
+            low, high = ends(axis, axes)
             flows.append(k * (u[last(low)] - u[last(high)]))
+        for step, k in zip(steps_across(axes), self.between.across, strict=False):
+            first, end = ends_of(step)
+            half = k * (u[last(first)] - u[last(end)]) / 2
+            first_axis, second_axis = (axis for axis in range(axes) if step[axis])
+            for axis, beside in ((first_axis, second_axis), (second_axis, first_axis)):
+                for edge in ends(beside, axes):
+                    flows[axis][last(edge)] += step[axis] * half
         return tuple(flows)
 
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
-        totals = []
-        edges = zip(self.between.along, self.between.against, strict=True)
-        for axis, (forth, back) in enumerate(edges):
+        totals, flows = [], self.edge_flows(u)
+        for axis, back in enumerate(self.between.against):
             low, high = ends(axis, self.present.ndim)
-            fall, total = u[last(low)] - u[last(high)], np.zeros(u.shape)
-            total[last(low)] += forth * fall
-            total[last(high)] -= back * fall
+            total = np.zeros(u.shape)
+            total[last(low)] += flows[axis]
+            if self.between.symmetric:
+                total[last(high)] -= flows[axis]
+            else:
+                total[last(high)] -= back * (u[last(low)] - u[last(high)])
             totals.append(total)
         return tuple(totals)
 
@@ -71,7 +85,7 @@ class ControlVolumes:
 
     ``kept``: whether they are kept, part by part, for other values and data.
 
-    `Unsupported` if the equation has no conductances: it is not linear, describes waves, or has a mixed derivative.
+    `Unsupported` if the equation has no conductances: it is not linear, or describes waves.
     """
 
     def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
@@ -123,13 +137,16 @@ class ControlVolumes:
         if cut is not None:
             present &= ~cut.given
 
-        def masked(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            both = (present[low] & present[high] for low, high in _ends(present.ndim))
-            return tuple(np.where(here, k, 0.0) for here, k in zip(both, edges, strict=True))
+        def masked(
+            edges: tuple[np.ndarray, ...], steps: Sequence[Step] = steps_along(present.ndim)
+        ) -> tuple[np.ndarray, ...]:
+            both = (np.logical_and(*(present[end] for end in ends_of(step))) for step in steps)
+            return tuple(np.where(here, k, 0.0) for here, k in zip(both, edges, strict=False))
 
         reaction = np.where(present, whole.reaction * volumes, 0.0)
         against = () if whole.symmetric else masked(whole.against)
-        between = Conductances(masked(whole.along), reaction, against)
+        across = masked(whole.across, steps_across(present.ndim))
+        between = Conductances(masked(whole.along), reaction, against, across)
         if cut is not None and self.outline is not None:
             every = tuple(zip(whole.along, whole.against, strict=True))
             nowhere = np.zeros(present.shape, bool)
@@ -197,8 +214,6 @@ def why_no_balance(problem: Problem) -> str:
         return "is an equation in time"
     if isinstance(operator, Nonlinear):
         return "is not linear"
-    if operator.couples_corners:
-        return "has a mixed derivative, axy, or bilinear elements"
     if isinstance(operator, EllipticOperator) and operator.c < 0:
         return f"describes waves, c is {operator.c:g}"
     return ""
@@ -207,11 +222,6 @@ def why_no_balance(problem: Problem) -> str:
 def _require_conductances(problem: Problem) -> None:
     if why := why_no_balance(problem):
         raise Unsupported(
-            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady linear equations "
-            "without mixed derivatives; integrals, means, largest values and gradients are of all"
+            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady linear equations; "
+            "integrals, means, largest values and gradients are of all"
         )
-
-
-@functools.cache
-def _ends(axes: int) -> tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]:
-    return tuple(ends(axis, axes) for axis in range(axes))
