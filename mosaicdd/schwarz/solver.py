@@ -110,6 +110,7 @@ class Solver:
         self._closed = False
         self._at_work = threading.Lock()
         self._settled = True
+        self._fresh = False  # whether nobody has had the problem since it was planned for
         try:
             require_type("problem", problem, Problem)
             if problem.equation.steady is not None:
@@ -278,7 +279,9 @@ class Solver:
 
     def _taken(self, problem: Problem | None) -> Work:
         """Return the work on a problem, by default the last one's, whose data are checked."""
-        last = self._work
+        last, fresh, self._fresh = self._work, self._fresh, False
+        if fresh:
+            return last
         if problem is None or problem is last.problem:
             last.require_like(last.problem)
             last.require_unchanged()
@@ -348,4 +351,5 @@ def solve(
         output=output,
         clock=clock,
     ) as solver:
+        solver._fresh = True
         return solver(start=start, atol=atol, progress=progress)
