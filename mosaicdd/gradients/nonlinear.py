@@ -7,7 +7,7 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import at
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.patch import Patch, neighbours_of
 
 
 class NonlinearLagrangian(Lagrangian):
@@ -53,13 +53,9 @@ class NonlinearLagrangian(Lagrangian):
         operator, axes = self._operator, self._axes
         unit = torch.ones((), dtype=torch.float64)
         between = self._conductances({"a": named.get(operator.factor or "", unit)})
-        reaction = operator.at(Patch.uniform(u.centre, axes), fields, self._h, numbers)
-        total = reaction
-        for k, (offset, beside) in enumerate(
-            zip(neighbours_of(axes), u.neighbours, strict=True), 1
-        ):
-            alone = Patch(*(beside if i == k else u.centre for i in range(len(offsets(axes)))))
-            flow = operator.at(alone, fields, self._h, numbers) - reaction
+        values = [u.centre, *u.neighbours]
+        total, flows = operator.flows(values, fields, self._h, numbers)
+        for offset, flow in zip(neighbours_of(axes), flows, strict=True):
             axis = next(axis for axis, step in enumerate(offset) if step)
             edges = slice(1, None) if offset[axis] > 0 else slice(None, -1)
             total = total + between[axis][at(axis, axes, edges, slice(1, -1))] * flow

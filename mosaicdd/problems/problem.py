@@ -142,11 +142,12 @@ class Problem:
         """The equation's operator for the problem's parameters; a medium if one is a field."""
         aspect = self.domain.grid().aspect
         if isinstance(self.equation, NonlinearEquation):
-            if aspect:
-                raise Unsupported(
-                    f"{self.equation.name} is solved on square cells, these are {self.domain.grid().cell}"
-                )
             nonlinear = self.equation.operator(self._given, self.domain.grid())
+            if aspect and not nonlinear.knows_aspect:
+                raise Unsupported(
+                    f"{self.equation.name} couples the differences along the axes by one spacing, these cells are "
+                    f"{self.domain.grid().cell}: give cells of one side, or a residual that knows u.aspect"
+                )
             nonlinear.require_shape(self.domain.grid())
             return nonlinear
         if self._coefficients:

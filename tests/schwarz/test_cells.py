@@ -208,17 +208,3 @@ def test_the_network_for_tensors_solves_where_that_for_squares_is_refused():
         m.Unsupported, match=r"does not solve laplace on cells of 0\.03x0\.02; take 'exact'"
     ):
         m.solve(problem, "laplace")
-
-
-@pytest.mark.parametrize(
-    ("problem", "why"),
-    [
-        (
-            lambda d: m.Problem(d, "minimal-surface"),
-            "minimal-surface is solved on square cells, these are 0.3x0.2",
-        ),
-    ],
-)
-def test_what_knows_squares_only_refuses_others(problem, why):
-    with pytest.raises(m.Unsupported, match=why):
-        problem(m.Domain((32, 32), (0.2, 0.3)))

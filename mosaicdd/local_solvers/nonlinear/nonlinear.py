@@ -128,7 +128,10 @@ class SubdomainNewton:
 
 
 def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
-    """Return a problem's operator; raise `Unsupported` if it is linear or not self-adjoint, a side is natural, or flows have a factor."""
+    """Return a problem's operator; raise `Unsupported` where subdomains, which are squares, do not solve it.
+
+    If it is linear or not self-adjoint, a side is natural, cells are no squares, or flows have a factor.
+    """
     operator = problem.operator
     if not isinstance(operator, Nonlinear):
         raise Unsupported(
@@ -140,6 +143,9 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
             "is not; take 'exact'"
         )
     require_plain(name, problem)
+    if operator.aspect:
+        cell = problem.domain.grid().cell
+        raise Unsupported(f"{name} is for square cells, these are {cell}: take 'exact'")
     if operator.factor is not None:
         raise Unsupported(
             f"{name} is for equations without the field {operator.factor} of {problem.equation.name} as it is given here; "

@@ -295,15 +295,10 @@ class NonlinearEquations:
 
     def _outflow(self, values: list[torch.Tensor], strip: slice) -> torch.Tensor:
         """Return the flows out of some nodes, and their reaction."""
-        centre, *beside = values
         fields, h = self._patches(self._centres[strip]), self.grid.spacing
-        axes = self.active.ndim
-        reaction = self.operator.at(Patch.uniform(centre, axes), fields, h)
-        volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]])
-        total = volumes * reaction
-        for k, (other, weights) in enumerate(zip(beside, self._weights[:, strip], strict=True), 1):
-            patch = Patch(*(other if i == k else centre for i in range(1 + len(beside))))
-            flow = self.operator.at(patch, fields, h) - reaction
+        reaction, flows = self.operator.flows(values, fields, h)
+        total = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]]) * reaction
+        for flow, weights in zip(flows, self._weights[:, strip], strict=True):
             total = total + torch.from_numpy(weights) * flow
         return h**2 * total
 
@@ -330,11 +325,14 @@ class NonlinearEquations:
         if not self._alphas.any():
             return torch.ones_like(u)
         rises = [torch.zeros_like(u, requires_grad=True) for _ in self._weights]
-        patch = Patch(u, *(u + rise for rise in rises))
-        fields = self._patches(self._centres[self._on_outline])
-        flows = self.grid.spacing**2 * self.operator.at(patch, fields, self.grid.spacing).sum()
-        along = torch.stack(torch.autograd.grad(flows, rises, create_graph=True))
-        faces = torch.from_numpy(self._weights[:, self._on_outline]).clamp(max=1.0)
+        fields, h = self._patches(self._centres[self._on_outline]), self.grid.spacing
+        _, flows = self.operator.flows([u, *(u + rise for rise in rises)], fields, h)
+        total = h**2 * torch.stack(flows).sum()
+        along = torch.stack(torch.autograd.grad(total, rises, create_graph=True))
+        sides = self.grid.aspect or (1.0,) * self.active.ndim
+        squares = [sides[offset.index(sum(offset))] ** 2 for offset in neighbours_of(len(sides))]
+        faces = self._weights[:, self._on_outline] * np.array(squares)[:, None]
+        faces = torch.from_numpy(faces).clamp(max=1.0)
         return -(faces * along).sum(0) / faces.sum(0)
 
 

@@ -166,6 +166,7 @@ class NonlinearEquation(NamedEquation):
             axes=axes,
             factor=None if factor is None else factor.name,
             taken=[name for name in self.parameters if name not in self.numbers],
+            aspect=() if grid is None else grid.aspect,
         )
 
     def _number(self, field: Field) -> float:

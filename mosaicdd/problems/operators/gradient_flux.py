@@ -1,19 +1,20 @@
 r"""The discrete $-\nabla\cdot(a\,k(|\nabla u|^2)\,\nabla u)$, the derivative of an energy on the corners of cells.
 
-With $k = 2 e'$ the energy of a cell of width ``h``, of ``d`` axes, is the mean over its corners,
+With $k = 2 e'$ the energy of a cell of the volume ``V``, of ``d`` axes, is the mean over its corners,
 
-$$E = \frac{h^d}{2^d} \sum_{\text{corners}} a\, e(p_1^2 + .. + p_d^2),$$
+$$E = \frac{V}{2^d} \sum_{\text{corners}} a\, e(p_1^2 + .. + p_d^2),$$
 
 where the ``p`` are the difference quotients along the edges of the cell that meet at the corner, and ``a`` the value at
-that corner. So the residual at a node is $h^{-d}\,\partial E / \partial u$: of second order, symmetric like the cell, and
+that corner. So the residual at a node is $V^{-1}\,\partial E / \partial u$: of second order, symmetric like the cell, and
 with a symmetric derivative, positive definite wherever ``e`` is a convex function of the gradient. For ``k = 1`` it is
 the Laplacian of neighbours. Each of the cells around a node has corners whose gradients depend on the node's value: itself,
-and those beside it. In the plane, with the node ``c``, and ``b`` beside, ``d`` above or below, ``x`` across,
+and those beside it. In the plane, in cells of the sides ``h`` and ``w``, with the node ``c``, and ``b`` beside, ``d`` above or
+below, ``x`` across,
 
 ```
-   d --- x        at c:  p = (c - b) / h,  q = (c - d) / h
-   |     |        at b:  p = (c - b) / h,  q = (b - x) / h
-   c --- b        at d:  p = (d - x) / h,  q = (c - d) / h
+   d --- x        at c:  p = (c - b) / w,  q = (c - d) / h
+   |     |        at b:  p = (c - b) / w,  q = (b - x) / h
+   c --- b        at d:  p = (d - x) / w,  q = (c - d) / h
 ```
 
 Where the nodes are all those of an array, the conductivity at each corner is taken once for all nodes of it. Of cells
@@ -22,7 +23,7 @@ that are not in the domain there is no energy: so a node on a natural side has w
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -36,40 +37,44 @@ def outflow(
 ) -> torch.Tensor:
     """Return it at the centres of patches.
 
-    ``conductivity``: ``k`` of the squared gradient; ``a``: by default 1.
+    ``h``: the spacing, in whose units `Patch.aspect` has the sides of cells; ``conductivity``: ``k`` of the squared
+    gradient; ``a``: by default 1.
     """
+    scales = [(h * side) ** -2 for side in u.aspect or (1.0,) * u.axes]
     if u.whole is not None and (a is None or a.whole is not None):
-        return _through_edges(u, u.whole, h, conductivity, None if a is None else a.whole)
-    total, scale, axes = torch.zeros_like(u.centre), 1.0 / h**2, u.axes
+        return _through_edges(u, u.whole, scales, conductivity, None if a is None else a.whole)
+    total, axes = torch.zeros_like(u.centre), u.axes
     for cell in itertools.product((-1, 1), repeat=axes):
         share = u.cell(cell)
         steps = [at(axis, axes, way, 0) for axis, way in enumerate(cell)]
         rises = [u.centre - u.at(step) for step in steps]
-        here = conductivity(scale * _total(rise * rise for rise in rises)) * _total(rises)
+        slopes = [scale * rise for scale, rise in zip(scales, rises, strict=True)]
+        squared = _total(slope * rise for slope, rise in zip(slopes, rises, strict=True))
+        here = conductivity(squared) * _total(slopes)
         total = total + share * (here if a is None else a.centre * here)
-        for axis, (step, rise) in enumerate(zip(steps, rises, strict=True)):
-            beside, squares = u.at(step), rise * rise
+        for axis, (step, slope) in enumerate(zip(steps, slopes, strict=True)):
+            beside, squared = u.at(step), slope * rises[axis]
             for other, across in enumerate(steps):
                 if other != axis:
                     corner = tuple(s + t for s, t in zip(step, across, strict=True))
-                    squares = squares + (beside - u.at(corner)).square()
-            there = conductivity(scale * squares) * rise
+                    squared = squared + scales[other] * (beside - u.at(corner)).square()
+            there = conductivity(squared) * slope
             total = total + share * (there if a is None else a.at(step) * there)
-    return total * (scale / 2**axes)
+    return total / 2**axes
 
 
 def _through_edges(
     patch: Patch,
     u: torch.Tensor,
-    h: float,
+    scales: Sequence[float],
     conductivity: Callable[[torch.Tensor], torch.Tensor],
     a: torch.Tensor | None,
 ) -> torch.Tensor:
     """Return it inside of the arrays ``(..., rows, columns)`` of a patch: what flows through the edges between nodes."""
     axes, cells = patch.axes, patch.cells
-    ends, inner, scale = (slice(None, -1), slice(1, None)), slice(1, -1), 1.0 / h**2
+    ends, inner = (slice(None, -1), slice(1, None)), slice(1, -1)
     rises = [u.diff(dim=axis - axes) for axis in range(axes)]
-    squares = [scale * rise.square() for rise in rises]
+    squares = [scale * rise.square() for scale, rise in zip(scales, rises, strict=True)]
     corners = list(itertools.product((0, 1), repeat=axes))
 
     def along(axis: int, corner: tuple[int, ...]) -> tuple[Any, ...]:
@@ -95,10 +100,9 @@ def _through_edges(
                 both = k[corner] + k[(*corner[:axis], 1, *corner[axis + 1 :])]
                 opposite = tuple(1 - c for c in corner)
                 conducts = conducts + both[along(axis, opposite)]
-        total = total - (rise[last(at(axis, axes, slice(None), inner))] * conducts).diff(
-            dim=axis - axes
-        )
-    return total * (scale / 2**axes)
+        through = rise[last(at(axis, axes, slice(None), inner))] * conducts
+        total = total - scales[axis] / 2**axes * through.diff(dim=axis - axes)
+    return total
 
 
 def _total(values: Iterable[torch.Tensor]) -> torch.Tensor:

@@ -10,19 +10,20 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
 from mosaicdd.problems.operators.medium import Medium, require_sign
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Patch, offsets
+from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
@@ -37,7 +38,8 @@ Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
 
 ``u`` is a `Patch` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
-what is one number for the whole domain a number.
+what is one number for the whole domain a number. Where the sides of cells differ, a residual whose neighbours count one by
+one is called for each axis alone, with its side as ``h``; another has to know `Patch.aspect`, as `outflow` does.
 """
 
 
@@ -63,6 +65,8 @@ class Nonlinear:
     factor
         The field that all flows between nodes are multiplied by outside of the residual, which takes 1 in its place
         if it is among ``taken``, the fields of the residual.
+    aspect
+        The sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`).
 
     Attributes
     ----------
@@ -84,8 +88,9 @@ class Nonlinear:
         axes: int = 2,
         factor: str | None = None,
         taken: Iterable[str] = (),
+        aspect: tuple[float, ...] = (),
     ):
-        self.fields, self.axes, self.factor = dict(fields), axes, factor
+        self.fields, self.axes, self.factor, self.aspect = dict(fields), axes, factor, aspect
         self.taken = self.fields
         if factor is not None:
             plain = self.fields | {factor: Field(factor, 1.0, axes)}
@@ -202,7 +207,7 @@ class Nonlinear:
         """The medium of the factor of flows, by default 1, with a reaction if there is one."""
         reaction = Field("c", 0.0 if self.pure else 1.0, self.axes)
         a = Field("a", 1.0, self.axes) if self.factor is None else self.fields[self.factor]
-        return Medium({"a": a, "c": reaction})
+        return Medium({"a": a, "c": reaction}, self.aspect)
 
     @property
     def by_flows(self) -> bool:
@@ -248,14 +253,28 @@ class Nonlinear:
         values = torch.from_numpy(rng.uniform(0.4, 0.6, (len(offsets(self.axes)), 16)))
         centre = values[0]
         fields, h = self._ordinary(centre), 1.0
-        alone = self.at(self._uniform(centre), fields, h)
+        alone = self.in_squares(self._uniform(centre), fields, h)
         total, size = alone.clone(), abs(alone)
         for k in range(1, 1 + 2 * self.axes):
             patch = Patch(*(values[k] if i == k else centre for i in range(len(values))))
-            flow = self.at(patch, fields, h) - alone
+            flow = self.in_squares(patch, fields, h) - alone
             total, size = total + flow, size + abs(flow)
-        left = abs(self.at(Patch(*values), fields, h) - total)
+        left = abs(self.in_squares(Patch(*values), fields, h) - total)
         return not (left > _ROUNDING * size).any()
+
+    @cached_property
+    def knows_aspect(self) -> bool:
+        """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
+        rng, axes = np.random.default_rng(0), self.axes
+        whole = {name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in self.taken}
+        fields = {name: Patch.of(values, axes) for name, values in whole.items()}
+        for axis, side in enumerate(self.aspect):
+            line = torch.from_numpy(rng.uniform(0.4, 0.6, at(axis, axes, 3, 1)))
+            u = Patch.of(line.expand((3,) * axes), axes)
+            expected = self.in_squares(u, fields, side)
+            if (abs(self.at(u, fields, 1.0) - expected) > _ROUNDING * abs(expected)).any():
+                return False
+        return True
 
     def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
         """Return fields of their numbers; 1 where they vary."""
@@ -289,8 +308,47 @@ class Nonlinear:
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """Return the residual at the centres of patches; ``numbers``: in the place of the problem's."""
+        """Return the residual at the centres of patches; ``h``: the spacing; ``numbers``: in the place of the problem's."""
+        if not self.aspect:
+            return self.in_squares(u, fields, h, numbers)
+        if not self.one_by_one:
+            return self.in_squares(u.in_cells(self.aspect), fields, h, numbers)
+        total = reaction = self.in_squares(self._uniform(u.centre), fields, h, numbers)
+        for axis, side in enumerate(self.aspect):
+            total = total + self.in_squares(u.along(axis), fields, h * side, numbers) - reaction
+        return total
+
+    def in_squares(
+        self,
+        u: Patch,
+        fields: Mapping[str, Patch],
+        h: float,
+        numbers: Mapping[str, torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Return it, as `at`, where cells are squares, in space cubes, of the side ``h``."""
         return self._residual(u, h, **fields, **(self._others | dict(numbers or {})))
+
+    def flows(
+        self,
+        values: Sequence[torch.Tensor],
+        fields: Mapping[str, Patch],
+        h: float,
+        numbers: Mapping[str, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return the reaction at nodes, and what flows to each neighbour where a face's conductance, as `faces` has it, is 1.
+
+        ``values``: at nodes, and at those beside, as `neighbours_of`; fields and numbers as those of `at`.
+        """
+        centre, *beside = values
+        reaction = self.in_squares(self._uniform(centre), fields, h, numbers)
+        flows = []
+        for k, (offset, value) in enumerate(zip(neighbours_of(self.axes), beside, strict=True), 1):
+            along = next(axis for axis, step in enumerate(offset) if step)
+            side = self.aspect[along] if self.aspect else 1.0
+            alone = Patch(*(value if i == k else centre for i in range(len(values))))
+            flow = self.in_squares(alone, fields, h * side, numbers) - reaction
+            flows.append(flow if side == 1.0 else side**2 * flow)
+        return reaction, flows
 
 
 def _function(name: str, value: Any) -> Function:

@@ -52,6 +52,8 @@ class Patch:
         come one by one.
     cells
         What the domain has of the cells between the nodes of the array, ``(rows - 1, columns - 1)``, 1 or 0; None of all.
+    aspect
+        The sides of a cell per axis in units of the spacing; empty where all are the same.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class Patch:
         *values: torch.Tensor,
         whole: torch.Tensor | None = None,
         cells: torch.Tensor | None = None,
+        aspect: tuple[float, ...] = (),
     ):
         self.values = values
-        self.whole, self.cells = whole, cells
+        self.whole, self.cells, self.aspect = whole, cells, aspect
 
     @classmethod
     def of(
@@ -79,6 +82,18 @@ class Patch:
     ) -> "Patch":
         """Return patches that are the same at all of their nodes."""
         return cls(*(values for _ in offsets(axes)), whole=whole)
+
+    def in_cells(self, aspect: tuple[float, ...]) -> "Patch":
+        """Return it in cells of other sides."""
+        return Patch(*self.values, whole=self.whole, cells=self.cells, aspect=aspect)
+
+    def along(self, axis: int) -> "Patch":
+        """Return patches with the neighbours along an axis, and the values of the centre at all other nodes."""
+        steps = offsets(self.axes)[: len(self.values)]
+        pairs = zip(steps, self.values, strict=True)
+        return Patch(
+            *(value if sum(map(abs, s)) == abs(s[axis]) else self.centre for s, value in pairs)
+        )
 
     @property
     def axes(self) -> int:

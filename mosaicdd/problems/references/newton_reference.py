@@ -11,7 +11,6 @@ from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined_at, screening, smooth_problem
 from mosaicdd.problems.discretisation.discrete import (
-    DirichletSystem,
     LinearSystem,
     MediumSystem,
     OutlineSystem,
@@ -20,8 +19,9 @@ from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
-from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import is_beyond
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
@@ -113,7 +113,8 @@ class _Rectangle:
             self._source = grid.spacing**2 * f[number % len(f)][self._inner]
 
     def begun(self, solve: Solve) -> np.ndarray:
-        system = DirichletSystem(EllipticOperator(), self._operator.grid)
+        grid = self._operator.grid
+        system = MediumSystem(Medium({"a": Field("a", 1.0, len(grid.shape))}, grid.aspect), grid)
         return self.moved(self._bare, solve(system, system.right_hand_side(self._bare)), 1.0)
 
     def moved(self, u: np.ndarray, change: np.ndarray, length: float) -> np.ndarray:

@@ -133,6 +133,8 @@ class NodesInside:
         Layouts: of what is owned, and with a node of each neighbour's.
     inside, mine
         Where what is held lies in ``part``, and where what is owned lies in what is held.
+    diagonal
+        That of Laplace's operator times the squared spacing.
     """
 
     def __init__(self, place: FieldShare, layout: Layout):
@@ -154,6 +156,10 @@ class NodesInside:
         self.part: Slices = tuple(slice(p.start - 1, p.stop + 1) for p in self.own)
         self.inside, self.mine = within(held, self.part), within(self.own, held)
         self._widen = Redistribution(self.owned, self.held, self._ranks, np.float64)
+        # What conducts along each axis, times the squared spacing, as `Medium` has it.
+        sides = place.grid.aspect or (1.0,) * len(shape)
+        self._along = [side**-2 for side in sides]
+        self.diagonal = 2 * math.fsum(self._along)
 
     def of_wide(self, u: np.ndarray) -> np.ndarray:
         """Return a view of those that this rank owns of a wide array."""
@@ -174,8 +180,8 @@ class NodesInside:
 
         def symbol(*part: slice) -> np.ndarray:
             along = (
-                4 * np.sin(np.pi * np.arange(p.start + 1, p.stop + 1) / (2 * (n + 1))) ** 2
-                for p, n in zip(part, self.owned.shape, strict=True)
+                4 * k * np.sin(np.pi * np.arange(p.start + 1, p.stop + 1) / (2 * (n + 1))) ** 2
+                for p, n, k in zip(part, self.owned.shape, self._along, strict=True)
             )
             return functools.reduce(np.add, crossed(*along)) + reaction
 
@@ -185,9 +191,9 @@ class NodesInside:
         """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
         u = boundary.impose(np.zeros([p.stop - p.start for p in self.part]), self.part)
         inner, beside = slice(1, -1), np.zeros(())
-        for axis in range(u.ndim):
+        for axis, k in enumerate(self._along):
             for ends in (slice(2, None), slice(None, -2)):
-                beside = beside + u[at(axis, u.ndim, ends, inner)]
+                beside = beside + k * u[at(axis, u.ndim, ends, inner)]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
 
 
@@ -209,7 +215,7 @@ class SineStep:
             derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
             within = (slice(1, -1),) * derivative.axes
             c = derivative.reaction[within]
-            scales = (derivative.diagonal() - derivative.reaction)[within] / (2 * derivative.axes)
+            scales = (derivative.diagonal() - derivative.reaction)[within] / inner.diagonal
             # Where flows are nothing beside a reaction they are no numbers.
             with np.errstate(divide="ignore", invalid="ignore"):
                 sums = ranks.sum(np.array([(c / scales).sum(), scales.size, (scales <= 0).sum()]))

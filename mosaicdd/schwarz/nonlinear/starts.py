@@ -149,9 +149,10 @@ def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:
         most *= 2
     for apart in (most, most // 2):
         for m in (cells, cells // 2, cells // 4):
+            if apart == 1 or m < _SMALLEST:
+                continue
             step, least = apart * m // 2, apart * max(_LEAST, m)
-            fits = all(n % step == 0 and n >= least for n in grid.shape)
-            if fits and apart > 1 and m >= _SMALLEST:
+            if all(n % step == 0 and n >= least for n in grid.shape):
                 yield apart, m
 
 
