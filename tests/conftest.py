@@ -272,3 +272,14 @@ def lesson_data(tmp_path_factory):
         return files[case]
 
     return file
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """Return a file of 300 solutions of Laplace's equation in squares of 8 cells, for this rank."""
+    from mosaicdd.training.generation import GenerationSettings, generate_dataset
+
+    path = tmp_path_factory.mktemp("laplace") / "data.h5"
+    squares = {"subdomain": Subdomain(cells=8, size=0.125), "method": "direct"}
+    generate_dataset(GenerationSettings(**squares, samples=300, windows=50)).write(path)
+    return path

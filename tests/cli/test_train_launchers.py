@@ -11,8 +11,6 @@ from forked import Forked
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.settings import GenerationSettings
 
 OPTIONS = ["--network", "sdnet", "--set", "width=16", "--epochs", "2", "--batch-size", "30"]
 OPTIONS += ["--pde-weight", "1e-4", "--collocation", "4", "--optimizer", "adamw"]
@@ -40,16 +38,6 @@ def launch(mpiexec):
         )
 
     return run
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "data.h5"
-    settings = GenerationSettings(
-        subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
-    )
-    generate_dataset(settings).write(path)
-    return path
 
 
 def test_every_launcher_trains_the_same_model(data, tmp_path, launch):

@@ -13,10 +13,8 @@ from click.testing import CliRunner
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 PAPER = Path(__file__).parents[2] / "data" / "paper.toml"
@@ -33,16 +31,6 @@ class Lacking:
 
 def run(*arguments):
     return CliRunner().invoke(train, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "data.h5"
-    settings = GenerationSettings(
-        subdomain=Subdomain(cells=8, size=0.125), samples=100, windows=20, method="direct"
-    )
-    generate_dataset(settings).write(path)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -76,7 +64,7 @@ def test_help_imports_no_torch():
 def test_settings_come_from_toml_and_flags_override_them(data, tmp_path):
     config, model = tmp_path / "train.toml", tmp_path / "model.h5"
     config.write_text(
-        'network = "mlp"\nepochs = 2\nbatch-size = 30\noptimizer = "adamw"\nlabels = true\n'
+        'network = "mlp"\nepochs = 2\nbatch-size = 90\noptimizer = "adamw"\nlabels = true\n'
         "[settings]\nwidth = 12\ndepth = 2\n"
     )
     result = run(data, "-o", model, "--config", config, "--epochs", 1, "--set", "depth=1", "--json")
@@ -84,7 +72,7 @@ def test_settings_come_from_toml_and_flags_override_them(data, tmp_path):
     assert json.loads(result.stdout)["steps"] == 3
     card, _ = read_model(model)
     assert (card.network, card.settings["width"], card.settings["depth"]) == ("mlp", 12, 1)
-    chosen = {"epochs": 1, "batch_size": 30, "optimizer": "adamw", "micro_batch": 0}
+    chosen = {"epochs": 1, "batch_size": 90, "optimizer": "adamw", "micro_batch": 0}
     assert card.training.items() >= chosen.items()
 
 
@@ -194,7 +182,7 @@ def test_a_missing_tensorboard_is_one_line_before_any_work(tmp_path, monkeypatch
 
 def test_without_labels_the_pde_loss_is_the_default(data, tmp_path):
     model = tmp_path / "model.h5"
-    result = run(data, "-o", model, "--no-labels", "--epochs", 60, "--batch-size", 30)
+    result = run(data, "-o", model, "--no-labels", "--epochs", 60, "--batch-size", 90)
     assert result.exit_code == 0, result.output
     card, _ = read_model(model)
     assert (card.training["pde_weight"], card.training["residual"]) == (1.0, "multilevel")

@@ -16,12 +16,9 @@ from forked import Forked
 
 import mosaicdd.cli.main as command_line
 from mosaicdd.cli.train import train
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.checkpoint_file import read_training_checkpoint
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.settings import GenerationSettings
 
 OPTIONS = (
     *("--network", "sdnet", "--set", "width=16", "--set", "channels=2", "--points", "8"),
@@ -46,16 +43,6 @@ def wait_for(condition, process):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.005)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "data.h5"
-    settings = GenerationSettings(
-        subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
-    )
-    generate_dataset(settings).write(path)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,22 @@ def cases(all_dims, make_ranks, make_lattice):
     ]
 
 
+def like_of(block):
+    return Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+
+
+def sent(ranks, block, **around):
+    """Return the words and the messages of a halo exchange."""
+    exchange = HaloExchange(
+        ranks,
+        like_of(block).lines,
+        lambda direction: interface_sent(block, direction),
+        lambda direction: interface_received(block, direction),
+        **around,
+    )
+    return exchange.words, exchange.messages
+
+
 @pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("halo", [1, 2, 3])
 def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
@@ -39,18 +55,10 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
         block = block_of(ranks, lattice, ranks.rank, halo)
         if min(block.subdomains) < halo:
             continue
-        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        exchange = HaloExchange(
-            ranks,
-            like.lines,
-            lambda direction, block=block: interface_sent(block, direction),
-            lambda direction, block=block: interface_received(block, direction),
-        )
         words = [
             Decomposition(lattice, ranks.dims).words(d, halo)[ranks.coords] for d in directions(2)
         ]
-        assert exchange.words == sum(words)
-        assert exchange.messages == np.count_nonzero(words)
+        assert sent(ranks, block) == (sum(words), np.count_nonzero(words))
 
 
 @pytest.mark.ranks(*SIZES)
@@ -61,16 +69,9 @@ def test_what_cubes_send_and_keep_is_what_ranks_on_three_axes_do(comm, make_rank
         cells = [8 * (d + m + 1) for d, m in zip(dims, more, strict=True)]
         lattice = Lattice(Grid(tuple(cells), 1.0), Subdomain(16, 16.0, 3))
         block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, dims)
-        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        exchange = HaloExchange(
-            ranks,
-            like.lines,
-            lambda direction, block=block: interface_sent(block, direction),
-            lambda direction, block=block: interface_received(block, direction),
-        )
         words = [planned.words(d)[ranks.coords] for d in directions(3)]
-        assert (exchange.words, exchange.messages) == (sum(words), np.count_nonzero(words))
-        assert planned.interface[ranks.coords] == len(like.flat)
+        assert sent(ranks, block) == (sum(words), np.count_nonzero(words))
+        assert planned.interface[ranks.coords] == len(like_of(block).flat)
 
 
 @pytest.mark.ranks(*SIZES)
@@ -80,25 +81,16 @@ def test_messages_come_round_between_periodic_sides(periodic, all_dims, make_ran
         ranks, grid = make_ranks(dims), Grid(tuple(8 * (2 * d + 1) for d in dims), 1.0)
         lattice = Lattice.around(grid, Subdomain(16, 16.0), periodic)
         block = block_of(ranks, lattice, ranks.rank)
-        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        exchange = HaloExchange(
-            ranks,
-            like.lines,
-            lambda direction, block=block: interface_sent(block, direction),
-            lambda direction, block=block: interface_received(block, direction),
-            periodic=periodic,
-        )
         words = [Decomposition(lattice, dims).words(d)[ranks.coords] for d in directions(2)]
-        assert (exchange.words, exchange.messages) == (sum(words), np.count_nonzero(words))
+        assert sent(ranks, block, periodic=periodic) == (sum(words), np.count_nonzero(words))
 
 
 @pytest.mark.ranks(*SIZES)
 def test_blocks_are_those_of_the_process_grid(cases):
     for ranks, lattice in cases:
         block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, ranks.dims)
-        like = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
         assert tuple(side[ranks.coords] for side in planned.sides) == block.subdomains
-        assert planned.interface[ranks.coords] == len(like.flat)
+        assert planned.interface[ranks.coords] == len(like_of(block).flat)
         assert planned.subdomains.sum() == math.prod(lattice.subdomains)
 
 
@@ -120,10 +112,10 @@ def test_what_a_rank_sends_is_what_its_neighbour_awaits_at_any_depth(make_lattic
 def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, per_node):
     planned = Decomposition(make_lattice((20, 20)), dims)
     order = best_bricks(planned, per_node)
-    sent = traffic(planned.words, order)
+    moved = traffic(planned.words, order)
     y, x = dims
     pairs = 2 * (y * (x - 1) + (y - 1) * x + 2 * (y - 1) * (x - 1))  # along, across, diagonal
-    assert (sent.messages + sent.messages_leaving).sum() == pairs
+    assert (moved.messages + moved.messages_leaving).sum() == pairs
     # The same by looking at every pair of ranks.
     leaving = 0
     for here in itertools.product(range(y), range(x)):
@@ -131,7 +123,7 @@ def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, p
             there = tuple(a + b for a, b in zip(here, d, strict=True))
             inside = all(0 <= c < n for c, n in zip(there, dims, strict=True))
             leaving += inside and order.node[here] != order.node[there]
-    assert sent.messages_leaving.sum() == leaving
+    assert moved.messages_leaving.sum() == leaving
 
 
 @pytest.mark.parametrize("dims", [(4, 6), (9, 8), (5, 3)])

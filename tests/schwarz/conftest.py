@@ -108,12 +108,30 @@ _CHANGES = {
     ]
 )
 def changed_model(request, tmp_path):
-    """Return the file of the shipped model that a test's module names, with its weights changed."""
-    rng = np.random.default_rng(0)
-    card, weights = read_model(model_path(request.module.NAME))
-    change, path = _CHANGES[request.param], tmp_path / "changed.h5"
-    write_model(path, card, {name: change(w, rng).astype("f4") for name, w in weights.items()})
-    return path
+    """Return a function of a shipped model: its file, with the weights changed."""
+
+    def make(name):
+        rng = np.random.default_rng(0)
+        card, weights = read_model(model_path(name))
+        change, path = _CHANGES[request.param], tmp_path / "changed.h5"
+        write_model(path, card, {key: change(w, rng).astype("f4") for key, w in weights.items()})
+        return path
+
+    return make
+
+
+@pytest.fixture
+def in_window(comm):
+    """Return a function that solves on all ranks in a window, and everywhere: both fields there."""
+
+    def solve(problem, window, local_solver=None):
+        whole, part = (
+            m.solve(problem, local_solver, ranks=comm, window=extent) for extent in (None, window)
+        )
+        rows, columns = np.isin(whole.y, part.y), np.isin(whole.x, part.x)
+        return part.gather(), whole.gather()[rows][:, columns]
+
+    return solve
 
 
 @pytest.fixture

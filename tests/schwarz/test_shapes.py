@@ -255,12 +255,9 @@ def test_functions_one_of_each_problem_give_the_outline_of_several_at_once(tmp_p
 
 
 @pytest.mark.ranks(1, 4)
-def test_a_window_is_the_part_of_the_field(comm):
-    problem = varied(90)
-    whole = solve(problem, ranks=comm)
-    window = solve(problem, ranks=comm, window=((0.3, 0.8), (0.0, 0.5)))
-    rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
-    np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
+def test_a_window_is_the_part_of_the_field(in_window):
+    fields = in_window(varied(90), ((0.3, 0.8), (0.0, 0.5)))
+    np.testing.assert_array_equal(*fields)
 
 
 def test_values_at_points_are_nan_outside():

@@ -194,12 +194,9 @@ def test_several_problems_differ_in_the_values_of_a_side():
 
 
 @pytest.mark.ranks(1, 4)
-def test_a_window_is_the_part_of_the_field(comm):
-    problem = manufactured((90, 80), 1 / 64)
-    whole = solve(problem, ranks=comm)
-    window = solve(problem, ranks=comm, window=((0.3, 1.2), (0.0, 0.5)))
-    rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
-    np.testing.assert_array_equal(window.gather(), whole.gather()[rows][:, columns])
+def test_a_window_is_the_part_of_the_field(in_window):
+    fields = in_window(manufactured((90, 80), 1 / 64), ((0.3, 1.2), (0.0, 0.5)))
+    np.testing.assert_array_equal(*fields)
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -109,12 +109,9 @@ def test_several_problems_and_new_sources_are_as_each_by_itself():
 
 
 @pytest.mark.ranks(1, 4)
-def test_a_window_is_the_part_of_the_field(comm):
-    problem = problem_in("checkerboard")
-    whole = solve(problem, "averaged", ranks=comm)
-    window = solve(problem, "averaged", ranks=comm, window=((0.3, 1.2), (0.5, 2.0)))
-    rows, columns = np.isin(whole.y, window.y), np.isin(whole.x, window.x)
-    np.testing.assert_allclose(window.gather(), whole.gather()[rows][:, columns], atol=1e-12)
+def test_a_window_is_the_part_of_the_field(in_window):
+    fields = in_window(problem_in("checkerboard"), ((0.3, 1.2), (0.5, 2.0)), "averaged")
+    np.testing.assert_allclose(*fields, atol=1e-12)
 
 
 def test_a_file_holds_the_same(tmp_path):

@@ -15,11 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.storage.solution_file import read_solution
-from mosaicdd.training.generation import generate_dataset
-from mosaicdd.training.settings import GenerationSettings
 
 
 def missing():
@@ -42,16 +39,6 @@ SOLVE = ("--cells", "384x384", "--local-solver", "exact", "--levels", "1", "--sy
 LONG = ("--cells", "768x768", *SOLVE[2:])
 OFTEN = ("--checkpoint-minutes", "0.0001")
 TRAIN = ("--network", "sdnet", "--set", "width=16", "--points", "8", "--batch-size", "16")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "data.h5"
-    settings = GenerationSettings(
-        subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=50, method="direct"
-    )
-    generate_dataset(settings).write(path)
-    return path
 
 
 @pytest.fixture(scope="module")
