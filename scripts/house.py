@@ -41,9 +41,9 @@ import sys
 made = set()
 def trace(frame, event, argument):
     if event == "call" and frame.f_code.co_name == "__init__":
-        name = frame.f_globals.get("__name__", "")
-        if name.startswith({folders}):
-            made.add((name, type(frame.f_locals.get("self")).__name__))
+        kind = type(frame.f_locals.get("self"))
+        if kind.__module__.startswith({folders}):
+            made.add(kind)
 sys.setprofile(trace)
 sys.argv = ["mosaicdd", "solve", "-o", "{path}", "--cells", "128x128", *{more}]
 from mosaicdd.cli.main import main

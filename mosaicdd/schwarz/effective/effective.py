@@ -205,11 +205,10 @@ class _Solve:
         judge = FlowJudge(flow, settings.rtol, settings.max_iterations, system, progress)
         status = ""
         for _ in range(_AGAIN):
-            ended = gradients(b, x, size, judge)
-            _, _, energy = gradients.error(ended)
+            status = gradients(b, x, size, judge)
+            _, _, energy = gradients.error()
             into, out, *through = flow(x)
-            conducted = into - gradients.work(x, ended)
-            status = ended.status
+            conducted = into - gradients.work(x)
             off = max(energy**2, abs(into - conducted), abs(out - conducted))
             if status != "converged_rtol" or off <= settings.rtol * conducted:
                 break
@@ -226,7 +225,7 @@ class _Solve:
         conductivity = conducted * unit
         if voxels.periodic:
             for other, values in self._values.items():
-                through[other] -= gradients.work(values, ended)
+                through[other] -= gradients.work(values)
             self._values[axis] = x
         return AxisConductivity(
             conductivity,

@@ -8,7 +8,6 @@ time, so new directions are made orthogonal to the last one in the energy itself
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -40,25 +39,6 @@ SLOW = "slow"
 """The status of an iteration that contracts too badly to go on as it does."""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How an iteration ended.
-
-    Parameters
-    ----------
-    status
-        Of the judge; ``stagnated`` where the true residual contradicts it.
-    unit
-        Of what the cycle's right-hand side is left with: the residual divided by it.
-    least
-        The smallest eigenvalue of the preconditioned operator that was seen.
-    """
-
-    status: str
-    unit: float
-    least: float
-
-
 class FlexibleGradients:
     """Solves equations of one medium; what depends on that alone is planned once."""
 
@@ -72,14 +52,17 @@ class FlexibleGradients:
         self._cycle = Cycle(self._level, system.blocks)
         self._copies = system.blocks.exchange(self._cycle.values)
         self._weighted = self._ranks.any(system.light is not None)
+        # The smallest eigenvalue of the preconditioned operator that was seen.
         self._least = 1.0
+        self._remains = 1.0  # unit of what the last solve has left in the cycle's right-hand side
         self._aggregates: Aggregates | None = None
-        self._as_it_is = (
-            False  # whether there is no more to be done where iterations contract badly
-        )
+        # Whether there is no more to be done where iterations contract badly.
+        self._as_it_is = False
 
-    def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> Ended:
-        """Solve for a right-hand side, a vector, from values ``x``, which become the result.
+    def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> str:
+        """Solve for a right-hand side, a vector, from values ``x``, which become the result; return how it ended.
+
+        That is the judge's status, or ``stagnated`` where the true residual contradicts it.
 
         Parameters
         ----------
@@ -113,8 +96,8 @@ class FlexibleGradients:
                 if status is None and not residual <= gain * largest:
                     status = "stagnated"
         state.begin_again()
-        self._least = state.least
-        return Ended(status, state.unit, state.least)
+        self._least, self._remains = state.least, state.unit
+        return status
 
     def add_aggregates(self) -> None:
         """From now on let residuals have nothing of what coarse levels do not know, if memory allows; all ranks together."""
@@ -122,7 +105,7 @@ class FlexibleGradients:
         if fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count):
             self._aggregates, self._least = Aggregates(self.system), 1.0
 
-    def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
+    def error(self) -> tuple[torch.Tensor, float, float]:
         """Bound the error that the last solve left, by one more correction ``z`` of its residual.
 
         With ``e`` the error and ``M`` the cycle, whose smallest eigenvalue with ``A`` is ``theta``, ``z = M r = M A e``,
@@ -134,19 +117,19 @@ class FlexibleGradients:
             ``z`` in float32, 1 at most, until the next solve, and what makes ``z / theta`` of it; the energy norm's
             bound, NaN where there is none.
         """
-        r, least = self._cycle.right_hand_side, ended.least
+        r, least = self._cycle.right_hand_side, self._least
         z = self._correction()
         energy = max(self._total(dot(r, z))[0], 0.0) / least / self.system.scale
         largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
         z /= largest
-        factor = ended.unit / self.system.scale / least * largest
+        factor = self._remains / self.system.scale / least * largest
         if self._aggregates is not None:  # then errors are of all wavelengths alike
             factor *= math.sqrt(_SAFETY) if self.system.dtype == torch.float32 else _SAFETY
-        return z, factor, ended.unit * math.sqrt(_SAFETY * energy)
+        return z, factor, self._remains * math.sqrt(_SAFETY * energy)
 
-    def work(self, x: torch.Tensor, ended: Ended) -> float:
+    def work(self, x: torch.Tensor) -> float:
         """Return the product of values with the residual that the last solve left, before the next; all ranks together."""
-        return ended.unit * self._total(dot(self._cycle.right_hand_side, x))[0]
+        return self._remains * self._total(dot(self._cycle.right_hand_side, x))[0]
 
     def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
         """Return where an iteration from values begins, and what computes the left side of its directions."""

@@ -101,7 +101,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         judge = Judge(rule, None, None, None, lambda x, history: None, system.nodes.size_here)
         size = system.gradients.norm(b)
         with self.clock.part("multigrid"):
-            status = system.gradients(b, x, size, judge).status
+            status = system.gradients(b, x, size, judge)
         zeros = Interface(self.block, **self._tensors)
         field = system.field(x, zeros, 0)
         if status == "stagnated":
@@ -141,14 +141,13 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             x = self._begun(v, i, float(constants[i]), options, x)
             b, size = system.right_hand_side(v, source, i, b), float(measures[i]) or 1.0
             with self.clock.part("multigrid"):
-                end = system.gradients(b, x, size, judge)
+                status = system.gradients(b, x, size, judge)
             iterated = time.perf_counter()
-            status = end.status
             if not measures[i] and self._ranks.any(bool(b.any())):
                 status = "converged_atol"  # of a right-hand side whose squares vanish
             b = b if i < self.problems - 1 else None  # the next one takes its place
             with self.clock.part("estimate"):
-                estimate = system.estimate(end)
+                estimate = system.estimate()
             solves.append(_Iterated(status, system.nodes.rms(x), judge.history, estimate))
             if i == 0:  # not before the iteration, whose vectors are the most memory
                 shape = [part.stop - part.start for part in system.around]

@@ -25,7 +25,6 @@ from mosaicdd.schwarz.layouts import blocks_along
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.aggregates import require_levels
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.flexible_gradients import Ended
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
@@ -188,9 +187,9 @@ class MultigridSystem:
             values[at(axis, values.ndim, end)] = edge
         return values
 
-    def estimate(self, end: Ended) -> ErrorEstimate:
-        """Estimate the error of a result from its residual."""
-        error, factor, energy = self.gradients.error(end)
+    def estimate(self) -> ErrorEstimate:
+        """Estimate the error of the last result from its residual."""
+        error, factor, energy = self.gradients.error()
         nodes, block = self.nodes, self._block
         rms = factor * nodes.rms(error)
         lattice, here, there = block.lattice, [], []

@@ -11,7 +11,7 @@ import math
 import torch
 
 from mosaicdd.schwarz.multigrid.combinations import dot
-from mosaicdd.schwarz.multigrid.flexible_gradients import Ended, FlexibleGradients
+from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.iteration_state import Product, State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
@@ -41,7 +41,7 @@ class StabilisedGradients(FlexibleGradients):
         # Of the last iteration: the residual along the first one, steps, and the unit of its vectors.
         self._along, self._alpha, self._omega, self._unit = 0.0, 1.0, 1.0, 1.0
 
-    def error(self, ended: Ended) -> tuple[torch.Tensor, float, float]:
+    def error(self) -> tuple[torch.Tensor, float, float]:
         """Estimate the error that the last solve left by what two more steps change, made up for what these leave.
 
         Each takes as much as it can of the residual. It is an estimate, no bound: without symmetry there is none that
@@ -74,7 +74,7 @@ class StabilisedGradients(FlexibleGradients):
         largest = self._ranks.largest(float(torch.linalg.vector_norm(z, math.inf))) or 1.0
         z /= largest
         factor = _SAFETY / (1 - min(left, _SLOWEST))
-        return z, factor * ended.unit / self.system.scale * largest, math.nan
+        return z, factor * self._remains / self.system.scale * largest, math.nan
 
     def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
         z, product = self._cycle.values, self._products[0]

@@ -85,9 +85,9 @@ def solved_by(system, b, rtol=1e-8):
     judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
     solve, x = FlexibleGradients(system), system.vector()
     size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
-    ended = solve(system.vector(b), x, size or 1.0, judge)
-    _, _, energy = solve.error(ended)
-    return Found(ended.status, energy, judge.history.residual), x
+    status = solve(system.vector(b), x, size or 1.0, judge)
+    _, _, energy = solve.error()
+    return Found(status, energy, judge.history.residual), x
 
 
 def solved(conductances, unknown, b, rtol=1e-8):

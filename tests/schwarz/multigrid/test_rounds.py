@@ -78,8 +78,8 @@ def solved(a, periodic, ranks, b, rtol=1e-10):
         StoppingRule(rtol, 0.0, 100), None, None, None, lambda x, h: None, system.size_here
     )
     gradients, x = FlexibleGradients(system), system.vector()
-    ended = gradients(system.vector(values), x, float(np.linalg.norm(b)), judge)
-    assert ended.status == "converged_rtol"
+    status = gradients(system.vector(values), x, float(np.linalg.norm(b)), judge)
+    assert status == "converged_rtol"
     return judge.history.residual, system.values(x)[here], own
 
 
