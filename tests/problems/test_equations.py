@@ -10,7 +10,9 @@ from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
+OPERATOR = "lambda k: EllipticOperator(c=-(k**2))"
 OWN = """
+NOT_ONE = 3
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.equations.equation import Equation
 
@@ -18,7 +20,6 @@ OWN = Equation(
     name="{name}", text="-lap u - k^2 u = f", parameters={{"k": 1.0}},
     operator=lambda k: EllipticOperator(c=-(k**2)),
 )
-NOT_ONE = 3
 """
 
 
@@ -50,53 +51,29 @@ def test_an_equation_from_a_file_is_known_by_its_name_from_then_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "member", "message"),
+    ("part", "instead", "message"),
     [
-        (OWN.format(name="own-2"), "NOT_ONE", "is no Equation .*, but int"),
-        (OWN.format(name="own-3"), "MISSING", "cannot be imported: .*MISSING"),
-        (OWN.format(name="laplace"), "OWN", "needs a name of its own, 'laplace' is taken"),
-        (
-            OWN.replace("operator=", "operators=").format(name="x"),
-            "OWN",
-            "cannot be imported: .*operator",
-        ),
-        (
-            OWN.replace("lambda k: EllipticOperator(c=-(k**2))", "lambda k: k").format(name="x"),
-            "OWN",
-            "operator must give an EllipticOperator, got float",
-        ),
-        ("syntax error", "OWN", "cannot be imported"),
-        ("import sys; sys.exit(0)", "OWN", "cannot be imported: .*own.py calls exit"),
-        (OWN.replace('"{name}"', "3").format(), "OWN", "name must be a text, got 3"),
-        (
-            OWN.replace('"-lap u - k^2 u = f"', "None").format(name="x"),
-            "OWN",
-            "text must be a text, got None",
-        ),
-        (
-            OWN.replace('{{"k": 1.0}}', '["k"]').format(name="x"),
-            "OWN",
-            r"parameters must map names to numbers, got \['k'\]",
-        ),
-        (
-            OWN.replace('{{"k": 1.0}}', "{{\"k\": '3'}}").format(name="x"),
-            "OWN",
-            "the default of k must be a number, got '3'",
-        ),
-        (
-            OWN.replace("lambda k: EllipticOperator(c=-(k**2))", "lambda q: q").format(name="x"),
-            "OWN",
-            r"operator must take the parameters \(k\), it takes \(q\)",
-        ),
+        ("OWN = ", "OWN = NOT_ONE or ", "is no Equation .*, but int"),
+        ("OWN = ", "OTHER = ", "cannot be imported: .*OWN"),
+        ("{name}", "laplace", "needs a name of its own, 'laplace' is taken"),
+        ("operator=", "operators=", "cannot be imported: .*operator"),
+        (OPERATOR, "lambda k: k", "operator must give an EllipticOperator, got float"),
+        (OPERATOR, "lambda q: q", r"operator must take the parameters \(k\), it takes \(q\)"),
+        (OWN, "syntax error", "cannot be imported"),
+        (OWN, "import sys; sys.exit(0)", "cannot be imported: .*own.py calls exit"),
+        ('"{name}"', "3", "name must be a text, got 3"),
+        ('"-lap u - k^2 u = f"', "None", "text must be a text, got None"),
+        ('{{"k": 1.0}}', '["k"]', r"parameters must map names to numbers, got \['k'\]"),
+        ("1.0", "'3'", "the default of k must be a number, got '3'"),
     ],
 )
 def test_an_own_equation_that_lacks_something_is_refused_in_one_sentence(
-    text, member, message, tmp_path
+    part, instead, message, tmp_path
 ):
     path = tmp_path / "own.py"
-    path.write_text(text)
+    path.write_text(OWN.replace(part, instead).format(name="x"))
     with pytest.raises(ValueError, match=message) as refused:
-        find_equation(f"{path}:{member}")
+        find_equation(f"{path}:OWN")
     assert "\n" not in str(refused.value)
 
 

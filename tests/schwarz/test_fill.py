@@ -1,6 +1,7 @@
-"""The fill along a line, in the plane and in space: strips put together are the field."""
+"""The fill along a line, in the plane and in space: strips put together are the field; and that of a window, for its work."""
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.sweep import Task
@@ -72,3 +74,31 @@ def test_strips_are_the_owned_nodes_of_the_field(cells, kept, batch_subdomains):
             )
             np.testing.assert_array_equal(strip.values, fields[:, *wide])
     np.testing.assert_array_equal(seen, fields)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, problem, make_ranks):
+    lattice, window = make_lattice((9, 12)), Window((3, 30), (14, 49))
+    boundary, _ = problem(lattice)
+    whole = make_solver(lattice).solve(boundary).field.numpy()
+    solution = make_solver(lattice, ranks=make_ranks(), window=window).solve(boundary)
+    assert solution.place == window.clip(solution.place)
+    # Ranks add up in another order: units in the last place of values of order 1.
+    np.testing.assert_allclose(solution.field, whole[solution.place], rtol=0, atol=1e-12)
+    assert solution.residual is None
+    assert solution.discrete_residual is None
+
+
+def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monkeypatch):
+    lattice, filled, predict = make_lattice((32, 32)), [], Fill._predict
+    boundary, _ = problem(lattice)
+
+    def counting(self, v, tiles, target):
+        filled.append(math.prod(run.count for run in tiles))
+        predict(self, v, tiles, target)
+
+    monkeypatch.setattr(Fill, "_predict", counting)
+    make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)
+    # Nodes 40..48 lie, with s = 4, in the lattice cells 10, 11 and 12, and with the nodes around in
+    # the cells 9 to 12: the tiles of the cells 8 and 9, 10 and 11, 12 and 13.
+    assert sum(filled) == 3 * 3

@@ -155,25 +155,16 @@ def of_the_future(path):
     return ValueError, "format 99, .* reads 1 to 2; update mosaicdd"
 
 
-def without_field(path):
-    with h5py.File(path, "r+") as file:
-        del file["solution"]
-    reseal(path)
-    return ValueError, "not a complete solution file .*solution"
+def without(name, message):
+    """Return what takes something out of a file, and what is said of that."""
 
+    def damage(path):
+        with h5py.File(path, "r+") as file:
+            del file[name]
+        reseal(path)
+        return ValueError, message
 
-def without_history(path):
-    with h5py.File(path, "r+") as file:
-        del file["history"]
-    reseal(path)
-    return ValueError, "not a complete solution file"
-
-
-def without_edge(path):
-    with h5py.File(path, "r+") as file:
-        del file["boundary/left"]
-    reseal(path)
-    return ValueError, "no boundary data: /boundary/left is missing"
+    return pytest.param(damage, id=name)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +178,9 @@ def without_edge(path):
         foreign,
         another_kind,
         of_the_future,
-        without_field,
-        without_history,
-        without_edge,
+        without("solution", "not a complete solution file .*solution"),
+        without("history", "not a complete solution file"),
+        without("boundary/left", "no boundary data: /boundary/left is missing"),
     ],
 )
 def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
