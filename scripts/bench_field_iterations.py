@@ -10,21 +10,21 @@ all are written to ``benchmarks/field_iterations.md``.
 """
 
 import argparse
-import csv
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
 from media import MEDIA, rotating, spe10
 from ranks import mosaicdd
-from tables import BENCHMARKS, publish, table
+from tables import KeptRows, publish, table
 
 _FLOWS = {"flow 2": 2.0, "flow 20": 20.0}
 _KINDS = (*MEDIA, "spe10", *_FLOWS)
-_ROWS = BENCHMARKS / "field_iterations.csv"
 _KEYS = ("medium", "cells", "ranks")
 _COLUMNS = ("iterations", "residual", "difference")
+_rows = partial(KeptRows, "field_iterations", _KEYS, _COLUMNS)
 _SPACING = 1 / 64  # of ``mosaicdd solve``
 _DEFAULT = ("256", "512", "1024"), ("1", "2", "3", "4", "6")
 
@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> None:
             counts = arguments.ranks.split(",") if cells == 256 else ["1"]
             with tempfile.TemporaryDirectory() as folder:
                 _measure(kind, cells, list(map(int, counts)), Path(folder), arguments.spe10)
-    _publish(_read())
+    _publish(_rows())
 
 
 def _measure(kind: str, cells: int, counts: list[int], folder: Path, path: Path | None) -> None:
@@ -60,13 +60,10 @@ def _measure(kind: str, cells: int, counts: list[int], folder: Path, path: Path 
                 fields.append(file["solution"][()])
             distance = abs(fields[-1] - fields[0]).max() / np.ptp(fields[0])
             row["difference"] = f"{distance:.0e}"
-        rows = _read() | {(kind, str(cells), str(ranks)): row}
+        rows = _rows()
+        rows[kind, str(cells), str(ranks)] = row
         print(kind, cells, ranks, row, flush=True)
-        with open(_ROWS, "w", newline="") as file:
-            writer = csv.DictWriter(file, (*_KEYS, *_COLUMNS), lineterminator="\n")
-            writer.writeheader()
-            for key, row in rows.items():
-                writer.writerow(dict(zip(_KEYS, key, strict=True)) | row)
+        rows.write()
 
 
 def _options(kind: str, cells: int, folder: Path, path: Path | None) -> list[str]:
@@ -85,15 +82,6 @@ def _options(kind: str, cells: int, folder: Path, path: Path | None) -> list[str
         np.save(folder / f"{name}.npy", values)
         options += ["--field", f"{name}={folder / name}.npy"]
     return options
-
-
-def _read() -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return the rows that are known."""
-    if not _ROWS.exists():
-        return {}
-    with open(_ROWS, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {tuple(row.pop(key) for key in _KEYS): row for row in rows}  # type: ignore[misc]
 
 
 def _publish(rows: dict[tuple[str, str, str], dict[str, str]]) -> None:

@@ -17,7 +17,6 @@ number is taken. Rows are kept in
 """
 
 import argparse
-import csv
 import itertools
 import json
 import math
@@ -26,6 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ import torch
 from media import IN_SPACE, MEDIA, spe10
 from memory import page, pooled, ready
 from peers import MULTIGRIDS, by_petsc, by_pyamg, petsc_described, residual
-from tables import BENCHMARKS, publish, table
+from tables import KeptRows, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import MediumSystem
@@ -53,9 +53,9 @@ _BOXES |= {"BoomerAMG tuned, 0.5": "hypre-in-space"}
 _FLAT = "flat"
 _MEDIA = (*MEDIA, _FLAT, "spe10")
 _OF_BOXES = (*IN_SPACE, _FLAT)
-_ROWS = BENCHMARKS / "fields.csv"
 _BYTES = "bytes per node"
 _COLUMNS = ("iterations", "seconds", "again", "16 more", _BYTES, "residual", "pages")
+_rows = partial(KeptRows, "fields", ("cells", "medium", "by"), ("decades", *_COLUMNS))
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -133,12 +133,9 @@ def _median(values: list[str]) -> str:
 
 def _keep(key: tuple[str, str, str], row: dict[str, str]) -> None:
     """Put a row beside the others."""
-    rows = _read() | {key: row}
-    with open(_ROWS, "w", newline="") as file:
-        writer = csv.DictWriter(file, ("cells", "medium", "by", "decades", *_COLUMNS))
-        writer.writeheader()
-        for which, values in rows.items():
-            writer.writerow(dict(zip(("cells", "medium", "by"), which, strict=True)) | values)
+    rows = _rows()
+    rows[key] = row
+    rows.write()
 
 
 def _ours(a: np.ndarray, f: np.ndarray, domain: m.Domain) -> dict[str, str]:
@@ -208,15 +205,6 @@ def _residual(system: MediumSystem, b: np.ndarray, solution: np.ndarray) -> str:
     return f"{residual(system.matrix, b, solution):.0e}"
 
 
-def _read() -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return the rows that are known."""
-    if not _ROWS.exists():
-        return {}
-    with open(_ROWS, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {(row.pop("cells"), row.pop("medium"), row.pop("by")): row for row in rows}
-
-
 def _titled(size: str) -> str:
     """Return a size as titles have it."""
     return " x ".join(str(n - 1) for n in _nodes(size)[::-1])
@@ -224,7 +212,7 @@ def _titled(size: str) -> str:
 
 def _publish() -> None:
     """Write a table for each size."""
-    rows, parts = _read(), []
+    rows, parts = _rows(), []
     for cells in sorted({key[0] for key in rows}, key=_nodes):
         lines = []
         nodes = _nodes(cells)

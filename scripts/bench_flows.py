@@ -11,25 +11,25 @@ those that are measured anew replace the old ones, and all are written to ``benc
 """
 
 import argparse
-import csv
 import itertools
 import time
+from functools import partial
 
 import numpy as np
 import scipy.sparse
 import torch
 from media import FLOWS, flow
 from peers import by_petsc, by_superlu, petsc_described
-from tables import BENCHMARKS, publish, table
+from tables import KeptRows, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 
 _RTOL = 1e-8
 _PECLET = (1, 10, 100, 1000)
-_ROWS = BENCHMARKS / "flows.csv"
 _KEYS = ("cells", "flow", "contrast", "Peclet number")
 _COLUMNS = ("iterations", "residual", "seconds", "SuperLU", "ratio", "BoomerAMG", "its iterations", "its ratio")  # fmt: skip
+_rows = partial(KeptRows, "flows", _KEYS, _COLUMNS)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -82,30 +82,19 @@ def _row(
 
 def _keep(key: tuple[str, ...], row: list[str]) -> None:
     """Put a row beside the others."""
-    rows = _read() | {key: row}
-    with open(_ROWS, "w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*_KEYS, *_COLUMNS])
-        writer.writerows([*which, *values] for which, values in rows.items())
-
-
-def _read() -> dict[tuple[str, ...], list[str]]:
-    """Return the rows that are known."""
-    if not _ROWS.exists():
-        return {}
-    with open(_ROWS, newline="") as file:
-        _, *rows = csv.reader(file)
-    return {tuple(row[: len(_KEYS)]): row[len(_KEYS) :] for row in rows}
+    rows = _rows()
+    rows[key] = dict(zip(_COLUMNS, row, strict=True))
+    rows.write()
 
 
 def _publish() -> None:
     """Write a table for each size."""
-    rows = _read()
+    rows = _rows()
     parts = [
         f"By `python scripts/bench_flows.py`; its head says what is measured. {petsc_described()}"
     ]
     for cells in sorted({key[0] for key in rows}, key=int):
-        here = [[*key[1:], *row] for key, row in rows.items() if key[0] == cells]
+        here = [[*key[1:], *row.values()] for key, row in rows.items() if key[0] == cells]
         parts.append(f"## {cells} x {cells}\n\n{table([*_KEYS[1:], *_COLUMNS], here)}")
     publish("flows", "Flows", "\n\n".join(parts))
 

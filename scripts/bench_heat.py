@@ -12,7 +12,6 @@ ones, and all are written to ``benchmarks/heat.md``.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import tempfile
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from moving_source import moving_source
 from peers import MULTIGRIDS, petsc_described
-from tables import BENCHMARKS, publish, table
+from tables import KeptRows, publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
@@ -35,7 +34,6 @@ _DT = 0.01
 _RTOL = 1e-6  # of the multigrids
 _PETSC = {"CHOLMOD": "cholmod"} | MULTIGRIDS
 _BY = ("mosaicdd", *_PETSC)
-_ROWS = BENCHMARKS / "heat.csv"
 _COLUMNS = (
     *("setup", "a step", "of that source", "of that solve", "iterations"),
     *("error of steps", "of solves", "apart"),
@@ -45,7 +43,7 @@ _COLUMNS = (
 def main(cells: int, steps: int, by: list[str]) -> None:
     """Measure, and write the table."""
     torch.set_num_threads(1)
-    rows = _read()
+    rows = KeptRows("heat", ("cells", "by"), _COLUMNS)
     if "mosaicdd" in by:
         rows[str(cells), "mosaicdd"] = _ours(cells, steps)
     for name in _PETSC:
@@ -56,11 +54,7 @@ def main(cells: int, steps: int, by: list[str]) -> None:
         if name != "CHOLMOD" and path.exists() and fields["CHOLMOD"].exists():
             apart = np.load(path) - np.load(fields["CHOLMOD"])
             rows[str(cells), name]["apart"] = f"{np.sqrt(np.mean(apart**2)):.1e}"
-    with open(_ROWS, "w", newline="") as file:
-        writer = csv.DictWriter(file, ("cells", "by", *_COLUMNS))
-        writer.writeheader()
-        for (size, name), row in rows.items():
-            writer.writerow({"cells": size, "by": name} | row)
+    rows.write()
     _publish(rows)
 
 
@@ -120,15 +114,6 @@ def _theirs(cells: int, steps: int, name: str) -> dict[str, str]:
 def _field_of(by: str, cells: int, steps: int) -> Path:
     """Return where the last field is kept, for a comparison with another's."""
     return Path(tempfile.gettempdir()) / f"bench_heat_{by}_{cells}_{steps}.npy"
-
-
-def _read() -> dict[tuple[str, str], dict[str, str]]:
-    """Return the rows that are known."""
-    if not _ROWS.exists():
-        return {}
-    with open(_ROWS, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {(row.pop("cells"), row.pop("by")): row for row in rows}
 
 
 def _publish(rows: dict[tuple[str, str], dict[str, str]]) -> None:

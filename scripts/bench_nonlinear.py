@@ -11,16 +11,16 @@ kept in ``benchmarks/nonlinear.csv`` and written to ``benchmarks/nonlinear.md``.
 """
 
 import argparse
-import csv
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from peers import by_petsc, by_pyamg, petsc_described
-from tables import BENCHMARKS, publish, table
+from tables import KeptRows, publish, table
 
 import mosaicdd as m
 from mosaicdd.problems.coarser import coarser, refined
@@ -38,9 +38,8 @@ _PROBLEMS = {
     "quasilinear-diffusion": {"k": "1 + u**2", "a": "1.5 + sin(40*x*y)", "f": 10.0},
     "p-laplace": {"p": 3.0, "a": "1.5 + sin(40*x*y)", "f": 1.0},
 }
-_ROWS = BENCHMARKS / "nonlinear.csv"
 _COLUMNS = ("steps", "linear iterations", "seconds", "solver", "residual")
-_KEY = ("cells", "equation", "by")
+_rows = partial(KeptRows, "nonlinear", ("cells", "equation", "by"), _COLUMNS)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -67,13 +66,9 @@ def _measured(cells: int, name: str, by: str) -> None:
     if found is None:
         return
     print(cells, name, by, found, flush=True)
-    rows = _read()
+    rows = _rows()
     rows[str(cells), name, by] = found
-    with open(_ROWS, "w", newline="") as file:
-        writer = csv.DictWriter(file, (*_KEY, *_COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        for key, row in rows.items():
-            writer.writerow(dict(zip(_KEY, key, strict=True)) | row)
+    rows.write()
 
 
 def _ours(name: str, cells: int) -> dict[str, str]:
@@ -160,18 +155,9 @@ def _newton(problem: m.Problem, by: str, tolerance: float) -> _Newton | None:
     return now
 
 
-def _read() -> dict[tuple[str, ...], dict[str, str]]:
-    """Return the rows that are known."""
-    if not _ROWS.exists():
-        return {}
-    with open(_ROWS, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {tuple(row.pop(name) for name in _KEY): row for row in rows}
-
-
 def _publish() -> None:
     """Write a table for each size."""
-    rows, parts = _read(), []
+    rows, parts = _rows(), []
     for cells in sorted({key[0] for key in rows}, key=int):
         lines = []
         for name in _PROBLEMS:

@@ -64,3 +64,29 @@ def read_csv(name: str) -> list[dict[str, str]]:
     """Read the rows of ``benchmarks/paper/NAME.csv``."""
     with open(PAPER / f"{name}.csv", newline="") as file:
         return list(csv.DictReader(file))
+
+
+class KeptRows(dict[tuple[str, ...], dict[str, str]]):
+    """The rows of ``benchmarks/NAME.csv`` by what their first columns hold; those measured anew replace the old ones.
+
+    Parameters
+    ----------
+    keys, columns
+        Names of the first columns, and of the others.
+    """
+
+    def __init__(self, name: str, keys: Sequence[str], columns: Sequence[str]):
+        self._path, self._keys, self._columns = BENCHMARKS / f"{name}.csv", keys, columns
+        if self._path.exists():
+            with open(self._path, newline="") as file:
+                super().__init__(
+                    (tuple(row.pop(key) for key in keys), row) for row in csv.DictReader(file)
+                )
+
+    def write(self) -> None:
+        """Write all of them."""
+        with open(self._path, "w", newline="") as file:
+            writer = csv.DictWriter(file, (*self._keys, *self._columns), lineterminator="\n")
+            writer.writeheader()
+            for key, row in self.items():
+                writer.writerow(dict(zip(self._keys, key, strict=True)) | row)
