@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import scipy.ndimage
 import torch
-from media import NESS, TARBERT, spe10
+from media import NESS, TARBERT, channels, spe10
 from peers import PeerResult, by_petsc, by_pyamg
 from ranks import mosaicdd
 from tables import publish, table
@@ -70,19 +70,6 @@ def inclusions(contrast: float) -> Make:
     return make
 
 
-def channels(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Make winding channels of 2 to 4 nodes of 10 in 1 along both axes."""
-    a = np.ones((n, n))
-    along = np.arange(n)
-    for _ in range(n // 16):
-        across = a if rng.random() < 0.5 else a.T
-        wave = rng.uniform(0, 20) * np.sin(2 * np.pi * along / rng.uniform(100, 300))
-        centre = rng.integers(0, n) + wave.astype(int)
-        for offset in range(rng.integers(2, 5)):
-            across[np.clip(centre + offset, 0, n - 1), along] = 10.0
-    return a
-
-
 def checkerboard(n: int, rng: np.random.Generator) -> np.ndarray:
     """Make squares of 11 nodes of 1 and 10."""
     (oy, ox), (y, x) = rng.integers(0, 22, 2), np.ogrid[:n, :n]
@@ -94,7 +81,7 @@ MEDIA: dict[str, Make] = {
     "lognormal, 8 nodes, 1e4": lognormal(8, 1e4),
     "lognormal, 24 nodes, 1e4": lognormal(24, 1e4),
     "inclusions, 10": inclusions(10),
-    "channels, 10": channels,
+    "channels, 10": lambda n, rng: channels((n, n), rng, 10.0),
     "checkerboard, 10": checkerboard,
     "inclusions, 100": inclusions(100),
 }

@@ -36,8 +36,8 @@ def inclusions(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     return a
 
 
-def channels(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Return winding channels of 2 to 4 nodes of 1e6 in 1 along both axes, crossing each other."""
+def channels(nodes: tuple[int, int], rng: np.random.Generator, value: float = 1e6) -> np.ndarray:
+    """Return winding channels of 2 to 4 nodes of a value in 1 along both axes, crossing each other."""
     a = np.ones(nodes)
     for _ in range(sum(nodes) // 32):
         across = a if rng.random() < 0.5 else a.T
@@ -45,7 +45,7 @@ def channels(nodes: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
         wave = rng.uniform(0, 20) * np.sin(2 * np.pi * along / rng.uniform(100, 300))
         centre = rng.integers(0, len(across)) + wave.astype(int)
         for offset in range(rng.integers(2, 5)):
-            across[np.clip(centre + offset, 0, len(across) - 1), along] = 1e6
+            across[np.clip(centre + offset, 0, len(across) - 1), along] = value
     return a
 
 
