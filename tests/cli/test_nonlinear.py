@@ -42,6 +42,32 @@ def test_unsound_fields(mosaicdd, common_path, field, message):
     assert message in line
 
 
+FLAT = ("--cells", "48x32", "--spacing", "25x10", "--boundary", "expr:20 - x/100")
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("pde", ["quasilinear-diffusion", "minimal-surface"])
+def test_cells_that_are_no_squares(comm, mosaicdd, common_path, strict_json, pde):
+    output = common_path / "out.h5"
+    sides = "--side", "top=neumann:0", "--side", "bottom=robin:0.02,0.3"
+    done = mosaicdd("solve", "-o", output, "--pde", pde, *FLAT, *sides, "--rtol", "1e-10", "--json")
+    assert done.code == 0, done.err
+    assert strict_json(done.out)["status"] == "converged_rtol"
+    if comm.size == 1:
+        done = mosaicdd("compare", output, "--reference", "direct", "--json")
+        assert strict_json(done.out)["max_error"] < 1e-6
+
+
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize("local_solver", ["minimal-surface", "subdomain-newton"])
+def test_networks_of_squares_refuse_other_cells(mosaicdd, common_path, local_solver):
+    solve = "solve", "-o", common_path / "out.h5", "--pde", "minimal-surface", *FLAT
+    done = mosaicdd(*solve, "--local-solver", local_solver)
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert f"{local_solver} is for square cells, these are 25x10: take 'exact'" in line
+
+
 def test_a_minimal_surface(mosaicdd, tmp_path, strict_json):
     output = tmp_path / "out.h5"
     given = ("--cells", "64x96", "--pde", "minimal-surface", "--boundary", "expr:sin(3*x)*y")

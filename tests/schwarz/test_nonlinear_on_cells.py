@@ -9,6 +9,7 @@ from cell_newton import Assembled
 import mosaicdd as m
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.equations import NONLINEAR
+from mosaicdd.problems.references.references import solve_directly
 
 TIGHT = m.SolveSettings(rtol=1e-13)
 PLANE, SPACE = (12, 16), (8, 8, 12)
@@ -94,3 +95,16 @@ def test_fields_are_those_of_a_newton_method_of_its_own(name, kind, axes, comm):
     solution = m.solve(problem, Exact(8 * (axes - 1)), settings=TIGHT, ranks=comm)
     assert solution.converged
     np.testing.assert_allclose(solution.gather(), field, rtol=0, atol=1e-11 * np.nanmax(abs(field)))
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("outline", ["values", "exchange"])
+@pytest.mark.parametrize("name", ["quasilinear-diffusion", "burgers"])
+def test_ranks_agree_with_a_direct_solver_where_an_outline_cuts_cells(name, outline, comm):
+    domain = m.Domain.from_distance("hypot(x - 80, y - 150) - 61", PLANE, STEPS[2])
+    condition = m.Dirichlet("sin(x/30)") if outline == "values" else m.Robin(0.5, "x/100")
+    problem = m.Problem(domain, name, drawn(name, 2), {"outline": condition})
+    field = solve_directly(problem)
+    solution = m.solve(problem, Exact(8), settings=TIGHT, ranks=comm)
+    assert solution.converged
+    np.testing.assert_allclose(solution.gather(), field, rtol=0, atol=1e-9 * np.nanmax(abs(field)))

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from cell_newton import Assembled
 
 import mosaicdd as m
+from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.discretisation.discrete import MediumSystem, OutlineSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -190,6 +192,22 @@ def test_a_front_of_fisher_s_equation_runs_at_its_speed(comm):
     series = m.march(problem, wave.replace("5*t/6", "0"), dt=0.1, steps=10, ranks=comm)
     truth = (1 + np.exp((series.x - 2) / np.sqrt(6) - 5 / 6)) ** -2
     np.testing.assert_allclose(series.gather(), np.broadcast_to(truth, (33, 129)), atol=3e-4)
+
+
+@RANKS
+def test_steps_of_a_nonlinear_equation_on_cells_that_are_no_squares_are_those_of_an_assembly(comm):
+    domain, dt = m.Domain((16, 28), (25.0, 10.0)), 0.4
+    sides = {"left": m.Dirichlet("sin(y/60)"), "right": m.Neumann(0.005)}
+    sides |= {"top": m.Robin(0.03, "0.01 + x/9000"), "bottom": m.Neumann(-0.004)}
+    fields, pde = {"a": np.random.default_rng(0).uniform(1, 3, (17, 29))}, "quasilinear-diffusion"
+    start, problem = "sin(x/90) + sin(y/60)", m.Problem(domain, pde, fields, sides)
+    times = {"dt": dt, "steps": 2, "method": "euler", "local_solver": Exact(16)}
+    series = m.march(problem, start, **times, ranks=comm, **TIGHT)
+    u = np.sin(series.x / 90) + np.sin(series.y / 60)[:, None]
+    for _ in range(2):
+        step = fields | {"c": 1 / dt, "f": u / dt}
+        u, _ = Assembled(m.Problem(domain, pde, step, sides)).solve()
+    np.testing.assert_allclose(series.gather(), u, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

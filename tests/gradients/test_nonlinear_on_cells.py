@@ -1,0 +1,103 @@
+"""Gradients of solutions of equations that are not linear, on cells that are no squares, nor cubes."""
+
+import numpy as np
+import pytest
+import torch
+
+import mosaicdd as m
+from mosaicdd.gradients.parameters import Parameters
+
+TIGHT = m.SolveSettings(rtol=1e-12)
+STEP = 1e-4
+PLANE, BOX = (24, 32), (16, 8, 8)
+STEPS = {2: (0.25, 0.1), 3: (0.3, 0.1, 0.15)}
+SIDES = {"left": m.Dirichlet("y"), "top": m.Dirichlet("1 + x*x"), "bottom": m.Dirichlet("x")}
+
+
+def drawn(shape, seed=0):
+    return np.array(np.random.default_rng((seed, *shape)).uniform(0.5, 2.0, shape))
+
+
+NODES, IN_BOX = (25, 33), (17, 9, 9)
+CASES = {
+    "p-laplace": {"a": drawn(NODES), "eps": 0.3, "f": drawn(NODES, 1)},
+    "minimal-surface": {"f": "0.1*x"},
+    "poisson-boltzmann": {"a": drawn(NODES, 1), "c": drawn(NODES, 2), "f": drawn(NODES, 3)},
+    "quasilinear-diffusion": {"a": drawn(PLANE), "c": 0.3, "f": 1.0},
+    "burgers": {"nu": drawn(NODES, 7), "c": drawn(NODES, 8), "f": "x"},
+    "allen-cahn in a box": {"eps": drawn(IN_BOX, 5), "f": 1.0},
+    "p-laplace in a box": {"a": drawn(IN_BOX), "eps": 0.3, "f": drawn(IN_BOX, 1)},
+    "reaction-diffusion in a box": {"a": drawn(BOX), "c": 0.5, "f": 1.0},
+}
+DAILY = "poisson-boltzmann", "burgers", "p-laplace in a box"
+
+
+def problem_of(name):
+    cells = BOX if "box" in name else PLANE
+    return m.Problem(m.Domain(cells, STEPS[len(cells)]), name.split()[0], CASES[name], SIDES)
+
+
+def functional(problem):
+    field = m.solve(problem, "exact", settings=TIGHT).field
+    return float((drawn(field.shape, 5) * field**2).sum())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n not in DAILY)) for n in CASES]
+)
+def test_they_are_central_differences(name):
+    problem = problem_of(name)
+    with m.Solver(problem, "exact", settings=TIGHT) as solver:
+        solution = solver()
+        field = solution.field
+        by = m.adjoint(solution, 2 * drawn(field.shape, 5) * field, solver=solver)
+    known = Parameters(problem)
+    values = known.values()
+    along = {n: drawn(held.shape, 7) for n, held in values.items()}
+    ahead, back = (
+        functional(known.with_values({n: v + s * STEP * along[n] for n, v in values.items()}))
+        for s in (1, -1)
+    )
+    parts = [float((by[n] * along[n]).sum()) for n in values]
+    assert all(parts)
+    assert sum(parts) == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "by"), [("burgers", "nu"), ("p-laplace", "a")])
+def test_remainders_fall_as_they_should(name, by):
+    solve = m.differentiable(problem_of(name), by, settings=TIGHT)
+    at, direction = (torch.from_numpy(drawn(CASES[name][by].shape, seed)) for seed in (3, 4))
+    rates = m.taylor_test(
+        lambda a: solve(**{by: a}).square().sum(), at, direction, step=0.01, hessian=True
+    )
+    assert min(rates.first) > 1.9
+    assert min(rates.second) > 2.9
+
+
+@pytest.mark.parametrize("name", ["burgers", "p-laplace in a box"])
+def test_the_linearised_map_and_its_adjoint_have_the_same_product(name):
+    solve = m.differentiable(problem_of(name), "f", settings=TIGHT)
+    nodes = NODES if name == "burgers" else IN_BOX
+    f, along, w = (torch.from_numpy(drawn(nodes, seed)) for seed in (3, 4, 5))
+    u = solve(f=f.requires_grad_())
+    weights = torch.zeros_like(u).requires_grad_()
+    (back,) = torch.autograd.grad(u, f, weights, create_graph=True)
+    (ahead,) = torch.autograd.grad(back, weights, along)
+    (by,) = torch.autograd.grad(u, f, w)
+    assert (ahead * w).sum().item() == pytest.approx((by * along).sum().item(), rel=1e-9)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("name", ["p-laplace", "burgers"])
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
+    cells, shape = (96, 128), (97, 129)
+    fields = {"a": drawn(shape), "eps": 0.3} if name == "p-laplace" else {"nu": drawn(shape)}
+    problem = m.Problem(m.Domain(cells, (0.05, 0.02)), name, fields | {"f": 1.0}, SIDES)
+    w = drawn(shape, 9)
+    expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
+    with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
+        solution = solver()
+        by = m.adjoint(solution, w[solution.place], solver=solver)
+    for of, values in expected.items():
+        mine = values[solution.place] if values.ndim == 2 else values
+        np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
