@@ -17,38 +17,29 @@ import torch
 from mosaicdd.local_solvers.loading import model_path
 from mosaicdd.storage.model_file import read_model, write_model
 
-SIZES = (1, 2)
+pytestmark = pytest.mark.ranks(1, 2)
 EXACT = ("--local-solver", "exact")
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (
-            "2050x2048",
-            "nx must be a multiple of 16 (half a subdomain), got 2050; nearest: 2048, 2064",
-        ),
-        (
-            "2048x2040",
-            "ny must be a multiple of 16 (half a subdomain), got 2040; nearest: 2032, 2048",
-        ),
+        ("2050x2048", "nx must be a multiple of 16 (half a subdomain), got 2050; nearest: 2048, 2064"),
+        ("2048x2040", "ny must be a multiple of 16 (half a subdomain), got 2040; nearest: 2032, 2048"),
         ("16x64", "nx must be at least 32 (one subdomain), got 16"),
     ],
-)
+)  # fmt: skip
 def test_cells_that_the_lattice_does_not_divide(cells, message, refused):
     line = refused("--local-solver", "laplace", cells=cells)
     assert line.startswith(f"Error: --cells {cells}: {message}")
 
 
-@pytest.mark.ranks(*SIZES)
 def test_a_domain_that_does_not_fit_the_memory_says_so_before_any_work(refused):
     line = refused(*EXACT, cells="16000000x16000000")
     assert line.startswith("Error: --cells 16000000x16000000: needs at least ")
     assert "use more machines or fewer cells, of this shape " in line
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("dims", ["3x3", "1x7", "5x1"])
 def test_dims_that_do_not_multiply_to_the_ranks(dims, comm, refused):
     px, py = map(int, dims.split("x"))
@@ -81,7 +72,6 @@ def drop_edge(file):
     del file["boundary/right"]
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -101,7 +91,6 @@ def test_an_unsound_boundary_file(change, message, comm, write_edges, common_pat
     assert message in line
 
 
-@pytest.mark.ranks(*SIZES)
 def test_a_boundary_file_of_the_wrong_length(write_edges, common_path, refused):
     path = write_edges(common_path / "edges.h5", np.zeros((129, 241)))
     assert "for 240x128 cells (edges of 241 and 129 nodes), the problem has 256x128" in refused(
@@ -109,12 +98,10 @@ def test_a_boundary_file_of_the_wrong_length(write_edges, common_path, refused):
     )
 
 
-@pytest.mark.ranks(*SIZES)
 def test_a_missing_boundary_file(common_path, refused):
     assert "the boundary file is missing" in refused(*EXACT, "--boundary", common_path / "no.h5")
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
@@ -133,7 +120,6 @@ def test_an_expression_that_is_not_allowed(expression, message, refused):
     assert message in line
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("spec", ["gp:seed=x", "gp:length=0", "gp:colour=1"])
 def test_a_gaussian_process_that_cannot_be(spec, refused):
     assert "gp:" in refused(*EXACT, "--boundary", spec)
@@ -171,7 +157,6 @@ def another_pde(path):
     return "is a model for screened-poisson, it does not solve laplace"
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("make", [missing, folder, truncated, foreign, another_kind, another_pde])
 def test_a_model_file_of_no_use(make, comm, common_path, refused):
     path = common_path / "model.h5"
@@ -181,14 +166,6 @@ def test_a_model_file_of_no_use(make, comm, common_path, refused):
     assert message in line
 
 
-@pytest.mark.ranks(*SIZES)
-def test_an_unknown_pde(refused):
-    assert "unknown pde 'telegraph'; known: advection-diffusion, " in refused(
-        *EXACT, "--pde", "telegraph"
-    )
-
-
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -215,32 +192,29 @@ def test_an_unknown_pde(refused):
         (("--pde", "poisson", "--field", "f=nan"), "the field f must be finite, got nan"),
         (("--no-such-option",), "No such option"),
         (("surplus",), "unexpected extra argument"),
+        (("--pde", "telegraph"), "unknown pde 'telegraph'; known: advection-diffusion, "),
     ],
 )
 def test_values_that_cannot_be(arguments, message, refused):
     assert message in refused(*EXACT, *arguments)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_gmres_with_a_network_that_is_not_linear(refused):
     line = refused("--local-solver", "laplace-sdnet", "--accelerate", "gmres")
     assert "laplace-sdnet is not: use --accelerate none" in line
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.parametrize("solver", ["exact", "laplace"])
 def test_a_precision_for_a_network_that_is_none(solver, refused):
     line = refused("--local-solver", solver, "--network-dtype", "float32")
     assert f"for a network that is not linear, {solver} is none; leave it out" in line
 
 
-@pytest.mark.ranks(*SIZES)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_where_there_is_none(refused):
     assert "torch sees no CUDA device here; use --device cpu" in refused(*EXACT, "--device", "cuda")
 
 
-@pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -265,6 +239,7 @@ STARTED = [
 ]
 
 
+@pytest.mark.ranks(1)
 @pytest.mark.parametrize(("ranks", "arguments"), STARTED)
 def test_as_a_user_starts_it(ranks, arguments, mpiexec, tmp_path):
     launcher = (mpiexec, *ranks) if ranks else ()

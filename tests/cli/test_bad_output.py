@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-SIZES = (1, 2)
+pytestmark = pytest.mark.ranks(1, 2)
 EXACT = ("--local-solver", "exact")
 BOUNDARY = ("--boundary", "gp:seed=0")
 
 
-@pytest.mark.ranks(*SIZES)
 def test_an_output_folder_that_does_not_exist(refused):
     line = refused(*EXACT, output="missing/out.h5")
     assert line.startswith("Error: --output: ")
@@ -32,7 +31,6 @@ def unprivileged():
             os.setresuid(0, 0, 0)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_an_output_folder_that_is_read_only(mosaicdd, comm):
     how = ("--cells", "64x64", *BOUNDARY, *EXACT)
     # The folders of tests are closed to other users.
@@ -53,7 +51,6 @@ def test_an_output_folder_that_is_read_only(mosaicdd, comm):
         shutil.rmtree(folder)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_an_output_that_is_a_folder(mosaicdd, common_path):
     ended = mosaicdd("solve", "-o", common_path, "--cells", "64x64", *EXACT)
     assert ended.code == 2
@@ -62,7 +59,6 @@ def test_an_output_that_is_a_folder(mosaicdd, common_path):
     )
 
 
-@pytest.mark.ranks(*SIZES)
 def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
     # Renaming would replace it; as root, even /dev/null.
     path = common_path / "pipe"

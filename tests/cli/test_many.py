@@ -143,7 +143,6 @@ def test_the_report_tells_the_worst_of_all_and_lists_each(solve, problems_file, 
         assert statuses == [one["status"] for one in listed]
 
 
-@pytest.mark.ranks(1)
 def test_a_range_of_seeds_is_as_many_problems(solve):
     code, report, path = solve(*EXACT, "--boundary", "gp:seed=3..4")
     assert (code, len(report["problems"])) == (0, 2)
@@ -153,7 +152,6 @@ def test_a_range_of_seeds_is_as_many_problems(solve):
     )
 
 
-@pytest.mark.ranks(1)
 def test_a_file_with_one_row_is_one_problem(solve, common_path, boundaries):
     with h5py.File(common_path / "one.h5", "w") as file:
         write_boundaries(file, boundaries[:1])
@@ -163,7 +161,6 @@ def test_a_file_with_one_row_is_one_problem(solve, common_path, boundaries):
         assert file["solution"].shape == (129, 193)
 
 
-@pytest.mark.ranks(1)
 def test_solutions_of_many_problems_are_boundary_data_for_the_next(solve, problems_file):
     solve(*EXACT, "--boundary", problems_file)
     _, first, path = solve(*EXACT, "--boundary", problems_file)
@@ -283,7 +280,6 @@ def test_an_unsound_problem_is_named(mosaicdd, common_path, problems_file, comm)
     assert "problem 3: boundary edge left has 1 of 129 values that are not finite" in ended.err
 
 
-@pytest.mark.ranks(1)
 def test_people_read_how_many_ended_how(mosaicdd, common_path, problems_file):
     path = common_path / "out.h5"
     limits = ("--max-iterations", "4")
@@ -294,7 +290,6 @@ def test_people_read_how_many_ended_how(mosaicdd, common_path, problems_file):
     assert "diverged_max_iterations after up to 4 iterations" in ended.out
 
 
-@pytest.mark.ranks(1)
 def test_compare_tells_the_errors_of_all_and_of_each(solve, mosaicdd, strict_json, problems_file):
     _, _, path = solve(*EXACT, "--boundary", problems_file)
     report = strict_json(mosaicdd("compare", path, "--reference", "dst", "--json").out)
@@ -312,7 +307,6 @@ def test_compare_tells_the_errors_of_all_and_of_each(solve, mosaicdd, strict_jso
     assert "holds problems 0 to 4, not number 5" in ended.err
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.usefixtures("quick_layout")
 def test_plot_draws_the_problem_that_is_asked_for(solve, mosaicdd, common_path, problems_file):
     _, _, path = solve(*EXACT, "--boundary", problems_file)

@@ -39,7 +39,6 @@ def test_shards_equal_the_single_file(solve, comm):
     comm.Barrier()
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.usefixtures("quick_layout")
 def test_shards_are_compared_drawn_and_boundary_data_as_a_single_file_is(
     solve, mosaicdd, strict_json
@@ -111,7 +110,6 @@ def test_the_interface_alone_has_the_lines_of_the_field(solve, comm):
     comm.Barrier()
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.parametrize("command", ["compare", "plot"])
 def test_without_a_field_commands_say_what_is_missing(command, solve, mosaicdd):
     path, _ = solve("lines", "--keep", "interface")
@@ -150,7 +148,6 @@ def test_a_window_is_cut_out_of_the_field(window, extra, solve, comm):
     comm.Barrier()
 
 
-@pytest.mark.ranks(1)
 def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
     part, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
     whole, _ = solve("whole")
@@ -163,7 +160,6 @@ def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
     assert "holds another window" in ended.err
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.usefixtures("quick_layout")
 def test_a_window_can_be_drawn(solve, mosaicdd):
     path, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
@@ -191,7 +187,6 @@ def test_what_cannot_be_written_is_refused_before_any_work(
     assert all(word in ended.err for word in words), ended.err
 
 
-@pytest.mark.ranks(1)
 def test_a_file_where_the_shards_should_be_is_refused_before_any_work(
     mosaicdd, tmp_path, monkeypatch
 ):

@@ -167,7 +167,6 @@ def test_points_need_no_field(solve, comm):
     np.testing.assert_array_equal(values, with_field)
 
 
-@pytest.mark.ranks(1)
 def test_points_can_be_a_text(solve):
     def write(file, points):
         np.savetxt(file, points, header="x y", fmt="%.17g")

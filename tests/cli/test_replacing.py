@@ -75,7 +75,6 @@ def test_what_is_read_is_never_replaced(solved, mosaicdd, common_path, comm, mon
     assert solved.read_bytes() == before
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.usefixtures("quick_layout")
 def test_what_mosaicdd_has_written_is_replaced(solved, mosaicdd, tmp_path):
     assert mosaicdd("solve", "-o", solved, *CELLS, "--boundary", "expr:x").code == 0
@@ -94,7 +93,6 @@ def test_what_mosaicdd_has_written_is_replaced(solved, mosaicdd, tmp_path):
         assert require_replaceable(drawn) == drawn
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.usefixtures("quick_layout")
 def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(mosaicdd, tmp_path):
     path, film = tmp_path / "out.h5", tmp_path / "film.gif"
@@ -109,7 +107,6 @@ def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(mosaicdd, tmp_p
     assert mosaicdd("plot", path, "-o", film).code == 2
 
 
-@pytest.mark.ranks(1)
 @pytest.mark.parametrize("name", ["k.npy", "out", "out.hdf5", "own.py"])
 def test_solutions_are_written_to_h5(mosaicdd, tmp_path, name):
     ended = mosaicdd("solve", "-o", tmp_path / name, *CELLS, "--boundary", "0")
@@ -146,7 +143,6 @@ def test_neither_does_the_library_replace_them(solved, common_path, comm):
     assert m.read(own).status == solution.status
 
 
-@pytest.mark.ranks(1)
 def test_quiet_speaks_of_what_did_not_go_well(mosaicdd, tmp_path):
     few = ("--max-iterations", "1", "--quiet")
     ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *CELLS, "--boundary", "expr:x*y*y", *few)

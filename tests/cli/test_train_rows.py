@@ -9,6 +9,7 @@ from mosaicdd.storage.hdf5 import reseal
 from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.training.course import LESSONS, find_lesson
 
+pytestmark = pytest.mark.ranks(1, 2)
 CASES = (*LESSONS, "unlabelled")
 OWN = """
 from mosaicdd.problems.equations.equation import Equation
@@ -18,7 +19,6 @@ OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOp
 """
 
 
-@pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("case", CASES)
 def test_data_are_made_and_every_network_is_trained_from_python(
     lesson_data, small_networks, comm, common_path, case
@@ -48,7 +48,6 @@ def test_data_are_made_and_every_network_is_trained_from_python(
     ]
 
 
-@pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize(
     ("network", "options", "message"),
     [
@@ -85,7 +84,6 @@ def test_what_a_network_cannot_use_is_refused_on_all_ranks(
     assert not list(common_path.glob("model*"))
 
 
-@pytest.mark.ranks(1, 2)
 def test_what_is_not_finite_in_the_rows_of_one_rank_is_refused_on_all(
     lesson_data, comm, common_path, mosaicdd
 ):

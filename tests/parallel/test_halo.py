@@ -17,7 +17,7 @@ from mosaicdd.parallel import halo
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.layouts import block_of
 
-SIZES = (1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
 DEPTHS = (1, 2, 3)
 MORE = [(0, 0), (1, 0), (0, 1), (2, 3), (7, 5)]
@@ -74,7 +74,6 @@ def whole_numbers(lattice, seed):
     return 16.0 * torch.randint(-(2**40), 2**40, shape, generator=generator).double().numpy()
 
 
-@pytest.mark.ranks(*SIZES)
 def test_after_the_exchange_each_region_is_the_slice_of_the_global_field(cases, interface_of):
     for ranks, block in cases:
         whole = interface_of(block, whole_numbers(block.lattice, seed=0))
@@ -83,7 +82,6 @@ def test_after_the_exchange_each_region_is_the_slice_of_the_global_field(cases, 
         assert torch.equal(mine.flat, whole.flat)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, interface_of, comm):
     delays = np.random.default_rng(comm.rank).exponential(2e-4, (200, 2))  # seconds
     for ranks, block in cases[len(MORE) * len(DEPTHS) - 1 :: len(MORE) * len(DEPTHS)]:
@@ -106,7 +104,6 @@ def test_buffers_may_be_overwritten_as_soon_as_the_exchange_returns(cases, inter
         exchange.close()
 
 
-@pytest.mark.ranks(*SIZES)
 def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cases, interface_of):
     for ranks, block in cases:
         whole = interface_of(block, whole_numbers(block.lattice, seed=0))
@@ -121,7 +118,6 @@ def test_values_may_be_read_while_they_travel_and_are_complete_after_the_end(cas
         assert torch.equal(mine.flat, whole.flat)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_what_an_exchange_that_was_given_up_still_receives_has_its_memory(
     cases, interface_of, comm
 ):
@@ -141,7 +137,6 @@ def test_what_an_exchange_that_was_given_up_still_receives_has_its_memory(
     assert all(request.Test() for request, _ in halo._GIVEN_UP)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_single_precision_on_the_way_rounds_what_the_neighbours_contribute_and_nothing_else(
     cases, interface_of, random_field
 ):
@@ -157,7 +152,6 @@ def test_single_precision_on_the_way_rounds_what_the_neighbours_contribute_and_n
         np.testing.assert_allclose(mine.flat[alone], whole.flat[alone], rtol=0, atol=1e-14)
 
 
-@pytest.mark.ranks(*SIZES)
 def test_an_exchange_takes_at_most_8_messages_and_a_quarter_of_the_paper_s_words(cases):
     # The paper sends 16 d words per cell of a block's side and iteration (section 4.3), d = 2: 8 d
     # per cell of both sides. Here a neighbour gets one line and lines across it that add up to

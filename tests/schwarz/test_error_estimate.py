@@ -9,7 +9,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 
 
 def true_errors(solver, solution, truth):
@@ -20,7 +20,6 @@ def true_errors(solver, solution, truth):
     return difference.nodes()[0], (difference.flat.square() * owned).sum().item() / total
 
 
-@RANKS
 @pytest.mark.parametrize("rtol", [1e-2, 1e-5, 1e-8])
 def test_what_the_iteration_leaves_is_estimated_from_above_and_within_two(
     rtol, make_lattice, make_solver, make_ranks, problem, comm
@@ -36,7 +35,6 @@ def test_what_the_iteration_leaves_is_estimated_from_above_and_within_two(
     assert error <= solution.error_estimate.rms <= 2 * error
 
 
-@RANKS
 def test_the_local_solver_s_own_error_is_in_it(
     make_lattice, make_solver, make_ranks, problem, changed_exact, comm
 ):
@@ -54,7 +52,6 @@ def test_the_local_solver_s_own_error_is_in_it(
     assert error <= solution.error_estimate.rms <= 2 * error
 
 
-@RANKS
 def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
     make_lattice, make_solver, make_ranks, problem
 ):
@@ -71,7 +68,6 @@ def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
     assert exact.mean() <= estimate.nodes.mean().item() <= 2 * exact.mean()
 
 
-@RANKS
 def test_errors_between_the_lines_along_the_edge_are_in_it(
     make_lattice, make_solver, make_ranks, comm
 ):

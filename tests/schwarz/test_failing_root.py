@@ -5,12 +5,11 @@ import pytest
 
 import mosaicdd as m
 
-RANKS = pytest.mark.ranks(1, 2, 3)
+pytestmark = pytest.mark.ranks(1, 2, 3)
 PROBLEM = m.Problem(m.Domain((64, 64)), "laplace", sides=m.Dirichlet("sin(3*x) + y"))
 HOT = m.Problem(m.Domain((64, 64)), "heat", {"f": "1"})
 
 
-@RANKS
 def test_a_checkpoint_of_a_solve(comm, lost):
     folder, lose = lost
     output = m.Output(folder / "out.h5", checkpoint_minutes=0)
@@ -20,7 +19,6 @@ def test_a_checkpoint_of_a_solve(comm, lost):
         solver()
 
 
-@RANKS
 @pytest.mark.parametrize("minutes", [0, 10], ids=["checkpoint", "series"])
 def test_a_checkpoint_of_a_march_and_its_series(comm, lost, minutes):
     folder, lose = lost
@@ -29,7 +27,6 @@ def test_a_checkpoint_of_a_march_and_its_series(comm, lost, minutes):
         m.march(HOT, "x", dt=0.1, steps=3, ranks=comm, output=output, progress=lose)
 
 
-@RANKS
 def test_a_series_that_is_saved(comm, lost):
     folder, lose = lost
     series = m.march(HOT, "x", dt=0.1, steps=1, ranks=comm)
@@ -46,7 +43,6 @@ class OwnError(ValueError):
         self.how = lambda: number  # and this it cannot send
 
 
-@RANKS
 @pytest.mark.parametrize("rank", [0, 2])
 def test_an_error_that_cannot_be_sent(comm, make_ranks, rank):
     def fail():
@@ -57,7 +53,6 @@ def test_an_error_that_cannot_be_sent(comm, make_ranks, rank):
         make_ranks().agree(fail)
 
 
-@RANKS
 def test_what_takes_parts_or_makes_them(comm, make_ranks):
     from mosaicdd.parallel.collect import collect
 

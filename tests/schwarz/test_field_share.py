@@ -10,7 +10,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.field_share import FieldShare
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 TENSORS = {"device": torch.device("cpu"), "dtype": torch.float64}
 # Uneven blocks, a last lattice cell that is not full, and one that comes round.
 LATTICES = [((28, 44), (False, False)), ((30, 43), (False, True)), ((26, 45), (True, True))]
@@ -36,7 +36,6 @@ def cut(values, part, lattice):
     return values[np.ix_(*(at if period is None else at % period for at, period in around))]
 
 
-@RANKS
 @pytest.mark.parametrize("beyond", [True, False])
 @pytest.mark.parametrize(("cells", "periodic"), LATTICES)
 def test_what_is_held_is_that_part_of_the_whole(ranks, cells, periodic, beyond):
@@ -55,7 +54,6 @@ def test_what_is_held_is_that_part_of_the_whole(ranks, cells, periodic, beyond):
         assert wide.stop >= min(own.stop + 5, nodes)
 
 
-@RANKS
 def test_values_of_two_periodic_sides_may_differ_within_the_grid(ranks):
     """As those of a source that jumps there."""
     lattice = lattice_of((30, 43), (False, True))
@@ -64,7 +62,6 @@ def test_values_of_two_periodic_sides_may_differ_within_the_grid(ranks):
     np.testing.assert_array_equal(share.widened(values[share.own]), values[share.wide])
 
 
-@RANKS
 @pytest.mark.parametrize("beyond", [True, False])
 @pytest.mark.parametrize(("cells", "periodic"), LATTICES)
 def test_lines_are_those_of_the_whole_lattice_and_back(ranks, cells, periodic, beyond):

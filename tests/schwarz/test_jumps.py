@@ -9,7 +9,7 @@ import mosaicdd as m
 from mosaicdd import Neumann, Periodic, Problem, solve
 from mosaicdd.problems.shapes.shape import level_of_cells
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 SHAPES = {"plane": (46, 72), "box": (10, 12, 20)}
 NAMES = {
     2: (("bottom", "top"), ("left", "right")),
@@ -87,7 +87,6 @@ CASES = {
 }
 
 
-@RANKS
 @pytest.mark.parametrize("case", CASES)
 def test_a_jump_is_that_of_a_direct_solution(case, comm):
     kind, jumps = CASES[case]
@@ -102,7 +101,6 @@ def test_a_jump_is_that_of_a_direct_solution(case, comm):
     assert solution.compare("direct").max_error < 1e-9
 
 
-@RANKS
 def test_sources_fluxes_and_the_balance_are_right_across_the_seam(comm):
     a, h = cells_of(SHAPES["plane"]), 1 / 64
     nodes = tuple(n + 1 for n in a.shape)
@@ -134,7 +132,6 @@ def test_sources_fluxes_and_the_balance_are_right_across_the_seam(comm):
     assert solution.flow("left") == pytest.approx(-(out - inside), rel=1e-7)
 
 
-@RANKS
 def test_flows_through_a_cell_are_its_effective_tensor_times_the_slope(comm):
     """Voxels around nodes make the same conductances as the values there."""
     voxels = cells_of((46, 72))
@@ -151,7 +148,6 @@ def test_flows_through_a_cell_are_its_effective_tensor_times_the_slope(comm):
         np.testing.assert_allclose(flows, expected, rtol=0, atol=1e-6 * abs(expected).max())
 
 
-@RANKS
 def test_tensors_and_nodes_and_constants_take_jumps(comm):
     shape = (48, 72)
     tensor = {"axx": cells_of(shape, 3) + 1, "ayy": 2.0, "axy": 0.4}
@@ -172,14 +168,12 @@ def test_tensors_and_nodes_and_constants_take_jumps(comm):
     assert solution.compare("direct").max_error < 1e-8
 
 
-@RANKS
 def test_laplace_with_a_jump_is_the_slope_itself(comm):
     solution = solve(Problem((46, 72), "laplace", sides=sides_of((2.0, 1.0))), ranks=comm)
     y, x = np.meshgrid(np.arange(47) / 46 - 0.5, np.arange(73) / 72 - 0.5, indexing="ij")
     np.testing.assert_allclose(solution.gather(), 2 * y + x, rtol=0, atol=1e-9)
 
 
-@RANKS
 @pytest.mark.parametrize("equation", ["diffusion", "bilinear-diffusion"])
 def test_a_medium_that_is_moved_around_has_the_same_solution_moved(equation, comm):
     """The seam is no place of its own, also of tensors: beyond half of a period a medium is the same."""
@@ -204,7 +198,6 @@ def round_holes(shape):
     )
 
 
-@RANKS
 def test_beside_holes_the_slope_is_imposed_too(comm):
     """Of a mask of cells; what is around a hole adds up, and the mean over the domain is zero."""
     shape = (46, 72)
@@ -226,7 +219,6 @@ def test_beside_holes_the_slope_is_imposed_too(comm):
     assert solution.compare("direct").max_error < 1e-8
 
 
-@RANKS
 def test_what_has_no_jump_is_refused_in_one_line(comm):
     shape = (46, 72)
     sides = sides_of((None, 1.0))
@@ -254,7 +246,6 @@ def test_what_has_no_jump_is_refused_in_one_line(comm):
         assert len(str(raised.value).splitlines()) == 1
 
 
-@RANKS
 def test_another_jump_is_other_data_of_the_same_plan(comm):
     a = cells_of((46, 72))
     with m.Solver(
@@ -268,7 +259,6 @@ def test_another_jump_is_other_data_of_the_same_plan(comm):
 PIN = {"pin": m.Held((0.3, 0.4), 2.0)}
 
 
-@RANKS
 def test_a_value_that_is_held_inside_holds_the_level(comm):
     a = cells_of((46, 72))
     sides = sides_of((0.0, 1.0))

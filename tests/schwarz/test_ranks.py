@@ -6,7 +6,7 @@ Each rank solves the whole problem once more on its own and compares its part.
 import numpy as np
 import pytest
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 SEVERAL = pytest.mark.ranks(2, 3, 4, 6)
 # Issue 2. Additions in another order change a sweep by P eps = 128 * 1.1e-16 = 1.4e-14 at most; the
 # two-level iteration contracts by 0.25, so that adds up to 2e-14.
@@ -30,7 +30,6 @@ def require_part(solution, serial):
     )
 
 
-@RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP])
 def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
     settings, by_one, make_lattice, make_solver, make_ranks, all_dims, problem
@@ -48,7 +47,6 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             assert getattr(solution, name) == pytest.approx(getattr(serial, name), abs=2e-14)
 
 
-@RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP])
 def test_one_subdomain_per_rank_is_enough(
     settings, make_lattice, make_solver, make_ranks, all_dims, problem
@@ -83,7 +81,6 @@ def test_exchanging_once_per_iteration_reaches_the_same_solution(
         assert in_step.iterations <= solution.iterations <= additive.iterations
 
 
-@RANKS
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 def test_the_result_is_the_discrete_solution(
     accelerate, make_lattice, make_solver, make_ranks, problem
@@ -111,7 +108,6 @@ def test_all_ranks_stop_at_the_same_mae_as_one(make_lattice, make_solver, make_r
     np.testing.assert_allclose(solution.history.mae, serial.history.mae, rtol=1e-11)
 
 
-@RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP, RELAXED])
 def test_nan_in_the_boundary_data_ends_the_iteration_on_all_ranks(
     settings, make_lattice, make_solver, make_ranks, problem
@@ -126,7 +122,6 @@ def test_nan_in_the_boundary_data_ends_the_iteration_on_all_ranks(
     assert np.isnan(solution.update)
 
 
-@RANKS
 @pytest.mark.parametrize("settings", [*ADDITIVE, IN_STEP, RELAXED])
 def test_nan_from_the_local_solver_of_one_rank_ends_the_iteration_on_all_ranks(
     settings, make_lattice, make_solver, make_ranks, problem, changed_exact, comm
@@ -148,7 +143,6 @@ def test_nan_from_the_local_solver_of_one_rank_ends_the_iteration_on_all_ranks(
     assert len(set(comm.allgather(solution.iterations))) == 1
 
 
-@RANKS
 @pytest.mark.parametrize("settings", [ADDITIVE[2], IN_STEP, RELAXED])
 def test_a_local_solver_that_amplifies_ends_as_diverged_on_all_ranks(
     settings, make_lattice, make_solver, make_ranks, problem, changed_exact, comm

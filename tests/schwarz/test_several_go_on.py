@@ -20,7 +20,7 @@ from mosaicdd.schwarz.results import checkpoints
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 
 CELLS = (64, 96)
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 SIDES = "left", "right", "bottom", "top"
 DATA = ["x - y", "2*x", "sin(3*x) + y", "x*y", "0.5 - y"]
 
@@ -89,7 +89,6 @@ DAILY = "at once", "multigrid", "subdomain-newton"
 EACH = [pytest.param(how, marks=[] if how in DAILY else pytest.mark.nightly) for how in ENGINES]
 
 
-@RANKS
 @pytest.mark.parametrize("how", EACH)
 def test_an_interrupted_solve_of_several_problems_goes_on(how, common_path, comm, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SOON", 0.0)
@@ -152,7 +151,6 @@ def solve_until_killed(rounds, monkeypatch, how, path, comm, **changes):
     return settings
 
 
-@RANKS
 @pytest.mark.parametrize(
     "how",
     ["hole", *(pytest.param(how, marks=pytest.mark.nightly) for how in ("at once", "newton"))],
@@ -198,7 +196,6 @@ def test_groups_of_ranks_are_killed_and_one_group_goes_on(common_path, comm, mon
     assert len(rest.report["problems"]) == len(DATA)
 
 
-@RANKS
 def test_when_all_had_ended_nothing_is_solved(common_path, comm, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SOON", 0.0)
     make, local_solver, given = ENGINES["multigrid"]
@@ -212,7 +209,6 @@ def test_when_all_had_ended_nothing_is_solved(common_path, comm, monkeypatch):
     np.testing.assert_array_equal(rest.gather(), reference.gather())
 
 
-@RANKS
 def test_out_of_iterations_problems_go_on_with_more(common_path, comm, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SOON", 0.0)
     make, local_solver, given = ENGINES["multigrid"]
@@ -230,7 +226,6 @@ def test_out_of_iterations_problems_go_on_with_more(common_path, comm, monkeypat
     np.testing.assert_allclose(rest.gather(), reference.gather(), rtol=0, atol=2e-7 * scale)
 
 
-@RANKS
 def test_other_data_and_other_numbers_of_problems_are_refused(common_path, comm, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SOON", 0.0)
     path = common_path / "out.h5"

@@ -135,7 +135,6 @@ def test_a_start_that_does_not_fit_is_refused_in_one_sentence(comm, common_path)
     comm.Barrier()
 
 
-@pytest.mark.ranks(1)
 def test_mpi_null_is_refused():
     with pytest.raises(ValueError, match="COMM_NULL"):
         solve(laplace(), ranks=MPI.COMM_NULL)

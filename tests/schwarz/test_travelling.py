@@ -11,7 +11,7 @@ from mosaicdd.schwarz.norms import OwnedNorms
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.stopping import History, Monitor
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
+pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 
 
 @pytest.fixture
@@ -38,7 +38,6 @@ def readers(engine, ranks, boundary, path):
     }
 
 
-@RANKS
 def test_six_readers_refuse_values_that_contributions_travel_to(
     engine, ranks, problem, common_path
 ):
@@ -61,7 +60,6 @@ def test_six_readers_refuse_values_that_contributions_travel_to(
         read(out)
 
 
-@RANKS
 def test_rings_that_are_right_grow_fewer_until_contributions_come(
     engine, comm, interface_of, problem
 ):
@@ -88,7 +86,6 @@ def test_rings_that_are_right_grow_fewer_until_contributions_come(
     assert v.rings == depth
 
 
-@RANKS
 def test_a_part_is_taken_of_complete_values(engine):
     engine = engine()
     v = Interface(engine.block, **engine.settings.tensors)
