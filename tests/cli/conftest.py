@@ -3,6 +3,7 @@
 import signal
 
 import h5py
+import numpy as np
 import pytest
 
 from mosaicdd.problems.sides.boundary import Boundary
@@ -48,6 +49,22 @@ def write_edges(comm):
                 write_boundaries(file, [Boundary.of_field(field)])
         comm.Barrier()
         return path
+
+    return write
+
+
+@pytest.fixture
+def write(comm, common_path):
+    """Return a function that writes an array or a text to a file, once for all ranks."""
+
+    def write(name, content):
+        if comm.rank == 0:
+            if isinstance(content, str):
+                (common_path / name).write_text(content)
+            else:
+                np.save(common_path / name, content)
+        comm.Barrier()
+        return common_path / name
 
     return write
 

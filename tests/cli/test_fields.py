@@ -21,19 +21,6 @@ SOLVE = (
 )
 
 
-@pytest.fixture
-def write(comm, common_path):
-    """Return a function that writes an array to a file, once for all ranks."""
-
-    def write(name, array):
-        if comm.rank == 0:
-            np.save(common_path / name, array)
-        comm.Barrier()
-        return common_path / name
-
-    return write
-
-
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("extra", [0, 1], ids=["cells", "nodes"])
 def test_a_file_of_coefficients_is_solved_and_kept(

@@ -11,22 +11,6 @@ DISK = ("--domain", "expr:hypot(x-0.6,y-0.8)-0.5501")
 RING = ("--domain", "expr:abs(hypot(x-0.6,y-0.8)-0.35)-0.2")
 
 
-@pytest.fixture
-def write(comm, common_path):
-    """Return a function that writes an array or a text to a file, once for all ranks."""
-
-    def write(name, content):
-        if comm.rank == 0:
-            if isinstance(content, str):
-                (common_path / name).write_text(content)
-            else:
-                np.save(common_path / name, content)
-        comm.Barrier()
-        return common_path / name
-
-    return write
-
-
 @pytest.mark.ranks(1, 2, 3)
 def test_a_file_holds_the_domain_and_nan_outside(comm, mosaicdd, common_path, strict_json):
     output = common_path / "out.h5"

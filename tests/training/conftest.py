@@ -31,3 +31,18 @@ def ranks():
 def collectives():
     """Return what says how many collective operations of the process group there have been."""
     return lambda: dist.group.WORLD._get_sequence_number_for_group()
+
+
+@pytest.fixture
+def gradients():
+    """Return a function of a trainer and the number of an epoch: the signals of its first step, and the gradients."""
+
+    def of(trainer, epoch=3):
+        lesson, parallel = trainer.lesson, trainer.parallel
+        passes = lesson.passes.draw(epoch, trainer.ranks, trainer.micro_batch)
+        if lesson.prepares:
+            lesson.prepare(passes)
+        signals = parallel.backward(passes, [0.0, 0.0, 0.0])
+        return signals, [p.grad.clone() for p in parallel.objective.weights()]
+
+    return of

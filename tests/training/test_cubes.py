@@ -116,14 +116,8 @@ def trainer_of(dataset, group, network="faces", changes=None, execution=None):
     return Trainer(lesson, settings, time.perf_counter(), group, execution)
 
 
-def gradients(trainer):
-    passes = trainer.lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
-    signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
-    return signals, [p.grad for p in trainer.parallel.objective.weights()]
-
-
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_ranks_add_up_to_the_gradient_of_one(dataset, ranks):
+def test_ranks_add_up_to_the_gradient_of_one(gradients, dataset, ranks):
     together, alone = (gradients(trainer_of(dataset, group)) for group in (ranks, None))
     assert together[0]["pde_loss"] == pytest.approx(alone[0]["pde_loss"], rel=1e-12)
     for ours, theirs in zip(together[1], alone[1], strict=True):
@@ -132,7 +126,7 @@ def test_ranks_add_up_to_the_gradient_of_one(dataset, ranks):
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("changes", [LEARNED | {"points": 1}, {}], ids=["labels", "no labels"])
-def test_ranks_add_up_to_the_gradient_of_one_by_convolutions(dataset, ranks, changes):
+def test_ranks_add_up_to_the_gradient_of_one_by_convolutions(gradients, dataset, ranks, changes):
     together, alone = (
         gradients(trainer_of(dataset, group, "sdnet", changes)) for group in (ranks, None)
     )

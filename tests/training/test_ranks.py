@@ -43,12 +43,6 @@ def make(dataset, name="sdnet", ranks=None, execution=None, **changes):
     return Trainer(lesson, settings, time.perf_counter(), ranks, execution)
 
 
-def gradients(trainer):
-    passes = trainer.lesson.passes.draw(3, trainer.ranks, trainer.micro_batch)
-    signals = trainer.parallel.backward(passes, [0.0, 0.0, 0.0])
-    return signals, [p.grad for p in trainer.parallel.objective.weights()]
-
-
 @ANY
 @pytest.mark.parametrize(
     ("name", "changes", "micro"),
@@ -63,7 +57,9 @@ def gradients(trainer):
         ("sdnet", {"batch_size": 7}, 1),  # on 3, 4 and 6 ranks some have two samples
     ],
 )
-def test_the_gradient_of_a_step_is_that_of_one_process(small_dataset, ranks, name, changes, micro):
+def test_the_gradient_of_a_step_is_that_of_one_process(
+    gradients, small_dataset, ranks, name, changes, micro
+):
     execution = ExecutionSettings(micro_batch=micro)
     expected = gradients(make(small_dataset, name, **changes))
     result = gradients(make(small_dataset, name, ranks, execution, **changes))
