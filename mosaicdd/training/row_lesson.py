@@ -67,7 +67,6 @@ class RowPass:
     rows: torch.Tensor  # their numbers among those of the rank, ``(B,)``
     share: float  # factor of its mean loss in the mean over the ranks
     places: torch.Tensor  # of the rows in the batch of all ranks, ``(B,)``
-    first_row: int  # the batch's first, by its number among those of all ranks
     pieces: float = 1.0  # so many of these rows are one
     kind = "data_loss"
 
@@ -115,7 +114,6 @@ class RowBatches:
                 (chosen[part] - self.first(ranks)).to(ranks.device),
                 len(part) * ranks.size / self.size,
                 part.to(ranks.device),
-                int(chosen[0]),
             )
             for part in places.tensor_split(count)
         ]
@@ -211,7 +209,7 @@ class RowLesson(Lesson):
         """Return a pass over the first rows."""
         count = int(self.batches.counts[self.ranks.rank])
         rows = torch.arange(min(max(PROBES), count), device=self.ranks.device)
-        return [RowPass(rows, 1.0, rows, 0)]
+        return [RowPass(rows, 1.0, rows)]
 
 
 _ACCURATE = 0.05  # error up to which held-out media of a roughness are within the model's range

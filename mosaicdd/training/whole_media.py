@@ -70,7 +70,7 @@ class WholeMediaLesson(ConductanceLesson):
         share = (dataset.cells / cells) ** 2 / ranks
         each = sum(math.prod(getattr(dataset, name).shape[1:]) for name in dataset.arrays)
         size = each * lesson.like.element_size() * len(dataset) / ranks
-        return lesson.loss, [RowPass(rows, 1.0, rows, 0, pieces=share)], round(size)
+        return lesson.loss, [RowPass(rows, 1.0, rows, pieces=share)], round(size)
 
     def probe(self) -> list[RowPass]:
         """Return a pass over one medium: no pass has more, as each would be solved by itself."""

@@ -52,7 +52,7 @@ def test_the_loss_without_labels_has_the_gradient_of_that_with(pde):
     for labels in (True, False):
         lesson = lesson_of(data, labels=labels)
         every = torch.arange(48)
-        part = RowPass(every, 1.0, every, 0)
+        part = RowPass(every, 1.0, every)
         if lesson.prepares:
             lesson.prepare([part])
         lesson.loss(part).backward()
