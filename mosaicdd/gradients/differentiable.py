@@ -36,7 +36,7 @@ def differentiable(
     Parameters
     ----------
     problem
-        Linear; or on a rectangle, or box, with values on all sides.
+        Whose level something holds; linear or not.
     wrt
         What it is a function of: coefficients (``a``, ``axx``, ``axy``, ``ayy``, ``c``, ``bx``), the source ``f``, values or fluxes of
         sides and outlines by their names or those of parts, and ``left.alpha`` of Robin's condition; in time

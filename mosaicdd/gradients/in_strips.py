@@ -1,11 +1,12 @@
 """First derivatives of a Lagrangian, some rows of nodes at a time, so that all of them stay in the cache."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import torch
 
+from mosaicdd.gradients.around import to_first, with_first
 from mosaicdd.gradients.lagrangian import Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
@@ -78,6 +79,7 @@ class InStrips:
         u: torch.Tensor,
         v: torch.Tensor,
         w: torch.Tensor,
+        add: Callable[[np.ndarray], np.ndarray] = lambda values: values,
     ) -> tuple[dict[str, torch.Tensor], np.ndarray]:
         """Return the derivatives by what is named, and how much the adjoint leaves of the functional's.
 
@@ -92,6 +94,8 @@ class InStrips:
             Some of their names, and of outlines whose values are no numbers.
         u, v, w
             The solution, the adjoint, and the derivatives of the functional by each value, of the whole grid.
+        add
+            Adds up over processes; by default there is one.
 
         Returns
         -------
@@ -103,6 +107,7 @@ class InStrips:
         named = {
             name: value for name, value in named.items() if name not in self._parameters.of_shape
         }
+        named = with_first(self._parameters, named)
         common = [name for name in by if name in self._parameters.numbers]
         by = [name for name in by if name not in common and name not in of_shape]
         gradient: dict[str, torch.Tensor] = {}
@@ -154,6 +159,8 @@ class InStrips:
                         continue
                     slope = slope.sum()
                 shares[name] = shares[name] + slope
+        shapes = {name: tuple(values.shape) for name, values in named.items()}
+        to_first(self._parameters, gradient, shapes, self._own, add)
         for name in of_shape:
             shares[name] = torch.tensor(self._by_shape(name, named, u, v), dtype=torch.float64)
         return shares | gradient, left

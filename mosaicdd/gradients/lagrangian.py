@@ -68,6 +68,7 @@ class Lagrangian:
             cut = outline.cut(wide, cells)
             cover, volumes = cut.cover, cut.volumes
         self._volumes = torch.from_numpy(self._h**2 * volumes)
+        self._quarters = torch.from_numpy(cover.quarters[0] * len(cover.quarters))
         self._periods = conditions.periods(grid)
         known = np.zeros(volumes.shape, bool)
         known[places_of(parameters.known, wide, self._periods)[1]] = True
@@ -298,6 +299,14 @@ class Lagrangian:
             weights = self._volumes * v
             total = total + tested(f, weights)
             total = total - tested(c * u, weights) if acts else total
+        total = total + self._through_sides(named, u, v)
+        if self._outlines is not None:
+            total = total + self._outlines(named, before, edges, u, v, w, rises)
+        return total
+
+    def _through_sides(self, named: Tensors, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Return what flows in through natural sides of the rectangle, tested."""
+        total = torch.zeros((), dtype=torch.float64)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 continue
@@ -308,8 +317,6 @@ class Lagrangian:
                 alpha = named[name + ".alpha"]
                 alpha = alpha.reshape(-1)[which] if alpha.ndim else alpha
                 total = total - (alpha * flat * u.reshape(-1)[places]).sum()
-        if self._outlines is not None:
-            total = total + self._outlines(named, before, edges, u, v, w, rises)
         return total
 
 

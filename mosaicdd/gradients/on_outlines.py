@@ -1,6 +1,7 @@
 """What the outline of a shape adds to the Lagrangian: given values, fluxes and exchange; see `cut`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,6 +11,21 @@ from mosaicdd.lattice.axes import at
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, Crossings, OnOutlines
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.fields.fields import Part
+
+Tied = tuple[int, torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]
+"""Along which axis, flat edges, whether they lead up, and nodes, by how much their edges' conductances grow, .."""
+
+
+class Flow(Protocol):
+    """What flows by an equation that is not linear, where faces and what multiplies flows are 1."""
+
+    def to_values(
+        self, nodes: torch.Tensor, axis: int, ups: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
+        """Return it from flat nodes to values beside them along an axis, ``(T,)``; ``ups``: where they are at larger coordinates."""
+
+    def diffusion(self, nodes: torch.Tensor, ties: Sequence[Tied]) -> torch.Tensor:
+        """Return how much flows for each difference of values at flat nodes, in the mean of the faces, ``(T,)``."""
 
 
 class ActingOutlines:
@@ -55,6 +71,7 @@ class ActingOutlines:
         self._alphas = torch.from_numpy(natural.alphas)
         self._flows = self._acting(natural.crossings(np.ones(len(natural.nodes))))
         self._distances = torch.from_numpy(natural.distances)
+        self._on = self._acting(on.on)
         own = self._mine[on.on.nodes]
         self._held = self._acting(on.on.chosen(own, on.on.nodes[own]))
         total = np.zeros(mine.shape)
@@ -120,21 +137,52 @@ class ActingOutlines:
         v: torch.Tensor,
         w: torch.Tensor,
         rises: Mapping[str, torch.Tensor],
+        flow: Flow | None = None,
     ) -> torch.Tensor:
-        """Return what outlines add; ``between``: what flows along edges, see `Edges`, else as `Lagrangian`."""
+        """Return what outlines add; ``between``: what flows along edges, see `Edges`, else as `Lagrangian`.
+
+        ``flow``: of equations that are not linear.
+        """
         which = named, before, rises
         u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
-        nodes = self._held[0]
-        total = (w[nodes] * self._given(self._held, *which)).sum()
+        total = self.given_to(w, *which)
         for axis, edges, ups, acting in self._ties:
             nodes, growth = acting[:2]
             mean, more = between[axis]
             k = growth * mean.reshape(-1)[edges]
             if more is not None:
                 k = k + growth * torch.where(ups, -1.0, 1.0) * more.reshape(-1)[edges]
-            total = total - (k * (u[nodes] - self._given(acting, *which)) * v[nodes]).sum()
+            values = self._given(acting, *which)
+            falls = u[nodes] - values
+            if flow is not None:
+                falls = flow.to_values(nodes, axis, ups, values)
+            total = total - (k * falls * v[nodes]).sum()
+        if flow is not None:
+            return total + self.inflow(*which, u, v, lambda at: flow.diffusion(at, self._ties))
+        along = [mean for mean, _ in between]
+        return total + self.inflow(*which, u, v, lambda at: self._diffusion(along).reshape(-1)[at])
+
+    def given_to(self, w: torch.Tensor, *which: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return what is given at nodes on the outline, times flat values there."""
+        return (w[self._held[0]] * self._given(self._held, *which)).sum()
+
+    def imposed(self, u: torch.Tensor, *which: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return values with those that are given at nodes on the outline."""
+        flat = u.reshape(-1).index_put((self._on[0],), self._given(self._on, *which))
+        return flat.reshape(u.shape)
+
+    def inflow(
+        self,
+        named: Mapping[str, torch.Tensor],
+        before: Mapping[str, torch.Tensor],
+        rises: Mapping[str, torch.Tensor],
+        u: torch.Tensor,
+        v: torch.Tensor,
+        diffusion: Callable[[torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        """Return what flows in through natural outlines, tested, of flat values; ``diffusion``: at flat nodes."""
         nodes, lengths, outlines, _, mine = self._flows
-        flux = self._given(self._flows, *which)
+        flux = self._given(self._flows, named, before, rises)
         if self._exchanges:
             alphas = self._alphas
             for number, name in enumerate(self._names):
@@ -142,10 +190,11 @@ class ActingOutlines:
                 if alpha in named:
                     own = torch.where(mine, named[alpha], before[alpha])
                     alphas = torch.where(outlines == number, own, alphas)
-            diffusion = self._diffusion([mean for mean, _ in between]).reshape(-1)[nodes]
-            damping = (1 + self._h * alphas * self._distances / diffusion).clamp(min=LEAST_DAMPING)
-            flux = (flux - alphas * u[nodes]) / damping
-        return total + (self._h * lengths * flux * v[nodes]).sum()
+            flux = flux - alphas * u[nodes]
+            if self._distances.any():
+                damping = 1 + self._h * alphas * self._distances / diffusion(nodes)
+                flux = flux / damping.clamp(min=LEAST_DAMPING)
+        return (self._h * lengths * flux * v[nodes]).sum()
 
     def _diffusion(self, along: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return it at the nodes: their conductances over their faces, 1 where there are none."""

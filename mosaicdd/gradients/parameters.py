@@ -288,10 +288,7 @@ def require_differentiable(problem: Problem) -> None:
         why = f"{problem.equation.name} is an equation in time"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
-    elif isinstance(operator, Nonlinear):
-        if not problem.plain or any(part.inside for part in problem.conditions.parts):
-            why = f"{problem.equation.name} is not linear, and values are not given on all sides of a rectangle alone"
-    elif not problem.plain and _floats(problem):
+    elif not (isinstance(operator, Nonlinear) or problem.plain) and _floats(problem):
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"
@@ -302,7 +299,4 @@ def require_differentiable(problem: Problem) -> None:
     ):
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:
-        raise Unsupported(
-            f"{why}: gradients are of single problems whose level is held, if they are not linear with values "
-            "on all sides of rectangles or boxes"
-        )
+        raise Unsupported(f"{why}: gradients are of single problems whose level is held")

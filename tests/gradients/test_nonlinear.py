@@ -133,10 +133,5 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
 
 
 def test_what_is_not_known_is_said():
-    natural = m.Problem((16, 16), "poisson-boltzmann", sides={"left": m.Neumann(1.0)})
-    with pytest.raises(
-        m.Unsupported, match="poisson-boltzmann is not linear, and values are not given on all"
-    ):
-        m.differentiable(natural, "c")
     with pytest.raises(m.Unsupported, match="allen-cahn is not linear"):
         m.differentiable(m.Problem((16, 16), "allen-cahn"), "f", dt=0.1, steps=2)

@@ -285,3 +285,24 @@ def test_what_has_no_flows_is_refused_in_one_line(comm):
     for name in ("poisson-boltzmann", "subdomain-newton"):
         with pytest.raises(ValueError, match="no rectangle here: take 'exact'"):
             solve(Problem(holes(64), "poisson-boltzmann", sides=Dirichlet(0.0)), name, ranks=comm)
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_an_exchange_on_an_outline_counts_the_permittivity(comm):
+    """The same equation in two names: in one what multiplies flows stands outside of the residual."""
+    a = np.random.default_rng(0).uniform(0.5, 2.0, (65, 65))
+    domain = Domain.from_distance("hypot(x - 1.63, y - 1.58) - 1.4", (64, 64), 0.05)
+    sides = {"outline": Robin(0.8, 0.3)}
+    salt, reacting = (
+        solve(
+            Problem(domain, name, {"f": 1.0, "a": a, **more}, sides),
+            "exact",
+            ranks=comm,
+            settings=TIGHT,
+        )
+        for name, more in (
+            ("poisson-boltzmann", {"c": 0.7}),
+            ("reaction-diffusion", {"r": "0.7*sinh(u)"}),
+        )
+    )
+    np.testing.assert_allclose(salt.local, reacting.local, rtol=1e-9)

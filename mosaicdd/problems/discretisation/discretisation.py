@@ -147,7 +147,7 @@ class Discretisation:
         if cut is not None and not any(self._rounds):
             whole, volumes = self._within(part, cut.cover, cut.volumes)
         else:
-            whole, volumes = self._glued(part)
+            whole, volumes = self.between(part)
         number = self._numbers(part)
         on_sides = number >= 0
         if cut is not None:
@@ -201,7 +201,7 @@ class Discretisation:
         slope = mean_slope(problem.conditions, self.grid, on_grid)
         if slope is not None:
             require_fluxes(problem.conditions, self)
-            b -= self._glued(on_grid)[0].of_all(slope)
+            b -= self.between(on_grid)[0].of_all(slope)
         if stretch is not None:
             b = stretch.values(b)
         if not self.floating:
@@ -221,7 +221,7 @@ class Discretisation:
         b.reshape(len(b), -1)[:, nodes] *= counts.ravel()[nodes]
         return b
 
-    def _glued(self, part: Part) -> tuple[Conductances, np.ndarray]:
+    def between(self, part: Part) -> tuple[Conductances, np.ndarray]:
         """Return the conductances and volumes of a part of the grid that comes round."""
         return glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
 

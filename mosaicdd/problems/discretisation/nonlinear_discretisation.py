@@ -16,7 +16,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.unsupported import Unsupported
@@ -53,7 +54,7 @@ class NonlinearDiscretisation:
         whole = shape is None or shape.voxels is not None
         operator.require_flows(problem.equation.name, whole_cells=whole)
         _require_cells(operator, problem, grid)
-        self.operator, self.grid = operator, grid
+        self.operator, self.grid, self._problem = operator, grid, problem
         self.rounds = problem.conditions.periods(grid)
         self.periods = self.rounds if periods is None else periods
         self.faces = Discretisation(problem, operator.faces, grid)
@@ -71,6 +72,16 @@ class NonlinearDiscretisation:
                 "no value is given on any side, and there is no exchange or reaction: the level of the "
                 "solution is not known; give a value, robin, or the field c"
             )
+
+    def factors(self, part: Part) -> tuple[np.ndarray, ...]:
+        """Return the factor of what flows along the edges between the nodes of a part, 1 where nothing does."""
+        plain = Medium({"a": Field("a", 1.0, len(part))}, self.operator.aspect)
+        unit = Discretisation(self._problem, plain, self.grid)
+        factor, faces = (on.between(part)[0].along for on in (self.faces, unit))
+        every = zip(factor, faces, strict=True)
+        return tuple(
+            np.where(face > 0, k / np.where(face > 0, face, 1.0), 1.0) for k, face in every
+        )
 
 
 def _require_cells(operator: Nonlinear, problem: Problem, grid: Grid) -> None:

@@ -1,8 +1,7 @@
 """The equations of a nonlinear problem at the active nodes of a part of the grid; see `nonlinear_discretisation`."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ import torch
 from mosaicdd.lattice.axes import at
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
 from mosaicdd.problems.discretisation.node_equations import Equations
+from mosaicdd.problems.discretisation.nonlinear_data import NonlinearData
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
@@ -19,19 +19,6 @@ from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offs
 from mosaicdd.problems.problem import Problem
 
 _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
-
-
-@dataclass(frozen=True)
-class NonlinearData:
-    """What one problem gives on a part of the grid."""
-
-    # Values that are given at the ends of ties, first those on the sides of the rectangle
-    beside: np.ndarray
-    source: np.ndarray  # into the volumes of the active nodes, ``(K,)``
-    inflow: np.ndarray  # of fluxes through the sides of the rectangle, ``(K,)``
-    fluxes: np.ndarray  # at the pieces of natural outlines, ``(T,)``
-    # Where in the ring values are given at nodes, and these; of residuals that couple nodes across cells
-    held: tuple[tuple[np.ndarray, ...], np.ndarray]
 
 
 class NonlinearEquations:
@@ -69,13 +56,8 @@ class NonlinearEquations:
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
         """Find the weights of the flows, ``(4, K)``, in space ``(6, K)``, and where in what `_pool` returns the neighbours are."""
-        beside, axes = neighbours_of(len(shape)), len(shape)
-        sides = []
-        for offset in beside:
-            axis = int(np.flatnonzero(offset)[0])
-            faces = slice(1, None) if offset[axis] > 0 else slice(None, -1)
-            sides.append(around.conductances.along[axis][at(axis, axes, faces, slice(1, -1))])
-        self._weights = np.stack([side.ravel()[self._nodes] for side in sides])
+        beside = neighbours_of(len(shape))
+        self._weights = self._at_nodes(around.conductances.along)
         ring = tuple(n + 2 for n in shape)
         places = np.unravel_index(self._nodes, shape)
         self._centres = np.ravel_multi_index(tuple(n + 1 for n in places), ring)
@@ -93,6 +75,15 @@ class NonlinearEquations:
                 crossings.nodes, ends, crossings.weights, first + np.arange(len(crossings.nodes))
             )
         self._size = math.prod(ring)
+
+    def _at_nodes(self, along: Sequence[np.ndarray]) -> np.ndarray:
+        """Return what edges along each axis of the ring have, at the active nodes towards their neighbours, ``(2 axes, K)``."""
+        sides, axes = [], len(along)
+        for offset in neighbours_of(axes):
+            axis = int(np.flatnonzero(offset)[0])
+            faces = slice(1, None) if offset[axis] > 0 else slice(None, -1)
+            sides.append(along[axis][at(axis, axes, faces, slice(1, -1))])
+        return np.stack([side.ravel()[self._nodes] for side in sides])
 
     def _tie(
         self, nodes: np.ndarray, ends: np.ndarray, weights: np.ndarray, places: np.ndarray
@@ -123,6 +114,18 @@ class NonlinearEquations:
         if self._pieces is not None:
             self._on_outline = self._number[self._pieces.nodes]
             self._alphas = torch.from_numpy(self._pieces.alphas)
+            factors: np.ndarray | float = 1.0
+            if (
+                self.operator.factor is not None
+                and (self._pieces.alphas * self._pieces.distances).any()
+            ):
+                factors = self._at_nodes(self._discretisation.factors(self._ring))
+                factors = factors[:, self._on_outline]
+            sides = self.grid.aspect or (1.0,) * self.active.ndim
+            squares = [sides[step.index(sum(step))] ** 2 for step in neighbours_of(len(sides))]
+            weights = self._weights[:, self._on_outline] * np.array(squares)[:, None] / factors
+            self._factors = torch.as_tensor(factors)
+            self._faces_beside = torch.from_numpy(weights).clamp(max=1.0)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
         """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""
@@ -329,11 +332,8 @@ class NonlinearEquations:
         _, flows = self.operator.flows([u, *(u + rise for rise in rises)], fields, h)
         total = h**2 * torch.stack(flows).sum()
         along = torch.stack(torch.autograd.grad(total, rises, create_graph=True))
-        sides = self.grid.aspect or (1.0,) * self.active.ndim
-        squares = [sides[offset.index(sum(offset))] ** 2 for offset in neighbours_of(len(sides))]
-        faces = self._weights[:, self._on_outline] * np.array(squares)[:, None]
-        faces = torch.from_numpy(faces).clamp(max=1.0)
-        return -(faces * along).sum(0) / faces.sum(0)
+        faces = self._faces_beside
+        return -(faces * self._factors * along).sum(0) / faces.sum(0)
 
 
 def _flat(offset: Offset, shape: tuple[int, ...]) -> int:

@@ -96,7 +96,7 @@ class Nonlinear:
             plain = self.fields | {factor: Field(factor, 1.0, axes)}
             self.taken = {name: plain[name] for name in taken}
         self.self_adjoint = self_adjoint
-        self._signs = signs
+        self.signs = signs
         self._residual = residual
         self._given, self._numbers = {**functions, **numbers}, dict(numbers)
         self._others = {
@@ -167,10 +167,10 @@ class Nonlinear:
                 (values,) = field.sample(grid, part)
             else:
                 around = (field, grid, part, cover.inside)
-                fill = float(name in self._signs)
+                fill = float(name in self.signs)
                 (values,) = sample_near(*around, fill=fill, counts=cover.counts, periods=periods)
-            if name in self._signs:
-                values = require_sign(values, field, grid, part, positive=self._signs[name])
+            if name in self.signs:
+                values = require_sign(values, field, grid, part, positive=self.signs[name])
             samples[name] = torch.from_numpy(np.array(values))  # which nobody changes
         return samples
 
@@ -191,7 +191,7 @@ class Nonlinear:
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
             part = strips[0][0]
             values = [  # outside of the domain they may be none
-                torch.from_numpy(np.where(inside(part), held, float(self._signs.get(name, False))))
+                torch.from_numpy(np.where(inside(part), held, float(self.signs.get(name, False))))
                 for name, (_, held) in zip(varying, strips, strict=True)
             ]
             fields = self._ordinary(values[0]) | {

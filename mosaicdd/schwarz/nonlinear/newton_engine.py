@@ -130,7 +130,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
     ) -> tuple[np.ndarray, str] | None:
         """Return what Newton's method would step by; see `BaseEngine.change`."""
         equations = self._equations(0, Boundary.zeros(self.block.lattice.grid))
-        u = self._place.widened(values)
+        u = self._place.widened(np.nan_to_num(values))  # outside of a shape are none
         wide = equations.cleared(np.array(self._place.widened(force)))
         ways = self._ways(equations, transposed=transposed)
         if self._inner is not None and self._varies(self._inner, equations, u):
