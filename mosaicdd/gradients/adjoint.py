@@ -69,7 +69,8 @@ def adjoint(
         v = _solved(parameters, solution, solver, u, w, rtol)
         values = {name: torch.from_numpy(array) for name, array in parameters.values().items()}
         names = [*values, *parameters.shifted]
-        slopes, left = strips(values, names, *map(torch.from_numpy, (u, v, w)), add=ranks.sum)
+        at, tests, force = map(torch.from_numpy, (u, v, w))
+        slopes, left = strips(values, names, at, tests, force, ranks.sum)
         require_solved(ranks.sum(left))
         gradient = {name: slope.numpy() for name, slope in slopes.items()}
         for name in names:
