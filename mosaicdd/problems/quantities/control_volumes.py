@@ -11,8 +11,9 @@ side, so nothing of the grid is beyond it here.
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class ControlVolumes:
 
     def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
         self.problem, self.grid = problem, grid
-        self._kept: dict[tuple, VolumesPart] | None = {} if kept else None
+        self._kept: dict[Hashable, Any] | None = {} if kept else None
         _require_conductances(problem)
         self.medium = medium_of(problem.operator)
         shape, self._conditions = problem.domain.shape, problem.conditions
@@ -120,12 +123,17 @@ class ControlVolumes:
 
     def on(self, part: Part) -> VolumesPart:
         """Return those of the nodes of a part of the grid."""
-        if self._kept is None:
-            return self._made_on(part)
         key = tuple((p.start, p.stop) for p in part)
+        return self.kept(key, lambda: self._made_on(part))
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what a function makes, which depends on neither values nor data; as it was made first, if that is kept."""
+        if self._kept is None:
+            return make()
         if key not in self._kept:
-            self._kept[key] = self._made_on(part)
-        return self._kept[key]
+            self._kept[key] = make()
+        known: T = self._kept[key]
+        return known
 
     def _made_on(self, part: Part) -> VolumesPart:
         cells, outlines = self._nodes.cells(part), None

@@ -7,14 +7,15 @@ each has what comes along its own axis, and all share the rest by their lengths.
 """
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.axes import common, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.shapes.outline import OutlinePiece
@@ -109,21 +110,19 @@ class SideFlows:
 
     def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
         grid, count = self._grid, len(field.values)
-        flat = {
-            name: np.ravel_multi_index(tuple(self._pieces[name].nodes.T), grid.nodes)
-            for name in self._conditions
-        }
-        nodes = np.unique(np.concatenate(list(flat.values())))
-        where = {name: np.searchsorted(nodes, ids) for name, ids in flat.items()}
-        left = np.zeros((count, len(nodes)))  # over, of what is not known from conditions
-        own_lengths, held = np.zeros(len(nodes)), np.zeros(len(nodes), int)
+        names = tuple(self._conditions)
+        where = volumes.kept(names, lambda: _numbered(grid, [self._pieces[n] for n in names]))
+        where_of = dict(zip(names, where, strict=True))
+        nodes = 1 + max(int(at.max()) for at in where)
+        left = np.zeros((count, nodes))  # over, of what is not known from conditions
+        own_lengths, held = np.zeros(nodes), np.zeros(nodes, int)
         out: dict[str, list[np.ndarray]] = {}
         along: dict[str, np.ndarray] = {}
         mine: dict[str, np.ndarray] = {}
         for name, conditions in self._conditions.items():
-            piece, at = self._pieces[name], where[name]
+            piece, at = self._pieces[name], where_of[name]
             face = grid.spacing * (1.0 if piece.side is None else grid.face(piece.side[0]))
-            u, rest, across, mine[name], gross = _on_side(volumes, field, piece)
+            u, rest, across, mine[name], gross = _on_side(volumes, field, name, piece)
             self.gross += gross
             left[:, at[mine[name]]] = rest[:, mine[name]]
             along[name] = across
@@ -143,14 +142,14 @@ class SideFlows:
             held[at] += lengths > 0
         for name, every in out.items():
             for flows in every:
-                left[:, where[name]] -= flows
+                left[:, where_of[name]] -= flows
         shared = left.copy()
         for name, conditions in self._conditions.items():
-            at, lengths = where[name], _held_lengths(conditions)
+            at, lengths = where_of[name], _held_lengths(conditions)
             several = (held[at] > 1) & (lengths > 0) & mine[name]
             shared[:, at[several]] -= along[name][:, several]
         for name, conditions in self._conditions.items():
-            at, lengths = where[name], _held_lengths(conditions)
+            at, lengths = where_of[name], _held_lengths(conditions)
             several = held[at] > 1
             share = lengths / np.where(own_lengths[at] > 0, own_lengths[at], 1.0)
             flows = np.where(
@@ -163,6 +162,13 @@ class SideFlows:
         return out
 
 
+def _numbered(grid: Grid, pieces: Sequence[OutlinePiece]) -> list[np.ndarray]:
+    """Return numbers of the nodes of each piece, ``(M,)``, the same where they have a node in common; from 0 on."""
+    flat = [np.ravel_multi_index(tuple(piece.nodes.T), grid.nodes) for piece in pieces]
+    nodes = np.unique(np.concatenate(flat))
+    return [np.searchsorted(nodes, ids) for ids in flat]
+
+
 def _held_lengths(conditions: list[SideCondition]) -> np.ndarray:
     """Return the length of each node's piece where values are given."""
     nothing = np.zeros(len(conditions[0].lengths))
@@ -170,7 +176,7 @@ def _held_lengths(conditions: list[SideCondition]) -> np.ndarray:
 
 
 def _on_side(
-    volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
+    volumes: ControlVolumes, field: HeldField, name: str, piece: OutlinePiece
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
 
@@ -180,33 +186,41 @@ def _on_side(
     shape = (len(field.values), len(piece.nodes))
     u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     gross = np.zeros(len(field.values))
-    mine, every = np.zeros(len(piece.nodes), bool), common(piece.place, field.own)
-    for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
-        here = np.flatnonzero(
-            np.all(
-                [(n >= p.start) & (n < p.stop) for n, p in zip(piece.nodes.T, part, strict=True)],
-                axis=0,
-            )
-        )
-        if not len(here):
-            continue
-        wide = field.around(part)
-        values, left, to_neighbours, between, present = left_over(volumes, field, wide)
-        at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
+    mine = np.zeros(len(piece.nodes), bool)
+    for wide, here, at, around in volumes.kept(name, lambda: list(_parts(volumes, field, piece))):
+        values, left, to_neighbours, present = left_over(volumes, field, wide)
         u[:, here], rest[:, here] = values[:, *at], left[:, *at]
         if piece.side is not None:
             along[:, here] = -to_neighbours[piece.side[0]][:, *at]
         mine[here] = present[at]
-        gross += abs(u[:, here]) @ (between.diagonal() - between.reaction)[at]
+        gross += abs(u[:, here]) @ around
     return u, rest, along, mine, gross
+
+
+def _parts(
+    volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
+) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...], np.ndarray]]:
+    """Yield parts of the grid around what a process has of a piece.
+
+    The part, which nodes of the piece it is for, ``(T,)``, where these are in it, and what conducts to and from them.
+    """
+    every = common(piece.place, field.own)
+    for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
+        inside = zip(piece.nodes.T, part, strict=True)
+        here = np.flatnonzero(np.all([(n >= p.start) & (n < p.stop) for n, p in inside], axis=0))
+        if len(here):
+            wide = field.around(part)
+            at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
+            between = volumes.on(wide).between
+            yield wide, here, at, (between.diagonal() - between.reaction)[at]
 
 
 def left_over(
     volumes: ControlVolumes, field: HeldField, wide: Part
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], Conductances, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], np.ndarray]:
     """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
 
-    Last of all what is between them, and at which nodes there are volumes, ``(rows, columns)``.
+    Last of all at which nodes there are volumes, ``(rows, columns)``.
 
     Right but at nodes on the edge of the part within the grid.
     """
@@ -217,4 +231,4 @@ def left_over(
     nodes, _, through, _ = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))
-    return u, np.where(here.present, rest, 0.0), to_neighbours, here.between, here.present
+    return u, np.where(here.present, rest, 0.0), to_neighbours, here.present

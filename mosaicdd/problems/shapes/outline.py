@@ -6,10 +6,13 @@ that meet there, which is the length that a flux through the outline counts with
 """
 
 import dataclasses
+import functools
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import scipy.ndimage
@@ -22,6 +25,7 @@ Side = tuple[int, int]
 """A side of a rectangle, or of a box: the axis that it is constant in, and its low (0) or high end (1)."""
 
 _NAMES = ("left", "right"), ("bottom", "top"), ("back", "front")  # of the sides along x, y and z
+_FEW = 2**14  # nodes of the largest side, whose outlines are kept
 
 
 def sides(axes: int = 2) -> list[Side]:
@@ -115,12 +119,23 @@ def of_corners(cells: np.ndarray) -> np.ndarray:
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, OutlinePiece]:
-    """Return the four sides of a rectangle by name, or the six of a box."""
-    axes, pieces = len(grid.shape), {}
+    """Return the four sides of a rectangle by name, or the six of a box; arrays to be read only."""
+    return (
+        _sides_of(grid)
+        if math.prod(grid.nodes) // min(grid.nodes) <= _FEW
+        else _sides_of.__wrapped__(grid)
+    )
+
+
+@functools.lru_cache(maxsize=4)  # each step in time asks for them
+def _sides_of(grid: Grid) -> Mapping[str, OutlinePiece]:
+    axes, pieces = len(grid.shape), dict[str, OutlinePiece]()
     for name, (axis, end) in side_names(axes).items():
         side = (*grid.nodes[:axis], 1, *grid.nodes[axis + 1 :])
         nodes = np.indices(side).reshape(axes, -1).T
         nodes[:, axis] = end * grid.shape[axis]
         shares = of_corners(np.ones((*grid.shape[:axis], *grid.shape[axis + 1 :])))
+        for values in (nodes, shares):
+            values.flags.writeable = False
         pieces[name] = OutlinePiece(nodes, shares, (axis, end))
-    return pieces
+    return MappingProxyType(pieces)

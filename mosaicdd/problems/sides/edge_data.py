@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
+import numpy as np
+
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.shapes.outline import side_names
+from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.settings import read_settings
 
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
@@ -164,3 +167,22 @@ def _range_of_seeds(first: str, last: str) -> range:
     if seeds.stop > _MOST_SEEDS:
         raise ValueError(f"gp:seed={first}..{last}: at most {_MOST_SEEDS} in a range")
     return seeds
+
+
+def joined_edges(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
+    """Return the values on edges by the names of sides, ``(M,)``; those that differ in a common corner get the mean there."""
+    axes, names = len(grid.shape), side_names(len(grid.shape))
+    own = {
+        names[name]: edge.reshape(tuple(np.delete(grid.nodes, names[name][0])))
+        for name, edge in edges.items()
+    }
+    total = {side: edge.copy() for side, edge in own.items()}
+    counts = {side: np.ones(edge.shape) for side, edge in own.items()}
+    for first, on_first, second, on_second in corners(axes):
+        for side, here, beside, there in (
+            (first, on_first, second, on_second),
+            (second, on_second, first, on_first),
+        ):
+            total[side][here] += own[beside][there]
+            counts[side][here] += 1
+    return Boundary({side: edge / counts[side] for side, edge in total.items()})

@@ -19,9 +19,14 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import is_number, real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
-from mosaicdd.problems.sides.boundary import Boundary, corners
+from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
-from mosaicdd.problems.sides.edge_data import Data, GivenBoundaries, SomeOfData
+from mosaicdd.problems.sides.edge_data import (
+    Data,
+    GivenBoundaries,
+    SomeOfData,
+    joined_edges,
+)
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -65,6 +70,7 @@ class Sides:
     def __init__(self, conditions: Any, data: Any = None, axes: int = 2):
         self.parts: tuple[SidePart, ...] = ()
         self.axes = axes
+        self._kept: tuple[Grid, list[Boundary]] | None = None
         if isinstance(conditions, Mapping):
             self.parts = tuple(
                 part_of_name(name, condition, axes) for name, condition in conditions.items()
@@ -226,6 +232,20 @@ class Sides:
         """
         if self.data is not None and not self.parts:
             return self.edge_values(grid)
+        if self._kept is None or self._kept[0] != grid:
+            boundaries = self._boundaries(grid)
+            if not self._is_fixed:
+                return boundaries
+            self._kept = grid, boundaries
+        return list(self._kept[1])
+
+    @cached_property
+    def _is_fixed(self) -> bool:
+        """Whether all values are numbers and texts, which nobody changes, as each step in time asks for them."""
+        values = [part.values for part in self.parts if not is_outline(part.name)]
+        return self.data is None and all(isinstance(v, (str, float, int)) for v in values)
+
+    def _boundaries(self, grid: Grid) -> list[Boundary]:
         pieces = rectangle_outline(grid)
         edges = {name: np.zeros((1, len(piece.nodes))) for name, piece in pieces.items()}
         if self.data is not None:
@@ -238,7 +258,7 @@ class Sides:
             elif part.whole:
                 edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
         return [
-            _joined({name: edge[i % len(edge)] for name, edge in edges.items()}, grid)
+            joined_edges({name: edge[i % len(edge)] for name, edge in edges.items()}, grid)
             for i in range(max(map(len, edges.values())))
         ]
 
@@ -328,22 +348,3 @@ class Sides:
         shape: tuple[int, ...] = np.shape(values) if isinstance(values, (list, tuple)) else ()
         shape = tuple(getattr(values, "shape", shape))
         return shape[0] if len(shape) == axes else 1
-
-
-def _joined(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
-    """Give edges that differ in a common corner the mean there."""
-    axes, names = len(grid.shape), side_names(len(grid.shape))
-    own = {
-        names[name]: edge.reshape(tuple(np.delete(grid.nodes, names[name][0])))
-        for name, edge in edges.items()
-    }
-    total = {side: edge.copy() for side, edge in own.items()}
-    counts = {side: np.ones(edge.shape) for side, edge in own.items()}
-    for first, on_first, second, on_second in corners(axes):
-        for side, here, beside, there in (
-            (first, on_first, second, on_second),
-            (second, on_second, first, on_first),
-        ):
-            total[side][here] += own[beside][there]
-            counts[side][here] += 1
-    return Boundary({side: edge / counts[side] for side, edge in total.items()})
