@@ -128,7 +128,7 @@ def plan(
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import Exact
-    from mosaicdd.planning.medium import plan_medium
+    from mosaicdd.planning.medium import bytes_by_transforms, plan_medium
     from mosaicdd.planning.plan import Job, make_plan
     from mosaicdd.planning.presented import (
         medium_report,
@@ -137,6 +137,7 @@ def plan(
         plan_text,
     )
     from mosaicdd.planning.rates import completed, rates_of_name
+    from mosaicdd.problems.discretisation.separable import separable_ends
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input("--rates"):
@@ -168,6 +169,8 @@ def plan(
     with bad_input():
         if by_multigrid:
             report = medium_report(job, plan_medium(job, known, dims))
+            if not medium and separable_ends(problem) is not None:
+                report["bytes_by_transforms"] = bytes_by_transforms(job, known)
         else:
             report = plan_report(job, make_plan(job, known, dims))
     report["rates"] = {

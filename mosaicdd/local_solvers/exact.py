@@ -14,6 +14,7 @@ from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.problems.discretisation.separable import Ends, separable_ends
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
@@ -25,6 +26,8 @@ MULTIGRID = 110
 """Bytes for each node at least: couplings, levels, and the vectors of one iteration."""
 PER_PROBLEM = 16
 """Bytes for each node of each of several problems: its field, and what is kept until that is handed out."""
+WAVES = 64
+"""Bytes for each node where coefficients are numbers: heights of waves, eigenvalues, right-hand side and residual."""
 _DIRECTED = {2: 70, 3: 110}
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
 _IN_SPACE = {True: 800, False: 1600}
@@ -76,6 +79,23 @@ class MediumSolver(SolverOfMedia):
     method = "multigrid"
 
 
+class SineSolver(MediumSolver):
+    """That of a linear equation which is the same at all nodes of a rectangle or box, by transforms.
+
+    ``ends``: of the axes, see `separable_ends`.
+    """
+
+    method = "sines"
+
+    def __init__(self, medium: MediumSolver, ends: Ends):
+        super().__init__(medium.operator, medium.subdomain, medium.source, medium.discretisation)
+        self.ends = ends
+
+    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
+        """Return what transforms take, and each of several problems."""
+        return WAVES + PER_PROBLEM * problems
+
+
 class NewtonSolver(SolverOfMedia):
     """That of an equation that is not linear, by Newton's method on the whole grid."""
 
@@ -121,11 +141,16 @@ class Exact:
         if isinstance(operator, Nonlinear):
             return self.newton(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
-            return self.medium(problem, grid)
+            return self._linear(problem, grid)
         if not self._shared or not _lies_on_lattice(problem, grid, subdomain):
-            return self.medium(problem, grid)
+            return self._linear(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
+
+    def _linear(self, problem: Problem, grid: Grid) -> MediumSolver:
+        """Return the solver by transforms where there is one, else by multigrid."""
+        medium, ends = self.medium(problem, grid), separable_ends(problem)
+        return medium if ends is None else SineSolver(medium, ends)
 
     def medium(self, problem: Problem, grid: Grid) -> MediumSolver:
         """Return the solver by multigrid, which solves any linear problem."""

@@ -36,6 +36,7 @@ from mosaicdd.local_solvers.trained_model import (
     TrainedModel,
 )
 from mosaicdd.local_solvers.upscaled import Averaged
+from mosaicdd.problems.discretisation.separable import separable_ends
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
@@ -114,27 +115,31 @@ def find_network(name_or_path: str) -> TrainedModel:
     return model(name_or_path, network, card, model_digest(path))
 
 
-def default_local_solver(problem: Problem) -> LocalSolver:
+def default_local_solver(problem: Problem, *, transforms: bool = True) -> LocalSolver:
     """Return what solves a problem where nothing else is asked for.
 
     The shipped network for its operator, or for a family that the operator is of; the exact one
     else, where a side is natural, and for numbers of cells that are no multiples of half a
     subdomain.
+
+    ``transforms``: whether constant coefficients for which no network is shipped may be solved by these: nothing is
+    asked for of an iteration on subdomains.
     """
     size, operator = Subdomain().cells, problem.operator  # those of all that are shipped
     if len(problem.domain.cells) != 2:  # multigrid is faster there than subdomains that are alike
         return Exact(shared=False)
+    exact = Exact(shared=not transforms or separable_ends(problem) is None)
     if problem.domain.grid().aspect:  # networks are of squares
-        return Exact()
+        return exact
     if not problem.plain or any(n % (size // 2) or n < size for n in problem.domain.cells):
-        return Exact()
+        return exact
     if operator == LAPLACE.at():
         return find_network(LAPLACE.name)
     if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
-        return Exact()
+        return exact
     model = find_network(problem.equation.name)
     if not isinstance(model, NetworkModel):  # for fields, and approximate: asked for by name
-        return Exact()
+        return exact
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
-    return Exact() if outside else model
+    return exact if outside else model

@@ -16,7 +16,7 @@ import numpy as np
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.exact import MULTIGRID
+from mosaicdd.local_solvers.exact import MULTIGRID, PER_PROBLEM, WAVES
 from mosaicdd.parallel.partition import Dims, fitting_dims, share
 from mosaicdd.planning.cost import SolveCost, halo_seconds
 from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
@@ -86,6 +86,12 @@ def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Med
     plans = [_on_dims(job, rates, candidate) for candidate in tried[:_DIMS_TRIED]]
     least = min(plan.cost.total for plan in plans)
     return next(plan for plan in plans if plan.cost.total <= EQUAL * least)
+
+
+def bytes_by_transforms(job: Job, rates: CompleteRates) -> int:
+    """Return the bytes of a rank where coefficients are numbers, and transforms solve in the place of levels."""
+    share_of_one = math.prod(job.lattice.grid.nodes) / job.ranks
+    return rates.base_bytes + int((WAVES + PER_PROBLEM * job.problems) * share_of_one)
 
 
 def levels_on(lattice: Lattice, dims: Dims) -> list[Shares]:

@@ -118,6 +118,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     """
 
     acceleration: str
+    begins = True  # whether it matters where a solve begins
     filling: BoundSolver
 
     def __init__(

@@ -9,6 +9,7 @@ from mosaicdd.unsupported import Unsupported
 _ENGINES = {
     "shared": "engine:Engine",
     "multigrid": "multigrid.multigrid_engine:MultigridEngine",
+    "sines": "sines.sine_engine:SineEngine",
     "newton": "nonlinear.newton_engine:NewtonEngine",
     "nonlinear": "nonlinear.nonlinear_engine:NonlinearEngine",
     "upscaled": "upscaled.upscaled_engine:UpscaledEngine",
@@ -31,14 +32,8 @@ def engine_of(method: str) -> type[BaseEngine]:
     return engine
 
 
-def require_method(settings: SolveSettings) -> None:
-    """Check that nothing is asked for that is of the other method.
-
-    Raises
-    ------
-    Unsupported
-        If something is.
-    """
+def asks_for_subdomains(settings: SolveSettings) -> str:
+    """Return what is asked for that only an iteration on subdomains has; nothing if nothing is."""
     unlike = {
         "levels=1": settings.levels == 1,
         "sweep='phases'": settings.sweep == "phases",
@@ -48,10 +43,20 @@ def require_method(settings: SolveSettings) -> None:
         f"halo_depth={settings.halo_depth}": settings.halo_depth > 1,
         "dtype='float32'": settings.dtype == "float32",
     }
-    for name, is_given in unlike.items():
-        if is_given:
-            raise Unsupported(
-                f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
-                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid: "
-                "leave it out"
-            )
+    return next((name for name, is_given in unlike.items() if is_given), "")
+
+
+def require_method(settings: SolveSettings) -> None:
+    """Check that nothing is asked for that is of the other method.
+
+    Raises
+    ------
+    Unsupported
+        If something is.
+    """
+    if name := asks_for_subdomains(settings):
+        raise Unsupported(
+            f"{name} is not for coefficients that are fields, natural or periodic sides, shapes, "
+            "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid: "
+            "leave it out"
+        )

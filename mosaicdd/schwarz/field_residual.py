@@ -40,11 +40,11 @@ class Stencil:
             inner = tuple(slice(None) if s else _INNER for s in step)
             (first, last), (before, after) = ends_of(step, _INNER), ends_of(step)
             rise = torch.empty(forth[inner].shape, dtype=torch.float64)
-            to, away = _tensor(back[inner][before]), _tensor(forth[inner][after])
+            to, away = _factor(back[inner][before]), _factor(forth[inner][after])
             self._terms.append((first, last, rise, (rise[before], to), (rise[after], away)))
         self._inside = (_INNER,) * c.axes
         reaction = c.reaction[self._inside]
-        self._reaction = _tensor(reaction) if reaction.any() else None
+        self._reaction = _factor(reaction)
         self._total = torch.empty(reaction.shape, dtype=torch.float64)
 
     def residual(
@@ -66,10 +66,9 @@ class Stencil:
             torch.mul(source, -scale, out=total)
         for first, last, rise, before, after in self._terms:
             torch.sub(u[last], u[first], out=rise)
-            total.addcmul_(*before)
-            total.addcmul_(*after, value=-1.0)
-        if self._reaction is not None:
-            total.addcmul_(u[self._inside], self._reaction)
+            _add(total, *before, 1.0)
+            _add(total, *after, -1.0)
+        _add(total, u[self._inside], self._reaction, 1.0)
         return total
 
 
@@ -142,9 +141,21 @@ class CommonConductances:
         return total
 
 
-def _tensor(values: np.ndarray) -> torch.Tensor:
-    """Return an array as a tensor; a copy of what may not be written to, for which torch would warn."""
+def _factor(values: np.ndarray) -> torch.Tensor | float:
+    """Return an array as a tensor, a copy of what may not be written to, for which torch would warn; or its only number."""
+    if not values.size or not any(values.strides) or not values.any():
+        return float(values.flat[0]) if values.size else 0.0
     return torch.from_numpy(values if values.flags.writeable else values.copy())
+
+
+def _add(
+    total: torch.Tensor, values: torch.Tensor, factor: torch.Tensor | float, sign: float
+) -> None:
+    """Add values times a factor."""
+    if isinstance(factor, torch.Tensor):
+        total.addcmul_(values, factor, value=sign)
+    elif factor:
+        total.add_(values, alpha=sign * factor)
 
 
 class FieldResidual:

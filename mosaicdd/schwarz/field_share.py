@@ -108,10 +108,10 @@ class FieldShare:
     def lines(self, fields: Sequence[np.ndarray], **tensors: Unpack[Tensors]) -> Interface:
         """Return values of fields at the nodes held, on the lattice lines of the region."""
         v = Interface(self.block, problems=len(fields), **tensors)
-        v.take(torch.from_numpy(self._in_region(wide)) for wide in fields)
+        v.take(torch.from_numpy(self.in_region(wide)) for wide in fields)
         return v
 
-    def _in_region(self, wide: np.ndarray) -> np.ndarray:
+    def in_region(self, wide: np.ndarray) -> np.ndarray:
         """Return values at the nodes of the region, zero where it has none, from those held: a view of them, if it can be."""
         held = self._around(self._region, wide)
         if self._stretch is not None:

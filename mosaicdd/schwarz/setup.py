@@ -21,7 +21,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.engines import asks_for_subdomains, engine_of
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
@@ -99,7 +99,11 @@ class Setup:
         world = self._world
         with argument("local_solver"):
             if local_solver is None:
-                self._unbound = world.on_root(lambda: default_local_solver(problem))
+                settings = self.settings
+                transforms = settings.device == "cpu" and not asks_for_subdomains(settings)
+                self._unbound = world.on_root(
+                    lambda: default_local_solver(problem, transforms=transforms)
+                )
             elif isinstance(local_solver, (str, PathLike)):
                 name = str(local_solver)
                 self._unbound = world.on_root(lambda: find_local_solver(name))

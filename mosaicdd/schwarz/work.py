@@ -207,7 +207,7 @@ class Work:
                     if (at := checkpoints.start(members, engine)) is not None:
                         begin, so_far = at.interface, at.so_far
                         engine.begin_with(partial(getattr, at, "fields"))
-                if start is not None:
+                if start is not None and engine.begins:
                     begin, so_far = start.start(members, **self._setup.settings.tensors), {}
                     engine.begin_with(partial(self._periodic, start, members))
                 watch.number = 0

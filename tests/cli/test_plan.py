@@ -46,6 +46,25 @@ def test_a_plan_in_a_medium_in_json_is_complete(mosaicdd, strict_json):
 
 
 @pytest.mark.parametrize(
+    ("given", "solves"),
+    [
+        (("--side", "left=neumann:1"), True),
+        (("--side", "left=robin:1,0"), False),
+        (("--medium", "--side", "left=neumann:1"), False),
+    ],
+)
+def test_a_plan_says_the_memory_of_transforms_where_they_solve(
+    mosaicdd, strict_json, given, solves
+):
+    arguments = ("plan", "--cells", "1024x1024", "--ranks", "4", *given)
+    report = strict_json(mosaicdd(*arguments, "--json").out)
+    assert ("bytes_by_transforms" in report) == solves
+    if solves:
+        assert report["bytes_by_transforms"] < report["memory_bytes_per_rank"]["total"]
+    assert ("by transforms" in mosaicdd(*arguments).out) == solves
+
+
+@pytest.mark.parametrize(
     ("given", "nodes"),
     [
         (("--side", "left=periodic", "--side", "right=periodic"), 2048 * 1025),

@@ -89,7 +89,9 @@ def test_a_rank_holds_rows_columns_and_symbol(ranks):
     solve(mine)
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
-    assert 0 <= sum(trace.size for trace in arrays.traces) - 3 * share <= 64
+    # One rank alone transforms rows in their place, which are its columns, too.
+    held = (3 if ranks.size > 1 else 2) * share
+    assert 0 <= sum(trace.size for trace in arrays.traces) - held <= 64
     assert peak <= share + 10_000  # the solution, and the interpreter's small objects
 
 

@@ -3,8 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-
-import torch
+from typing import Any
 
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS, StoppingRule
@@ -14,7 +13,7 @@ _PATIENCE = 50
 
 
 class Judge:
-    """Judges the iterations of one problem, the same on all ranks.
+    """Judges the iterations of one problem, the same on all ranks; vectors are what the method takes for these.
 
     Parameters
     ----------
@@ -47,8 +46,8 @@ class Judge:
         history: History | None,
         progress: Progress | None,
         watch: Watch | None,
-        save: Callable[[torch.Tensor, History], None],
-        size: Callable[[torch.Tensor], float],
+        save: Callable[[Any, History], None],
+        size: Callable[[Any], float],
         patience: int = _PATIENCE,
     ):
         self.history = (history or History()).followed_by(History())
@@ -62,9 +61,7 @@ class Judge:
         """Return what this rank was called to do, to be added up over the ranks."""
         return self._watch.calls()
 
-    def enter(
-        self, x: torch.Tensor, update: float, residual: float, calls: Sequence[float]
-    ) -> str | None:
+    def enter(self, x: Any, update: float, residual: float, calls: Sequence[float]) -> str | None:
         """Enter an iteration; return how it ends, if it was the last.
 
         Parameters
@@ -89,7 +86,7 @@ class Judge:
             self._save(x, history)
         return status or ("interrupted" if interrupted else None)
 
-    def confirms(self, x: torch.Tensor) -> bool:
+    def confirms(self, x: Any) -> bool:
         """Say whether values whose true residual is as small as `aim` are the end; all ranks together.
 
         If not, the iteration goes on as if nothing had happened, to an aim that is smaller now.
