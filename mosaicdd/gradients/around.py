@@ -45,16 +45,15 @@ def to_first(
     ``gradient``: by fields, at the own nodes; ``shapes``: of what they were given; ``add``: adds up over processes.
     """
     nodes = parameters.grid.nodes
-    for name in gradient:
-        for axis in _axes_of(parameters, name, shapes[name]):
+    for name, shape in shapes.items():
+        for axis in _axes_of(parameters, name, shape):
             others = tuple(p for number, p in enumerate(own) if number != axis)
             line = np.zeros([n for number, n in enumerate(nodes) if number != axis])
-            slope, part = gradient[name], own[axis]
-            has = all(p.stop > p.start for p in own)
-            if has and part.stop == nodes[axis]:
+            slope, part = gradient.get(name), own[axis]
+            if slope is not None and part.stop == nodes[axis]:
                 last = slope.select(axis, nodes[axis] - 1 - part.start)
                 line[others] = last.numpy()
                 last.zero_()
             line = add(line)
-            if has and part.start == 0:
+            if slope is not None and part.start == 0:
                 slope.select(axis, 0).add_(torch.from_numpy(line[others]))
