@@ -28,6 +28,8 @@ PER_PROBLEM = 16
 """Bytes for each node of each of several problems: its field, and what is kept until that is handed out."""
 WAVES = 64
 """Bytes for each node where coefficients are numbers: heights of waves, eigenvalues, right-hand side and residual."""
+EQUATIONS_IN_SPACE = 70
+"""More of them in boxes where sides are natural or periodic, or cells no multiples: the equations of all nodes."""
 _DIRECTED = {2: 70, 3: 110}
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
 _IN_SPACE = {True: 800, False: 1600}
@@ -93,7 +95,8 @@ class SineSolver(MediumSolver):
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what transforms take, and each of several problems."""
-        return WAVES + PER_PROBLEM * problems
+        in_space = len(self.source.grid.shape) == 3 and self.discretisation is not None
+        return WAVES + EQUATIONS_IN_SPACE * in_space + PER_PROBLEM * problems
 
 
 class NewtonSolver(SolverOfMedia):

@@ -16,7 +16,7 @@ import numpy as np
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.exact import MULTIGRID, PER_PROBLEM, WAVES
+from mosaicdd.local_solvers.exact import EQUATIONS_IN_SPACE, MULTIGRID, PER_PROBLEM, WAVES
 from mosaicdd.parallel.partition import Dims, fitting_dims, share
 from mosaicdd.planning.cost import SolveCost, halo_seconds
 from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
@@ -90,8 +90,11 @@ def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Med
 
 def bytes_by_transforms(job: Job, rates: CompleteRates) -> int:
     """Return the bytes of a rank where coefficients are numbers, and transforms solve in the place of levels."""
-    share_of_one = math.prod(job.lattice.grid.nodes) / job.ranks
-    return rates.base_bytes + int((WAVES + PER_PROBLEM * job.problems) * share_of_one)
+    lattice = job.lattice
+    beyond = any(map(any, lattice.margins)) or any(lattice.periodic)
+    in_space = EQUATIONS_IN_SPACE * (beyond and len(lattice.subdomains) == 3)
+    each = WAVES + in_space + PER_PROBLEM * job.problems
+    return rates.base_bytes + int(each * math.prod(lattice.grid.nodes) / job.ranks)
 
 
 def levels_on(lattice: Lattice, dims: Dims) -> list[Shares]:
