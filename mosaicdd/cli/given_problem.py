@@ -158,7 +158,7 @@ def _with_foils(
     """Return the diffusion with foils in it, by the names that the equation has for it."""
     from mosaicdd.lattice.axes import coordinates
     from mosaicdd.problems.equations import find_any_equation
-    from mosaicdd.problems.operators.edge_means import DIFFUSION
+    from mosaicdd.problems.fields.signs import DIFFUSION
     from mosaicdd.problems.operators.foils import Foil, Foils
 
     equation = find_any_equation(pde)

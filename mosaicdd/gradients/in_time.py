@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from mosaicdd.gradients.on_domain import OnDomain
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.solve_function import Differentiable, require_names
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
@@ -52,6 +53,7 @@ class DifferentiableMarch:
         self._stretch = _stretch_of(problem, time, how.get("ranks"))
         self._parameters = parameters = Parameters(step_problem(problem, self._rate))
         self._solve = Differentiable(parameters, parameters.names, **how)
+        self._on_domain = OnDomain(parameters)
         grid, axes = parameters.grid, len(parameters.grid.shape)
         self._source = SourceInTime(problem, grid, time.dt)
         self._source.require_until(time.end)
@@ -139,8 +141,9 @@ class DifferentiableMarch:
                 )
             return
         in_time = name == "f" or (name in self._parameters.parts and name in self._solve.shapes)
-        own = nodes if name == "f" else self._solve.shapes.get(name, ())
-        if in_time and tuple(value.shape) == (times, *own):
+        cells = tuple(self._parameters.grid.shape)
+        fits = (nodes, cells) if name == "f" else (self._solve.shapes.get(name, ()),)
+        if in_time and tuple(value.shape) in [(times, *own) for own in fits]:
             value = value[0]
         self._solve.require_fits(name, value)
 
@@ -157,7 +160,8 @@ class DifferentiableMarch:
             if name not in ("initial", "s", "f", "c", *self._parameters.parts)
         }
         if "c" in named or "s" in named:
-            constant["c"] = named.get("c", self._values["c"]) + self._rate * s
+            c = named.get("c", self._values["c"])
+            constant["c"] = (self._at_nodes(c) if s.ndim else c) + self._rate * s
         for number in steps:
             step = self._time.scheme.step(number + 1)
             past = zip(step.past, levels, strict=False)
@@ -178,7 +182,12 @@ class DifferentiableMarch:
         if f is None:
             values = self._source((number + share) * self._time.dt, self._parameters.whole)
             return torch.zeros(()) if values is None else torch.from_numpy(np.array(values))
-        return self._between(f, len(self._parameters.grid.nodes), number, share)
+        return self._at_nodes(self._between(f, len(self._parameters.grid.nodes), number, share))
+
+    def _at_nodes(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values at the nodes: of those per cell the means over their volumes."""
+        per_cell = tuple(values.shape) == tuple(self._parameters.grid.shape)
+        return self._on_domain.lagrangian.at_nodes(values) if per_cell else values
 
     def _between(self, values: torch.Tensor, axes: int, number: int, share: float) -> torch.Tensor:
         """Return values between those at the begin and at the end of a step; without a leading axis as they are."""

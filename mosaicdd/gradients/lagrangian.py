@@ -91,7 +91,8 @@ class Lagrangian:
             counts = active | known
         self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
         here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
-        self._cover = Cover(here, ())
+        quarters: Any = tuple(torch.from_numpy(share) for share in cover.quarters)
+        self._cover = Cover(here, quarters)
         self._held = torch.from_numpy(mine & known)
         self._acting = {
             name: self._entries(name, mine, wide)
@@ -161,6 +162,16 @@ class Lagrangian:
         if self._near is None or name in self.uniform:
             return named[name]
         return self._near(named[name], fill, counts=counts)
+
+    def _in_volumes(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values at the nodes: of those per cell the means over volumes, right within the wide nodes."""
+        return self.at_nodes(values) if values.ndim and self._per_cell(values) else values
+
+    def at_nodes(self, cells: torch.Tensor) -> torch.Tensor:
+        """Return the means of values per cell over the volumes of the wide nodes, zero where there is none."""
+        volumes = self._volumes / self._h**2
+        sums = self._cover.of_volumes(_padded(cells, 0.0))
+        return torch.where(volumes > 0, sums / torch.where(volumes > 0, volumes, 1.0), 0.0)
 
     def _conductances(self, named: Tensors) -> list[torch.Tensor]:
         """Return those of the edges along each axis."""
@@ -293,7 +304,8 @@ class Lagrangian:
             total = total + flow(self._counting(mean, step), u, v, step)
             if more is not None:
                 total = total + flow(self._counting(more, step), u, v, step, way=1)
-        c, f = self._around(named, "c", 0.0), self._around(named, "f", 0.0, counts=False)
+        c = self._in_volumes(self._around(named, "c", 0.0))
+        f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
         acts = bool(c.ndim or c.requires_grad or c)
         if acts or f.requires_grad or v.requires_grad:  # for derivatives by others it is nothing
             weights = self._volumes * v

@@ -47,7 +47,7 @@ class NonlinearLagrangian(Lagrangian):
         taken = {name: self._of_residual(name, named) for name in operator.taken}
         fields = {name: Patch.of(_ringed(values), axes) for name, values in taken.items()}
         numbers = {name: named[name] for name in self._parameters.numbers}
-        if operator.by_flows or (operator.one_by_one and not self._parameters.problem.plain):
+        if operator.one_by_one and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)
             between = self._conductances({"a": named.get(operator.factor or "", unit)})
             edges = [
@@ -67,13 +67,19 @@ class NonlinearLagrangian(Lagrangian):
             which = named, before, rises
             if self._outlines is not None:
                 u = self._outlines.imposed(u, *which)
-            patch = Patch.of(_ringed(u), axes, cells=self._quarters)
+            cells = self._quarters
+            if operator.factor is not None:  # which each cell's energy is multiplied by
+                cells = cells * torch.nn.functional.pad(
+                    self._within(named[operator.factor]), (1, 1) * axes, value=1.0
+                )
+            patch = Patch.of(_ringed(u), axes, cells=cells)
             total = -(self._h**2 * operator.at(patch, fields, self._h, numbers) * v).sum()
             if self._outlines is not None:
                 values, tests = u.reshape(-1), v.reshape(-1)
                 total = total + self._outlines.given_to(w.reshape(-1), *which)
                 total = total + self._outlines.inflow(*which, values, tests, torch.ones_like)
-        total = total + tested(self._around(named, "f", 0.0, counts=False), self._volumes * v)
+        f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
+        total = total + tested(f, self._volumes * v)
         return total + self._through_sides(named, u, v)
 
     def _of_residual(self, name: str, named: Tensors) -> torch.Tensor:
@@ -82,8 +88,15 @@ class NonlinearLagrangian(Lagrangian):
         if name == operator.factor:
             return torch.ones((), dtype=torch.float64)
         values = self._around(named, name, float(name in operator.signs))
+        if values.ndim and self._per_cell(values):  # of which each side has its own
+            return self._in_volumes(values)
         whole = values.shape == self._parameters.grid.nodes
         return with_first(self._parameters, {name: values})[name] if whole else values
+
+    def _within(self, factor: torch.Tensor) -> torch.Tensor:
+        """Return a factor per cell, 1 where a mask has nothing of a cell."""
+        values = self._around({"a": factor}, "a", 1.0)
+        return values.expand([n - 1 for n in self._volumes.shape]) if not values.ndim else values
 
     def _by_flows(
         self,

@@ -16,6 +16,7 @@ from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.probes import only_reacts
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
@@ -91,6 +92,17 @@ class Parameters:
             for name, part in self.parts.items()
             if is_outline(part.name) and not is_number(part.values)
         ]
+
+    def shapes_of(self, name: str) -> list[tuple[int, ...]]:
+        """Return the shapes of arrays that a field may be given as: at the nodes, per cell, or both."""
+        operator, nodes, cells = self.problem.operator, self.grid.nodes, tuple(self.grid.shape)
+        if not isinstance(operator, Nonlinear) or name == "f":
+            return [nodes] if name.startswith("b") else [nodes, cells]
+        if name == operator.factor:  # which is what makes it one
+            return [nodes, cells] if operator.one_by_one else [cells]
+        if only_reacts(operator, name):
+            return [nodes, cells]
+        return [nodes]
 
     @property
     def whole(self) -> Part:
@@ -288,6 +300,8 @@ def require_differentiable(problem: Problem) -> None:
         why = f"{problem.equation.name} is an equation in time"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
+    elif isinstance(operator, Nonlinear) and operator.in_cells:
+        why = f"the field {operator.in_cells[0]} of {problem.equation.name} is per cell, by which each cell has flows of its own"
     elif not (isinstance(operator, Nonlinear) or problem.plain) and _floats(problem):
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:

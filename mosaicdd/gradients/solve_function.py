@@ -142,11 +142,9 @@ class Differentiable:
 
     def _fitting(self, name: str) -> set[tuple[int, ...]]:
         """Return the shapes that a tensor may have."""
-        grid = self._parameters.grid
         fits: set[tuple[int, ...]] = {self._values.get(name, np.zeros(())).shape}
         if name in self._parameters.fields:
-            fits |= {(), grid.nodes}
-            fits |= {tuple(grid.shape)} if name.startswith("a") else set()
+            fits |= {(), *self._parameters.shapes_of(name)}
         return fits
 
     def require_fits(self, name: str, value: torch.Tensor) -> None:

@@ -12,6 +12,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.fields.random_media import PREFIX
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
@@ -41,7 +42,7 @@ def coarser(
 
 
 def every(values: Any, number: int, apart: int, axes: int = 2) -> Any:
-    """Return a field's values, of one of several problems, for every so many of its nodes.
+    """Return a field's values, of one of several problems, for every so many of its nodes, or the means of so many cells.
 
     None if a rank cannot know these, or they are other ones on another grid.
     """
@@ -51,7 +52,14 @@ def every(values: Any, number: int, apart: int, axes: int = 2) -> Any:
     if len(shape) < axes:
         return values
     nodes = (slice(None, None, apart),) * axes
-    return values[nodes] if len(shape) == axes else values[(number % shape[0], *nodes)]
+    which: tuple[int, ...] = () if len(shape) == axes else (number % shape[0],)
+    if not all(count % apart == 0 for count in shape[-axes:]):
+        return values[(*which, *nodes)]
+    cells = real_array(values[(*which, *(slice(None),) * axes)], "a field")
+    for axis in range(axes):
+        pairs = np.moveaxis(cells, axis, -1)
+        cells = np.moveaxis(pairs.reshape(*pairs.shape[:-1], -1, apart).mean(axis=-1), -1, axis)
+    return cells
 
 
 def refined(values: np.ndarray, apart: int) -> np.ndarray:

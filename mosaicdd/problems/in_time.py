@@ -14,6 +14,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.discretisation.covering import Covering
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
@@ -95,6 +96,7 @@ class SourceInTime:
     def __init__(self, problem: Problem, grid: Grid, interval: float):
         source = problem.source
         self._grid, self._shape = grid, problem.domain.shape
+        self._covering = Covering(problem, grid)
         self._axes, self._interval = len(grid.shape), interval
         self._source: Any = None if source is None else source.values
         self._frames = 0
@@ -141,7 +143,8 @@ class SourceInTime:
         return self._sampled_of(f"f at time {number * self._interval:g}", frame, part)
 
     def _sampled_of(self, name: str, values: Any, part: Part) -> np.ndarray:
-        return sampled(Field(name, values, self._axes), self._shape, self._grid, part)
+        field = Field(name, values, self._axes)
+        return sampled(field, self._shape, self._grid, part, self._covering)
 
 
 def stills_of(field: Field) -> list[Field]:
@@ -159,16 +162,19 @@ def stills_of(field: Field) -> list[Field]:
     return [Field(field.name, field.among_foils(still), axes) for still in stills]
 
 
-def sampled(field: Field, shape: Shape | None, grid: Grid, part: Part) -> np.ndarray:
+def sampled(
+    field: Field, shape: Shape | None, grid: Grid, part: Part, covering: Covering | None = None
+) -> np.ndarray:
     """Return values of one problem at the nodes of a part, ``(rows, columns)``.
 
-    Beside a domain that is no rectangle they are as `sample_near` has them, further out zero.
+    Beside a domain that is no rectangle they are as `sample_near` has them, further out zero; of values per cell the
+    means over volumes, by a ``covering``.
     """
     inside = inside_ring(shape, grid, part)
-    values = field.sample(grid, part) if inside is None else None
-    if values is None:
-        values = sample_near(field, grid, part, inside, fill=0.0)
-    return values[0]
+    if inside is None:
+        return field.sample(grid, part)[0]
+    cover = covering(part) if covering is not None and field.per_cell(grid) else None
+    return sample_near(field, grid, part, inside, fill=0.0, cover=cover)[0]
 
 
 class CoefficientsInTime:

@@ -21,6 +21,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.foils import require_foils
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary
@@ -99,7 +100,7 @@ class Problem:
             require_in_space(known, values, self.conditions)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
-            self.source.require_shape(self.domain.grid(), in_time=True)
+            self.source.require_shape(self.domain.grid(), in_time=True, cells=True)
             if self.domain.shape is not None and hasattr(self.source.values, "around"):
                 around = self.source.values.around(self.domain.grid())
                 places = [place for place, _ in self.source.values.points]
@@ -324,6 +325,8 @@ class Problem:
             return source and source.number
 
         def sample(strip: Part) -> np.ndarray:
+            if source.per_cell(grid):
+                return cells_within(source, shape, grid, strip)
             inside = None if shape is None else shape.inside(shape.level(grid, strip))
             return source.sample(grid, strip, inside)
 

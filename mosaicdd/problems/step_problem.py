@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends
+from mosaicdd.problems.discretisation.covering import Covering
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.signs import require_sign, sample_signed
 from mosaicdd.problems.in_time import SidesInTime, sampled
-from mosaicdd.problems.operators.edge_means import require_sign
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 from mosaicdd.problems.shapes.shape import inside_ring
 from mosaicdd.unsupported import Unsupported
 
@@ -55,7 +56,7 @@ def _raised(field: Field, number: float) -> Any:
 class Storage:
     """What multiplies ``du/dt`` in an equation: 1, a number, or a field at the nodes or per cell.
 
-    Where it is given per cell a node has the mean of the cells around it, of which its control volume consists.
+    Where it is given per cell a node has the mean over its control volume.
 
     Attributes
     ----------
@@ -68,58 +69,42 @@ class Storage:
     ------
     ValueError
         If the values are of another grid.
-    Unsupported
-        If they are per cell, and the domain no rectangle.
     """
 
     def __init__(self, problem: Problem):
         self.name = getattr(problem.equation, "storage", None) or ""
         self._grid, self._shape = problem.domain.grid(), problem.domain.shape
+        self._covering = Covering(problem, self._grid)
         values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
         self._field = Field(self.name, values, len(problem.domain.cells))
         self.number = self._field.number
-        self._per_cell = self._field.per_cell(self._grid)
-        if self._per_cell and self._shape is not None:
-            raise Unsupported(
-                f"the field {self.name} is given per cell, and the domain is no rectangle: give it at the nodes"
-            )
-        if not self._per_cell:
-            self._field.require_shape(self._grid)
+        self._field.require_shape(self._grid, cells=True)
 
     def at(self, part: Part) -> np.ndarray | float:
         """Return the values at the nodes of a part; `ValueError` if they are not positive, or not finite."""
         if self.number is not None:
             return self.number
-        if not self._per_cell:
-            values = sampled(self._field, self._shape, self._grid, part)
-            inside = inside_ring(self._shape, self._grid, part)
-            if inside is not None:  # what is zero further out counts nowhere
-                within = (slice(1, -1),) * values.ndim
-                values = np.where(inside[within] | (values != 0), values, 1.0)
-            return require_sign(values, self._field, self._grid, part, positive=True)
-        cells = tuple(
-            slice(max(p.start - 1, 0), min(p.stop, count))
-            for p, count in zip(part, self._grid.shape, strict=True)
-        )
-        values = self._field.sample_cells(cells)
-        self._field.require_finite(values, self._grid, cells)
-        require_sign(values, self._field, self._grid, cells, positive=True)
-        beyond = [
-            (int(p.start == 0), int(p.stop == nodes))
-            for p, nodes in zip(part, self._grid.nodes, strict=True)
-        ]
-        total, count = np.pad(values, beyond), np.pad(np.ones_like(values), beyond)
-        for axis in range(values.ndim):  # sums of neighbours, whose axis gets shorter by one
-            low, high = ends(axis, values.ndim)
-            total, count = (sums[low] + sums[high] for sums in (total, count))
-        return total / count
+        if self._shape is None:
+            return sample_signed(self._field, self._grid, part, positive=True)
+        if self._field.per_cell(self._grid):
+            around = self._field, self._grid, part, self._covering(part)
+            return means_in_volumes(*around, fill=1.0, positive=True)[0]
+        values = sampled(self._field, self._shape, self._grid, part)
+        inside = inside_ring(self._shape, self._grid, part)
+        if inside is not None:  # what is zero further out counts nowhere
+            within = (slice(1, -1),) * values.ndim
+            values = np.where(inside[within] | (values != 0), values, 1.0)
+        return require_sign(values, self._field, self._grid, part, positive=True)
 
     def raised(self, reaction: Field, rate: float) -> Sliced:
         """Return the values of a reaction at the nodes with ``rate`` times these added."""
 
         def read(place: tuple) -> np.ndarray:
             part = tuple(p for p in place if p is not Ellipsis)
-            values = reaction.sample_as_given(self._grid, part, checked=False)[0]
+            if reaction.per_cell(self._grid):
+                values = sampled(reaction, self._shape, self._grid, part, self._covering)
+            else:
+                values = reaction.sample_as_given(self._grid, part, checked=False)[0]
             return values + rate * self.at(part)
 
         return Sliced(self._grid.nodes, read)

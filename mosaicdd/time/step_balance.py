@@ -15,8 +15,6 @@ from mosaicdd.problems.quantities.balance import Balance, balance_of, flows_out
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes, why_no_balance
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.shapes.sample_near import sample_near
-from mosaicdd.problems.shapes.shape import inside_ring
 from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.solver import Solver
 
@@ -46,9 +44,7 @@ class StepBalance:
         name = problem.equation.reaction or ""
         reaction = Field(name, stepped.fields.get(name, 0.0), len(share.own))
         if reaction.number != 0.0:
-            inside = inside_ring(problem.domain.shape, share.grid, share.own)
-            values = sample_near(reaction, share.grid, share.own, inside, fill=0.0)[0]
-            self._reaction = self._weights * values
+            self._reaction = self._weights * self._volumes.near(reaction, share.own)[0]
 
     def _held(self, problem: Problem, wide: np.ndarray) -> HeldField:
         share = self._share

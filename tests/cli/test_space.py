@@ -269,9 +269,9 @@ WRONG = {
         ("--boundary", "0", "--pde", "diffusion", "--field", "a=backwards.npy"),
         "the grid has (17, 21, 25) nodes (nz + 1, ny + 1, nx + 1): its axes are in the order (x, y, z), give its transpose",
     ),
-    "voxels of f": (
-        ("--boundary", "0", "--pde", "poisson", "--field", "f=voxels.npy"),
-        "(nz + 1, ny + 1, nx + 1), and only the diffusion may be given per cell",
+    "voxels of bx": (
+        ("--boundary", "0", "--pde", "advection-diffusion", "--field", "bx=voxels.npy"),
+        "(nz + 1, ny + 1, nx + 1), and bx is given there, not per cell",
     ),
     "a face": (
         ("--boundary", "0", "--side", "left=dirichlet:face.npy"),

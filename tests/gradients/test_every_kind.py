@@ -45,8 +45,10 @@ BY = {
     "axx": NODES,
     "axy": CELLS,
     "c": NODES,
+    "c per cell": CELLS,
     "bx": NODES,
     "f": NODES,
+    "f per cell": CELLS,
     "left": (N + 1,),
     "left.alpha": (),
     "right": (N + 1,),
@@ -57,13 +59,45 @@ BY = {
 }
 OF_DOMAINS = {
     "rectangle": [name for name in BY if not name.startswith(("outline", "bottom"))],
-    "L": ["a", "a per cell", "c", "bx", "f", "left", "outline", "outline.alpha", "bottom"],
-    "periodic": ["a", "a per cell", "axx", "axy", "c", "bx", "f", "left", "left.alpha", "right"],
+    "L": [
+        "a",
+        "a per cell",
+        "c",
+        "c per cell",
+        "bx",
+        "f",
+        "f per cell",
+        "left",
+        "outline",
+        "outline.alpha",
+        "bottom",
+    ],
+    "periodic": [
+        "a",
+        "a per cell",
+        "axx",
+        "axy",
+        "c",
+        "c per cell",
+        "bx",
+        "f",
+        "f per cell",
+        "left",
+        "left.alpha",
+        "right",
+    ],
 }
 EDGES = {"left": m.Dirichlet("y"), "top": m.Dirichlet("1 + x*x"), "bottom": m.Dirichlet("x")}
 NONLINEAR = {
     "p-laplace": {"a": NODES, "f": NODES, "left": (N + 1,), "eps": (), "p": ()},
-    "poisson-boltzmann": {"a": CELLS, "c": NODES, "f": NODES, "left": (N + 1,)},
+    "poisson-boltzmann": {
+        "a": CELLS,
+        "c": NODES,
+        "c per cell": CELLS,
+        "f": NODES,
+        "left": (N + 1,),
+    },
+    "allen-cahn": {"c per cell": CELLS, "f per cell": CELLS},
 }
 IN_TIME = {
     "initial": NODES,
@@ -72,6 +106,8 @@ IN_TIME = {
     "c": NODES,
     "s": NODES,
     "f": (STEPS + 1, *NODES),
+    "f per cell": (STEPS + 1, *CELLS),
+    "c per cell": CELLS,
     "left": (STEPS + 1, N + 1),
     "left.alpha": (),
     "right": (N + 1,),
@@ -88,7 +124,7 @@ def linear(domain, name):
 
 
 def nonlinear(pde):
-    fields = {"eps": 0.3} if pde == "p-laplace" else {"a": 1.0}
+    fields = {"a": 1.0} if pde == "poisson-boltzmann" else {"eps": 0.3}
     return m.Problem(m.Domain(CELLS, 0.25), pde, {"f": 1.0} | fields, EDGES)
 
 
@@ -123,18 +159,18 @@ def cases():
             yield f"{domain}, {name}"
     yield from (f"{pde}, {name}" for pde, names in NONLINEAR.items() for name in names)
     yield from (f"march, {name}" for name in IN_TIME)
-    yield from (
-        f"network, {of}" for of in (*DOMAINS, *NONLINEAR, "march") if of != "poisson-boltzmann"
-    )
+    yield from (f"network, {of}" for of in (*DOMAINS, "p-laplace", "march"))
 
 
 # Which others have in other places.
 _REST = {
-    "L": ["a per cell", "c", "f", "left", "bottom"],
-    "periodic": ["a", "axx", "c", "bx", "f", "left", "right"],
+    "rectangle": ["c per cell", "f per cell"],
+    "L": ["a per cell", "c", "f", "left", "bottom", "c per cell"],
+    "periodic": ["a", "axx", "c", "bx", "f", "left", "right", "f per cell"],
     "p-laplace": ["f", "left", "p"],
-    "poisson-boltzmann": ["a", "f"],
-    "march": ["a", "c", "s", "left", "left.alpha", "right", "top"],
+    "poisson-boltzmann": ["a", "f", "c per cell"],
+    "allen-cahn": ["f per cell"],
+    "march": ["a", "c", "s", "left", "left.alpha", "right", "top", "c per cell"],
     "network": ["L", "periodic"],
 }
 CASES = [

@@ -34,6 +34,15 @@ CASES |= {
     "quasilinear-diffusion per cell": {"a": drawn((NY, NX)), "c": 0.3, "f": drawn(NODES, 6)},
     "poisson-boltzmann in a box, per cell": {"a": drawn(BOX), "c": drawn(IN_BOX), "f": 1.0},
     "quasilinear-diffusion in a box": {"a": drawn(IN_BOX), "c": 0.3, "f": 1.0},
+    "p-laplace per cell": {"a": drawn((NY, NX)), "eps": 0.3, "f": drawn((NY, NX), 1)},
+    "poisson-boltzmann per cell": {"c": drawn((NY, NX), 2), "f": drawn((NY, NX), 3)},
+    "burgers per cell": {"nu": drawn(NODES, 7), "c": drawn((NY, NX), 8), "f": "x"},
+    "allen-cahn in a box, per cell": {
+        "eps": drawn(IN_BOX, 5),
+        "c": drawn(BOX, 4),
+        "f": drawn(BOX, 6),
+    },
+    "p-laplace in a box, per cell": {"a": drawn(BOX, 5), "eps": 0.3, "f": 1.0},
     "reaction-diffusion in a box, of a number": {"a": 2.0, "c": 0.3, "f": drawn(IN_BOX)},
 }
 
@@ -49,11 +58,11 @@ def functional(problem):
 
 
 # Which have a part of what others have.
-_REST = ("allen-cahn", "quasilinear-diffusion", "reaction-diffusion per cell")
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.nightly] * (name.startswith(_REST) and "box" not in name))
-    for name in CASES
-]
+_REST = (
+    "allen-cahn", "quasilinear-diffusion", "quasilinear-diffusion per cell", "reaction-diffusion per cell",
+    "poisson-boltzmann per cell", "p-laplace in a box, per cell",
+)  # fmt: skip
+NAMES = [pytest.param(name, marks=[pytest.mark.nightly] * (name in _REST)) for name in CASES]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,6 +90,7 @@ def test_they_are_central_differences(name):
     [
         ("poisson-boltzmann in a box, per cell", "a"),
         ("burgers", "nu"),
+        ("p-laplace in a box, per cell", "a"),
     ],
 )
 def test_remainders_fall_as_they_should(name, by):
@@ -113,13 +123,14 @@ def test_solves_find_derivatives_where_a_program_has_turned_them_off():
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("name", ["p-laplace", "burgers", "quasilinear-diffusion"])
+@pytest.mark.parametrize("name", ["p-laplace", "burgers", "quasilinear-diffusion", "allen-cahn"])
 def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
     cells, shape = (96, 128), (97, 129)
     fields = {
         "p-laplace": {"a": drawn(shape), "eps": 0.3, "f": 1.0},
         "burgers": {"nu": drawn(shape), "f": 1.0},
         "quasilinear-diffusion": {"a": drawn(cells), "f": 1.0},
+        "allen-cahn": {"eps": drawn(shape), "c": drawn(cells, 2), "f": drawn(cells, 3)},
     }
     problem = m.Problem(m.Domain(cells, 0.02), name, fields[name], SIDES)
     w = drawn(shape, 9)
@@ -128,8 +139,41 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
         solution = solver()
         by = m.adjoint(solution, w[solution.place], solver=solver)
     for of, values in expected.items():
-        mine = values[solution.place] if values.ndim == 2 else values
+        mine = values[solution.place] if values.ndim == 2 else values  # of cells those there are
         np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+
+
+AROUND = {"left": m.Periodic(), "right": m.Periodic(), "top": m.Robin(2.0, 0.5)}
+NATURAL = {"left": m.Dirichlet(1.0), "right": m.Neumann(0.3), "top": m.Robin(2.0, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "sides", "by"),
+    [
+        ("poisson-boltzmann", AROUND, "c"),
+        ("p-laplace", NATURAL, "a"),
+        ("reaction-diffusion", NATURAL, "f"),
+    ],
+)
+def test_each_side_has_its_own_cells(name, sides, by):
+    cells = 8, 24
+    problem = m.Problem(m.Domain(cells, 0.25), name, {"f": 1.0, by: drawn(cells)}, sides)
+    solve, e = m.differentiable(problem, by, settings=TIGHT), STEP
+    at, along = (torch.from_numpy(drawn(cells, seed)) for seed in (3, 4))
+    (slope,) = torch.autograd.grad(solve(**{by: at.requires_grad_()}).square().sum(), at)
+    ahead, back = (solve(**{by: at.detach() + s * e * along}).square().sum() for s in (1, -1))
+    assert (slope * along).sum().item() == pytest.approx(float(ahead - back) / (2 * e), rel=1e-6)
+
+
+def test_fields_by_which_cells_have_flows_of_their_own_are_at_the_nodes():
+    eps = drawn((NY, NX))
+    with pytest.raises(m.Unsupported, match="eps of allen-cahn is per cell"):
+        m.differentiable(m.Problem((NY, NX), "allen-cahn", {"eps": eps}), "f")
+    solve = m.differentiable(m.Problem((NY, NX), "allen-cahn"), "eps")
+    with pytest.raises(
+        ValueError, match=r"eps has the shape \(32, 48\), the problem takes \(\) or \(33, 49\)"
+    ):
+        solve(eps=torch.from_numpy(eps))
 
 
 def test_what_is_not_known_is_said():

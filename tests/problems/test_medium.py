@@ -163,7 +163,7 @@ def test_coefficients_are_checked_where_they_are_sampled(a, c, message):
     ("fields", "message"),
     [
         ({"a": np.ones((5, 5))}, r"field a has the shape \(5, 5\), the grid has \(9, 9\)"),
-        ({"a": np.ones((9, 9)), "c": np.ones((8, 8))}, r"field c has the shape \(8, 8\)"),
+        ({"a": np.ones((9, 9)), "c": np.ones((7, 8))}, r"field c has the shape \(7, 8\)"),
         ({"a": np.ones((3, 9, 9))}, "field a is of 3 problems"),
         ({"a": np.ones((9, 9)), "b": 1.0}, "diffusion has no field 'b'"),
         ({"a": -1.0}, "a > 0"),

@@ -146,9 +146,9 @@ def nonlinear_operator(name: str, problem: Problem) -> Nonlinear:
     if operator.aspect:
         cell = problem.domain.grid().cell
         raise Unsupported(f"{name} is for square cells, these are {cell}: take 'exact'")
-    if operator.factor is not None:
+    for field in operator.in_cells if operator.factor is None else (operator.factor,):
         raise Unsupported(
-            f"{name} is for equations without the field {operator.factor} of {problem.equation.name} as it is given here; "
+            f"{name} is for equations without the field {field} of {problem.equation.name} as it is given here; "
             "take 'exact'"
         )
     return operator

@@ -291,8 +291,10 @@ class Discretisation:
             inside = None
             if self.outline is not None:
                 inside = self.outline.known(tuple(slice(p.start - 1, p.stop + 1) for p in piece))
-            own = self.cover(piece)[1] if any(self._rounds) else volumes
-            return sample_near(source, self.grid, piece, inside, fill=0.0) * own
+            own, cover = volumes, None
+            if any(self._rounds) or source.per_cell(self.grid):
+                cover, own = self.cover(piece)
+            return sample_near(source, self.grid, piece, inside, fill=0.0, cover=cover) * own
 
         return glued_nodes(part, self._rounds, natural)
 

@@ -9,7 +9,8 @@ where $W_k$ is what $F$ rises by if only the neighbour $k$ is not $u_0$. What a 
 linear equations (`Discretisation`, most often of the conductance 1): flows are taken times the part of the face, the
 reaction times that of the volume, and a given value at $\theta$ of an edge stands for the neighbour, in a flow
 that is divided by $\theta$. So of a linear equation it is the linear discretisation. What multiplies all flows, as a
-permittivity does, is put into the conductances of the faces, and may so be given per cell.
+permittivity does, is put into the conductances of the faces, per cell or node. Of other fields per cell each cell has
+flows and a reaction of its own (`in_cells`), or, where a reaction is linear in them, a node has the mean over its volume.
 """
 
 import numpy as np
@@ -20,7 +21,6 @@ from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
-from mosaicdd.unsupported import Unsupported
 
 
 class NonlinearDiscretisation:
@@ -53,7 +53,6 @@ class NonlinearDiscretisation:
         shape = problem.domain.shape
         whole = shape is None or shape.voxels is not None
         operator.require_flows(problem.equation.name, whole_cells=whole)
-        _require_cells(operator, problem, grid)
         self.operator, self.grid, self._problem = operator, grid, problem
         self.rounds = problem.conditions.periods(grid)
         self.periods = self.rounds if periods is None else periods
@@ -81,16 +80,4 @@ class NonlinearDiscretisation:
         every = zip(factor, faces, strict=True)
         return tuple(
             np.where(face > 0, k / np.where(face > 0, face, 1.0), 1.0) for k, face in every
-        )
-
-
-def _require_cells(operator: Nonlinear, problem: Problem, grid: Grid) -> None:
-    """Raise `Unsupported` where the diffusion is per cell and an outline cuts cells: it is asked for at nodes there."""
-    shape = problem.domain.shape
-    if operator.factor is None or shape is None or shape.voxels is not None:
-        return
-    if operator.fields[operator.factor].per_cell(grid):
-        raise Unsupported(
-            f"the field {operator.factor} of {problem.equation.name} is given per cell, {grid.shape}, and the outline of the "
-            f"domain cuts cells: give it at the nodes, {grid.nodes}"
         )

@@ -8,6 +8,7 @@ import torch
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
+from mosaicdd.problems.discretisation.in_cells import InCells
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_data import NonlinearData
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
@@ -17,6 +18,7 @@ from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.in_volumes import cells_around
 
 _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
 
@@ -47,11 +49,20 @@ class NonlinearEquations:
         # The fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory.
         cover, _ = discretisation.faces.cover(self._ring, self.rounds)
         self._fields = self.operator.sampled(self.grid, self._ring, cover, self.rounds)
+        self._in_cells: InCells | None = None
+        if self.operator.in_cells:
+            where = self._ring, self._centres, cover, self.rounds
+            self._in_cells = InCells(self.operator, self.grid, *where)
         self._across: NonlinearPart | None = None
         if not self.operator.one_by_one:
             # Of cells that no outline cuts all corners have the same.
-            cells = len(cover.quarters) * cover.quarters[0][(slice(1, -1),) * len(shape)]
-            sampled = self.grid, self._ring, self._fields, torch.from_numpy(cells)
+            shares = len(cover.quarters) * cover.quarters[0]
+            if self.operator.factor is not None:
+                factor = self.operator.fields[self.operator.factor]
+                values = cells_around(factor, self.grid, self._ring, cover, periods=self.rounds)
+                shares = shares * values[0]
+            cells = torch.from_numpy(shares[(slice(1, -1),) * len(shape)])
+            sampled = self.grid, self._ring, self._fields, cells
             self._across = NonlinearPart(self.operator, *sampled)
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
@@ -298,11 +309,24 @@ class NonlinearEquations:
 
     def _outflow(self, values: list[torch.Tensor], strip: slice) -> torch.Tensor:
         """Return the flows out of some nodes, and their reaction."""
-        fields, h = self._patches(self._centres[strip]), self.grid.spacing
+        volumes = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]])
+        return self._flows(values, volumes, torch.from_numpy(self._weights[:, strip]), strip)
+
+    def _flows(
+        self,
+        values: list[torch.Tensor],
+        volumes: torch.Tensor,
+        weights: torch.Tensor,
+        which: slice | np.ndarray,
+    ) -> torch.Tensor:
+        """Return the flows out of some nodes, and their reaction, as their volumes and faces count."""
+        fields, h = self._patches(self._centres[which]), self.grid.spacing
+        if self._in_cells is not None:
+            return h**2 * self._in_cells.outflow(values, fields, volumes, weights, which)
         reaction, flows = self.operator.flows(values, fields, h)
-        total = torch.from_numpy(self._faces.volumes.ravel()[self._nodes[strip]]) * reaction
-        for flow, weights in zip(flows, self._weights[:, strip], strict=True):
-            total = total + torch.from_numpy(weights) * flow
+        total = volumes * reaction
+        for flow, weight in zip(flows, weights, strict=True):
+            total = total + weight * flow
         return h**2 * total
 
     def _inflow(self, u: torch.Tensor, data: NonlinearData) -> torch.Tensor:
@@ -328,12 +352,11 @@ class NonlinearEquations:
         if not self._alphas.any():
             return torch.ones_like(u)
         rises = [torch.zeros_like(u, requires_grad=True) for _ in self._weights]
-        fields, h = self._patches(self._centres[self._on_outline]), self.grid.spacing
-        _, flows = self.operator.flows([u, *(u + rise for rise in rises)], fields, h)
-        total = h**2 * torch.stack(flows).sum()
-        along = torch.stack(torch.autograd.grad(total, rises, create_graph=True))
-        faces = self._faces_beside
-        return -(faces * self._factors * along).sum(0) / faces.sum(0)
+        faces, values = self._faces_beside, [u, *(u + rise for rise in rises)]
+        weights = torch.as_tensor(faces * self._factors)
+        flows = self._flows(values, torch.ones_like(u), weights, self._on_outline)
+        along = torch.stack(torch.autograd.grad(flows.sum(), rises, create_graph=True))
+        return -along.sum(0) / faces.sum(0)
 
 
 def _flat(offset: Offset, shape: tuple[int, ...]) -> int:

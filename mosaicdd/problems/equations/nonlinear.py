@@ -9,8 +9,8 @@ import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.functions_of_u import Function
 from mosaicdd.problems.operators.gradient_flux import outflow
-from mosaicdd.problems.operators.nonlinear import Function
 from mosaicdd.problems.operators.patch import Patch
 
 _SERIES = 1e-3  # below which ``z coth z`` is ``1 + z^2 / 3``, to rounding
@@ -110,11 +110,13 @@ P_LAPLACE = NonlinearEquation(
     parameters={"a": 1.0, "p": 3.0, "eps": 1e-3},
     signs={"a": True, "eps": True},
     numbers={"p": 1.0, "eps": 0.0},
+    diffusion="a",
     axes=(2, 3),
 )
 """Power-law fluids, glaciers, nonlinear diffusion; regularised by ``eps``.
 
-The energy over a cell is the mean over its corners of ``h^2 a / p (eps^2 + |grad u|^2)^(p / 2)``, less ``f u``.
+The energy over a cell is the mean over its corners of ``h^2 a / p (eps^2 + |grad u|^2)^(p / 2)``, less ``f u``, with
+``a`` there, or of the cell.
 """
 
 

@@ -69,8 +69,9 @@ class NonlinearEquation(NamedEquation):
     reaction
         The parameter that multiplies ``u``, if there is one: see `Equation`.
     diffusion
-        What multiplies all flows between nodes, if there is such a field: it may be given per cell. It is one of the
-        parameters; or none that the residual takes, and then 1 if it is not given.
+        What multiplies all flows between nodes, if there is such a field: given per cell, each cell's flows, or energy,
+        are multiplied by its value. It is one of the parameters; or none that the residual takes, and then 1 if it is
+        not given.
     axes
         Of the grids that the residual is written for: (2,), or (2, 3) if it sums over all of ``u.neighbours``.
 
@@ -146,10 +147,10 @@ class NonlinearEquation(NamedEquation):
         values, axes = self.complete(field_values), 2 if grid is None else len(grid.shape)
         names = [name for name in values if name not in self.functions]
         fields = {name: Field(name, values[name], axes) for name in names}
+        cells = [name for name in fields if grid is not None and fields[name].per_cell(grid)]
         factor = fields.get(self.diffusion or "")
         if factor is not None and factor.name in self.parameters:
-            per_cell = grid is not None and factor.per_cell(grid)
-            factor = factor if per_cell else None  # the residual takes it
+            factor = factor if factor.name in cells else None  # the residual takes it
         signs = self.signs if factor is None else {**self.signs, factor.name: True}
         for name, positive in signs.items():
             number = fields[name].number
@@ -167,6 +168,7 @@ class NonlinearEquation(NamedEquation):
             factor=None if factor is None else factor.name,
             taken=[name for name in self.parameters if name not in self.numbers],
             aspect=() if grid is None else grid.aspect,
+            cells=cells,
         )
 
     def _number(self, field: Field) -> float:

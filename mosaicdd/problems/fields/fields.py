@@ -13,6 +13,7 @@ from mosaicdd.lattice.axes import (
     contains,
     coordinates,
     crossed,
+    ends,
     in_rows,
     last,
     letters,
@@ -37,7 +38,9 @@ Periods = tuple[int | None, ...]
 
 
 class Field:
-    """Node values of one or several problems.
+    """Values of one or several problems at nodes, or per cell.
+
+    A node's value is then the mean of the cells around it, of which its control volume consists.
 
     `ValueError` if they are complex, a number that is not finite, or a setting of random values is not allowed.
     `TypeError` if they are none of these.
@@ -50,8 +53,8 @@ class Field:
         A number; a function ``f(x, y)`` of arrays of coordinates in units of domain length; the text
         of an expression in ``x`` and ``y``, or ``lognormal:seed=0,length=L,contrast=C`` for random
         values (`Lognormal`); points with a strength (`Wells`); a medium with foils (`Foils`); or node values ``(ny + 1, nx + 1)``, of several problems
-        ``(n, ny + 1, nx + 1)``: an array, a tensor, or anything with a shape that gives an array when
-        it is sliced, as a file that need not be read whole.
+        ``(n, ny + 1, nx + 1)``, or values per cell, ``(ny, nx)`` or ``(n, ny, nx)``: an array, a tensor, or anything
+        with a shape that gives an array when it is sliced, as a file that need not be read whole.
     axes
         Of the grid: in space functions are ``f(x, y, z)``, and node values ``(nz + 1, ny + 1, nx + 1)``.
     """
@@ -155,24 +158,25 @@ class Field:
         """Of how many times there are values of each problem, ``(n, times, ny + 1, nx + 1)``; None without that axis."""
         return self._shape[1] if len(self._shape) == self.axes + 2 else None
 
-    def require_shape(self, grid: Grid, *, in_time: bool = False) -> None:
-        """Check that node values belong to a grid, above whose spacing random ones vary; else raise `ValueError`.
+    def require_shape(self, grid: Grid, *, in_time: bool = False, cells: bool = False) -> None:
+        """Check that values belong to a grid, above whose spacing random ones vary; else raise `ValueError`.
 
-        ``in_time``: whether they may have an axis for times.
+        ``in_time``: whether they may have an axis for times; ``cells``: whether they may be per cell.
         """
         self.require_spacing(grid)
         if self._sampled is not None:
             self._sampled.require_grid(grid)
         axes = self.axes
         most = axes + 1 + in_time
-        if self._shape and (len(self._shape) > most or self._shape[-axes:] != grid.nodes):
+        fits = self._shape[-axes:] == grid.nodes or (cells and self.per_cell(grid))
+        if self._shape and (len(self._shape) > most or not fits):
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
             backwards = self._shape[: -axes - 1 : -1]
             hint = ""
-            if self.times is not None and self._shape[-axes:] == grid.nodes:
+            if self.times is not None and fits:
                 hint = f" and no axes for {self._shape[0]} problems and {self.times} times: only steps in time (march) take a source of these"
             elif self._shape == grid.shape:
-                hint = ", and only the diffusion may be given per cell"
+                hint = f", and {self.name} is given there, not per cell"
             elif len(self._shape) <= axes + 1 and backwards in (grid.nodes, grid.shape):
                 hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
             raise ValueError(
@@ -186,7 +190,7 @@ class Field:
 
     def per_cell(self, grid: Grid) -> bool:
         """Say whether values are given per cell of a grid."""
-        return self._shape == tuple(grid.shape)
+        return self._shape[-len(grid.shape) :] == tuple(grid.shape)
 
     def count(self, wrong: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
         """Return of how many values of an array something holds, and how many it has; zeros of others."""
@@ -204,22 +208,27 @@ class Field:
         """
         if self.per_cell(grid):
             cells = (slice(p.start, min(p.stop, n)) for p, n in zip(part, grid.shape, strict=True))
-            values = self.sample_cells(tuple(cells))[None]
+            values = self.sample_cells(tuple(cells))
+            values = values.reshape(self.problems, *values.shape[-len(part) :])
         else:
             values = self._values(grid, part)
         return require_finite(values, f"the field {self.name}") if checked else values
 
     def sample_cells(self, part: Part) -> np.ndarray:
-        """Return values that are given per cell, in some cells, ``(rows, columns)``, finite or not."""
-        return real_array(self.values[part], f"the field {self.name}")
+        """Return values that are given per cell, in some cells, ``(.., rows, columns)``, finite or not."""
+        return real_array(self.values[last(part)], f"the field {self.name}")
 
     def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
 
+        Of values per cell the means of those around, on a rectangle; within a shape see `sample_near`.
         ``where``: which nodes must have finite values, ``(rows, columns)``; by default all.
 
-        `ValueError` if node values belong to another grid, or one is not finite.
+        `ValueError` if values belong to another grid, or one is not finite.
         """
+        if where is None and self.per_cell(grid):
+            cells = cells_of(part, grid)
+            self.require_finite(self.sample_cells(cells), grid, cells)
         values = self._values(grid, part)
         checked = values if where is None else np.where(where, values, 0.0)
         self.require_finite(checked[0] if len(values) == 1 else checked, grid, part)
@@ -247,7 +256,9 @@ class Field:
             whole, kept = self._kept[1:]
             if contains(whole, part):
                 return kept[:, *within(part, whole)]
-        if self._shape:
+        if self.per_cell(grid):
+            values = self._means(grid, part)
+        elif self._shape:
             self.require_shape(grid)
             values = real_array(self.values[last(part)], what)
         elif self._sampled is not None:
@@ -255,6 +266,27 @@ class Field:
         else:
             values = evaluate(self.values, crossed(*grid.places(part)), what)
         return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])
+
+    def _means(self, grid: Grid, part: Part) -> np.ndarray:
+        """Return the means of the cells around the nodes of a part, of those that are finite; NaN where none is."""
+        values = self.sample_cells(cells_of(part, grid))
+        known = np.isfinite(values)
+        nodes = zip(part, grid.nodes, strict=True)
+        beyond = [(int(p.start == 0), int(p.stop == count)) for p, count in nodes]
+        around = [(0, 0)] * (values.ndim - len(part)) + beyond
+        total, count = (np.pad(a, around) for a in (np.where(known, values, 0.0), known * 1.0))
+        for axis in range(len(part)):
+            low, high = (last(end) for end in ends(axis, len(part)))
+            total, count = (a[low] + a[high] for a in (total, count))
+        return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+
+
+def cells_of(part: Part, grid: Grid) -> Part:
+    """Return the cells around the nodes of a part, of those that the grid has."""
+    return tuple(
+        slice(max(p.start - 1, 0), min(p.stop, count))
+        for p, count in zip(part, grid.shape, strict=True)
+    )
 
 
 def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:

@@ -6,10 +6,9 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, even
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, overlap
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.fields.fields import Field, Part, cells_of
+from mosaicdd.problems.fields.signs import require_sign
 
-DIFFUSION = "a", "axx", "ayy", "azz"
 MIXED = "axy", "axz", "ayz"
 
 SMALL = 1e-4
@@ -24,10 +23,7 @@ def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
     """
     if not a.per_cell(grid):
         return 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
-    cells = tuple(
-        slice(max(p.start - 1, 0), min(p.stop, count))
-        for p, count in zip(part, grid.shape, strict=True)
-    )
+    cells = cells_of(part, grid)
     values = a.require_finite(a.sample_cells(cells), grid, cells)
     require_sign(values, a, grid, cells, positive=True)
     beyond = [
@@ -55,25 +51,6 @@ def sum_around(cells: Any, *axes: int) -> Any:
     return total
 
 
-def cells_around(a: Field, grid: Grid, part: Part, cover: Cover) -> np.ndarray:
-    """Return values per cell around the nodes of a part, 1 beyond the grid, and where they are not known."""
-    wide = tuple(slice(p.start - 1, p.stop) for p in part)
-    there, where = overlap(wide, grid.shape)
-    values = np.ones([p.stop - p.start for p in wide])
-    values[where] = a.sample_cells(there)
-    inside = cover.inside
-    if cover.cells is not None:
-        values[~cover.cells] = 1.0
-    elif inside is not None:
-        any_corner = inside
-        for axis in range(inside.ndim):
-            low, high = ends(axis, inside.ndim)
-            any_corner = any_corner[low] | any_corner[high]
-        values[~any_corner] = 1.0
-    a.require_finite(values, grid, wide)
-    return require_sign(values, a, grid, wide, positive=True)
-
-
 def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return those in the equations of an edge's upstream and downstream node.
 
@@ -99,26 +76,3 @@ def bernoulli(t: Any, of: Any = np) -> Any:
     # Below 1e-4 the next term of the series is rounding; beyond 500 the power overflows.
     power = of.expm1(of.clip(t, SMALL, 500.0))
     return of.where(t < SMALL, 1 - t / 2 + t * t / 12, t / power)
-
-
-def require_sign(
-    values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
-) -> np.ndarray:
-    """Check the sign of a coefficient's values in a part of a grid, and return them.
-
-    `ValueError` if one is not positive, or negative: with its place, how many there are in the array that was given,
-    and what to do where nothing conducts.
-    """
-    bad = values <= 0 if positive else values < 0
-    if not bad.any():
-        return values
-    first = np.argwhere(bad)[0]
-    place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
-    count, size = field.count(lambda held: held <= 0 if positive else held < 0)
-    what = f"{count} of the {size} values given are not, the first is" if size else "it is"
-    way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
-    raise ValueError(
-        f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
-        f"{what} {values[tuple(first)]:g} at {'cell' if field.per_cell(grid) else 'node'} {place}"
-        f"{way_out if field.name in DIFFUSION else ''}"
-    )

@@ -12,7 +12,7 @@ import numpy as np
 from mosaicdd.lattice.axes import Slices, coordinates, spelled
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import real_array, same_values
-from mosaicdd.problems.operators.edge_means import DIFFUSION
+from mosaicdd.problems.fields.signs import DIFFUSION
 from mosaicdd.problems.operators.foil_edges import FoilEdges, Sheet, edges_of
 from mosaicdd.unsupported import Unsupported
 

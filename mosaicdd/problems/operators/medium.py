@@ -4,8 +4,8 @@ The operator is ``-div(T grad u) + b . grad u + c u`` with a diagonal tensor ``T
 directions; of others see `tensors`. Between two neighbouring nodes flows the difference of their values times a *conductance*.
 Where ``a`` is given at the nodes, it is the harmonic mean of the two; where it is given per cell, as
 images and material maps are, the mean of the two cells beside the grid edge, which is exact where
-materials meet on grid lines. ``b`` and ``c`` are given at the nodes. All is scaled by the squared
-spacing, so a conductance has the units of ``a``.
+materials meet on grid lines. ``b`` is given at the nodes, ``c`` there or per cell: a node's is then the mean over its
+control volume. All is scaled by the squared spacing, so a conductance has the units of ``a``.
 
 A velocity makes the conductance of an edge another in each of its two nodes' equations, smaller in
 that of the upstream node: by exponential fitting, as where coefficients are constant
@@ -21,20 +21,19 @@ import numpy as np
 from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.signs import DIFFUSION, require_sign, sample_signed
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import (
-    DIFFUSION,
     MIXED,
-    cells_around,
     fitted,
     in_series,
-    require_sign,
     shares,
     sum_around,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import cells_around, means_in_volumes
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
@@ -63,7 +62,7 @@ class Medium:
     """The coefficients of a problem.
 
     ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
-    ``(ny, nx)``; ``axy``, in space ``axz`` and ``ayz``, beside them, where the tensor is positive definite; at the nodes ``c``, not negative, and the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
+    ``(ny, nx)``; ``axy``, in space ``axz`` and ``ayz``, beside them, where the tensor is positive definite; ``c``, not negative; at the nodes the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
 
     ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
     spacing what conducts along an axis is then divided by the square of its side.
@@ -154,10 +153,7 @@ class Medium:
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
-            if name.startswith("a") and field.per_cell(grid):
-                field.require_spacing(grid)
-            else:
-                field.require_shape(grid)
+            field.require_shape(grid, cells=not name.startswith("b"))
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of a grid.
@@ -166,7 +162,7 @@ class Medium:
         """
         same = self._c.number is not None
         place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
-        c = require_sign(self._c.sample(grid, place)[0], self._c, grid, place, positive=False)
+        c = sample_signed(self._c, grid, place, positive=False)
         along, across = self._diffusion(grid, part)
         if self.foils:
             self.with_foils(grid, part, along, [np.broadcast_to(1.0, k.shape) for k in along])
@@ -189,8 +185,12 @@ class Medium:
         ``part``: may reach beyond the grid, where there are no cells; ``cover``: what the domain has of the cells
         around the nodes.
         """
-        c = _near(self._c, grid, part, cover, fill=0.0)
-        reaction = grid.spacing**2 * require_sign(c, self._c, grid, part, positive=False)
+        if self._c.per_cell(grid):
+            (c,) = means_in_volumes(self._c, grid, part, cover, fill=0.0, positive=False)
+        else:
+            c = _near(self._c, grid, part, cover, fill=0.0)
+            c = require_sign(c, self._c, grid, part, positive=False)
+        reaction = grid.spacing**2 * c
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
         if self.couples_corners:  # of a rectangle, whose cells are whole
             along, across = self._tensors(grid, part)
@@ -198,7 +198,7 @@ class Medium:
         between = []
         for axis, a in enumerate(self._along(len(part))):
             if a.per_cell(grid):
-                cells = cells_around(a, grid, part, cover)
+                (cells,) = cells_around(a, grid, part, cover)
                 between.append(cover.of_edges(axis, cells))
                 continue
             values = _near(a, grid, part, cover, fill=1.0)

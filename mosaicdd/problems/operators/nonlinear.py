@@ -8,8 +8,6 @@ $$J \delta = -F(u), \qquad J_{ij} = \partial F_i / \partial u_j.$$
 What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `NonlinearPart`.
 """
 
-import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,22 +15,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part, Periods, is_number
-from mosaicdd.problems.operators.medium import Medium, require_sign
+from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.fields.signs import require_sign, sample_signed
+from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
+from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.probes import (
+    is_as_in_squares,
+    is_sum_of_cells,
+    is_sum_of_flows,
+    only_reacts,
+)
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
 _PROBES = 256  # values of u for which functions are evaluated, to be told from others
-_ROUNDING = 1e-9  # relative, of residuals
-
-Function = Callable[[torch.Tensor], torch.Tensor]
-"""A coefficient that depends on the solution."""
 
 Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
@@ -51,7 +52,7 @@ class Nonlinear:
     residual
         See `Residual`.
     fields
-        By name: node values, or of the `factor` values per cell, too.
+        By name: values at the nodes or per cell.
     functions
         By name: expressions in ``u``, or functions of tensors.
     numbers
@@ -67,6 +68,8 @@ class Nonlinear:
         if it is among ``taken``, the fields of the residual.
     aspect
         The sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`).
+    cells
+        Which of the fields are per cell.
 
     Attributes
     ----------
@@ -89,6 +92,7 @@ class Nonlinear:
         factor: str | None = None,
         taken: Iterable[str] = (),
         aspect: tuple[float, ...] = (),
+        cells: Iterable[str] = (),
     ):
         self.fields, self.axes, self.factor, self.aspect = dict(fields), axes, factor, aspect
         self.taken = self.fields
@@ -97,10 +101,11 @@ class Nonlinear:
             self.taken = {name: plain[name] for name in taken}
         self.self_adjoint = self_adjoint
         self.signs = signs
+        self._per_cell = [name for name in cells if name in self.taken and name != factor]
         self._residual = residual
         self._given, self._numbers = {**functions, **numbers}, dict(numbers)
         self._others = {
-            **{name: _function(name, value) for name, value in functions.items()},
+            **{name: function_of_u(name, value) for name, value in functions.items()},
             **numbers,
         }
 
@@ -116,7 +121,7 @@ class Nonlinear:
         u = torch.from_numpy(rng.uniform(-1, 1, shape) * np.logspace(-3, 3, _PROBES))
         returned: list[object] = []
         functions: list[Function] = [value for value in self._others.values() if callable(value)]
-        functions.append(lambda _: self.at(Patch(*u), self._ordinary(u[0]), 1.0))
+        functions.append(lambda _: self.at(Patch(*u), self.ordinary(u[0]), 1.0))
         for function in functions:
             try:
                 with torch.no_grad():
@@ -128,19 +133,27 @@ class Nonlinear:
     def require_shape(self, grid: Grid) -> None:
         """Check that fields are of a grid's nodes, and of all problems; else raise `ValueError` or `Unsupported`."""
         for field in self.fields.values():
-            per_cell = field.per_cell(grid)
-            if per_cell and field.name != self.factor:
-                raise ValueError(
-                    f"the field {field.name} is given per cell, {grid.shape}: of nonlinear equations coefficients "
-                    f"are given at the nodes, {grid.nodes}, but what multiplies all that flows"
-                )
-            if not per_cell:
-                field.require_shape(grid)
+            field.require_shape(grid, cells=True)
             if field.problems > 1:
                 raise Unsupported(
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
+
+        if self.in_cells and not self.one_by_one:
+            raise ValueError(
+                f"the field {self.in_cells[0]} is given per cell, {grid.shape}, in an equation that couples the differences "
+                f"along the axes: there what multiplies all flows, as the equation's diffusion, may be, or what multiplies u "
+                f"alone; give it at the nodes, {grid.nodes}"
+            )
+
+    @cached_property
+    def in_cells(self) -> tuple[str, ...]:
+        """The fields per cell by which each of the cells around a node has flows, or a reaction, of its own.
+
+        Of others, in which a reaction is linear, a node has the mean over its volume.
+        """
+        return tuple(name for name in self._per_cell if not only_reacts(self, name))
 
     def on(self, grid: Grid, part: Part) -> "NonlinearPart":
         """Sample the fields at the nodes of a part, once for all values of ``u`` there.
@@ -152,25 +165,33 @@ class Nonlinear:
     def sampled(
         self, grid: Grid, part: Part, cover: Cover | None = None, periods: Periods | None = None
     ) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of a part, as `on`; a number takes no memory.
+        """Return the fields at the nodes of a part, as `on`, but those `in_cells`; a number takes no memory.
 
         ``cover``: what the domain has of the cells around the nodes, which may reach beyond it then: there the fields
         are as `sample_near` has them.
         """
         samples = {}
         for name, field in self.taken.items():
+            if name in self.in_cells:
+                continue
             if field.number is not None:
                 number = torch.tensor(field.number, dtype=torch.float64)
                 samples[name] = number.expand([p.stop - p.start for p in part])
                 continue
+            sign, fill = self.signs.get(name), float(name in self.signs)
             if cover is None:
                 (values,) = field.sample(grid, part)
+                if sign is not None:
+                    values = sample_signed(field, grid, part, positive=sign)
+            elif field.per_cell(grid):
+                (values,) = means_in_volumes(
+                    field, grid, part, cover, fill=fill, positive=sign, periods=periods
+                )
             else:
                 around = (field, grid, part, cover.inside)
-                fill = float(name in self.signs)
                 (values,) = sample_near(*around, fill=fill, counts=cover.counts, periods=periods)
-            if name in self.signs:
-                values = require_sign(values, field, grid, part, positive=self.signs[name])
+                if sign is not None:
+                    values = require_sign(values, field, grid, part, positive=sign)
             samples[name] = torch.from_numpy(np.array(values))  # which nobody changes
         return samples
 
@@ -178,7 +199,7 @@ class Nonlinear:
     def pure(self) -> bool:
         """Whether constants solve the equation without a source, as far as a few of them show."""
         u = torch.tensor([0.3, 0.7], dtype=torch.float64)
-        return not self.at(self._uniform(u), self._ordinary(u), 1.0).any()
+        return not self.at(self.uniform(u), self.ordinary(u), 1.0).any()
 
     def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
         """Say whether constants do not solve the equation without a source somewhere on a grid, as `pure`.
@@ -194,11 +215,11 @@ class Nonlinear:
                 torch.from_numpy(np.where(inside(part), held, float(self.signs.get(name, False))))
                 for name, (_, held) in zip(varying, strips, strict=True)
             ]
-            fields = self._ordinary(values[0]) | {
-                name: self._uniform(held) for name, held in zip(varying, values, strict=True)
+            fields = self.ordinary(values[0]) | {
+                name: self.uniform(held) for name, held in zip(varying, values, strict=True)
             }
             for u in (0.3, 0.7):
-                if self.at(self._uniform(torch.full_like(values[0], u)), fields, 1.0).any():
+                if self.at(self.uniform(torch.full_like(values[0], u)), fields, 1.0).any():
                     return True
         return False
 
@@ -211,8 +232,9 @@ class Nonlinear:
 
     @property
     def by_flows(self) -> bool:
-        """Whether it is taken apart into flows whatever the domain is: with a factor of these, and in space if it can be."""
-        return self.factor is not None or (self.axes != 2 and self.one_by_one)
+        """Whether it is taken apart into flows, or cells, whatever the domain is: with what is per cell, or a factor; in space if it can be."""
+        per_cell = self.factor is not None or bool(self.in_cells)
+        return per_cell or (self.axes != 2 and self.one_by_one)
 
     def require_flows(self, name: str, *, whole_cells: bool) -> None:
         """Raise `Unsupported` unless neighbours count one by one, or the domain is of whole cells, of which it is a sum."""
@@ -233,58 +255,28 @@ class Nonlinear:
     @cached_property
     def by_cells(self) -> bool:
         """Whether it is symmetric and the sum of what each of the cells around a node has, which it knows apart."""
-        if not self.self_adjoint:
-            return False
-        rng, axes = np.random.default_rng(0), self.axes
-        whole = torch.from_numpy(rng.uniform(0.4, 0.6, (3,) * axes))
-        fields = self._ordinary(whole[(slice(1, 2),) * axes])
-        every = self.at(Patch.of(whole, axes), fields, 1.0)
-        total = torch.zeros_like(every)
-        for corner in itertools.product((0, 1), repeat=axes):
-            cells = torch.zeros((2,) * axes, dtype=torch.float64)
-            cells[corner] = 1.0
-            total = total + self.at(Patch.of(whole, axes, cells=cells), fields, 1.0)
-        return bool((abs(total - every) <= _ROUNDING * abs(every)).all())
+        return self.self_adjoint and is_sum_of_cells(self)
 
     @cached_property
     def one_by_one(self) -> bool:
         """Whether the neighbours of a node count one by one, and its corners not at all."""
-        rng = np.random.default_rng(0)
-        values = torch.from_numpy(rng.uniform(0.4, 0.6, (len(offsets(self.axes)), 16)))
-        centre = values[0]
-        fields, h = self._ordinary(centre), 1.0
-        alone = self.in_squares(self._uniform(centre), fields, h)
-        total, size = alone.clone(), abs(alone)
-        for k in range(1, 1 + 2 * self.axes):
-            patch = Patch(*(values[k] if i == k else centre for i in range(len(values))))
-            flow = self.in_squares(patch, fields, h) - alone
-            total, size = total + flow, size + abs(flow)
-        left = abs(self.in_squares(Patch(*values), fields, h) - total)
-        return not (left > _ROUNDING * size).any()
+        return is_sum_of_flows(self)
 
     @cached_property
     def knows_aspect(self) -> bool:
         """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
-        rng, axes = np.random.default_rng(0), self.axes
-        whole = {name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in self.taken}
-        fields = {name: Patch.of(values, axes) for name, values in whole.items()}
-        for axis, side in enumerate(self.aspect):
-            line = torch.from_numpy(rng.uniform(0.4, 0.6, at(axis, axes, 3, 1)))
-            u = Patch.of(line.expand((3,) * axes), axes)
-            expected = self.in_squares(u, fields, side)
-            if (abs(self.at(u, fields, 1.0) - expected) > _ROUNDING * abs(expected)).any():
-                return False
-        return True
+        return is_as_in_squares(self)
 
-    def _ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
+    def ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
         """Return fields of their numbers; 1 where they vary."""
         numbers = {name: field.number for name, field in self.taken.items()}
         return {
-            name: self._uniform(torch.full_like(like, 1.0 if number is None else number))
+            name: self.uniform(torch.full_like(like, 1.0 if number is None else number))
             for name, number in numbers.items()
         }
 
-    def _uniform(self, values: torch.Tensor) -> Patch:
+    def uniform(self, values: torch.Tensor) -> Patch:
+        """Return patches that are the same at all of their nodes."""
         return Patch.uniform(values, self.axes)
 
     @property
@@ -295,7 +287,7 @@ class Nonlinear:
             number = torch.tensor(value, dtype=torch.float64, requires_grad=True)
             u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
             residual = self.at(
-                Patch(*u.reshape(-1, 1)), self._ordinary(u[:1]), 1.0, {name: number}
+                Patch(*u.reshape(-1, 1)), self.ordinary(u[:1]), 1.0, {name: number}
             ).sum()
             if residual.requires_grad:
                 known[name] = value
@@ -313,7 +305,7 @@ class Nonlinear:
             return self.in_squares(u, fields, h, numbers)
         if not self.one_by_one:
             return self.in_squares(u.in_cells(self.aspect), fields, h, numbers)
-        total = reaction = self.in_squares(self._uniform(u.centre), fields, h, numbers)
+        total = reaction = self.in_squares(self.uniform(u.centre), fields, h, numbers)
         for axis, side in enumerate(self.aspect):
             total = total + self.in_squares(u.along(axis), fields, h * side, numbers) - reaction
         return total
@@ -334,53 +326,22 @@ class Nonlinear:
         fields: Mapping[str, Patch],
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
+        corner: Offset = (),
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the reaction at nodes, and what flows to each neighbour where a face's conductance, as `faces` has it, is 1.
 
-        ``values``: at nodes, and at those beside, as `neighbours_of`; fields and numbers as those of `at`.
+        ``values``: at nodes, and at those beside, as `neighbours_of`; fields and numbers as those of `at`; ``corner``: of
+        the cell along whose edges alone it is.
         """
         centre, *beside = values
-        reaction = self.in_squares(self._uniform(centre), fields, h, numbers)
+        reaction = self.in_squares(self.uniform(centre), fields, h, numbers)
         flows = []
         for k, (offset, value) in enumerate(zip(neighbours_of(self.axes), beside, strict=True), 1):
             along = next(axis for axis, step in enumerate(offset) if step)
+            if corner and corner[along] != offset[along]:
+                continue
             side = self.aspect[along] if self.aspect else 1.0
             alone = Patch(*(value if i == k else centre for i in range(len(values))))
             flow = self.in_squares(alone, fields, h * side, numbers) - reaction
             flows.append(flow if side == 1.0 else side**2 * flow)
         return reaction, flows
-
-
-def _function(name: str, value: Any) -> Function:
-    """Return a function of tensors from the text of an expression in ``u``, a number or a function."""
-    if callable(value) and not isinstance(value, Expression):
-        _require_of_tensors(name, value)
-        return value
-    try:
-        expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
-    except ValueError as error:
-        raise ValueError(f"the field {name}: {error}") from error
-    return _OfU(expression)
-
-
-def _require_of_tensors(name: str, function: Function) -> None:
-    """Raise `TypeError` unless a function takes tensors, through which torch differentiates: tried on three values."""
-    u = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
-    how = f"the function for the field {name} must be of tensors, made of torch's functions as torch.exp"
-    try:
-        values = function(u)
-    except Exception as error:
-        raise TypeError(f"{how}: {type(error).__name__}: {error}") from error
-    if not (is_number(values) or (isinstance(values, torch.Tensor) and values.shape == u.shape)):
-        kind = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
-        raise TypeError(f"{how}, and give as many values, got {kind} for {tuple(u.shape)}")
-
-
-@dataclasses.dataclass(frozen=True)
-class _OfU:
-    """The function of tensors that an expression in ``u`` is; it can be pickled."""
-
-    expression: Expression
-
-    def __call__(self, u: torch.Tensor) -> torch.Tensor:
-        return self.expression.of_tensors(u=u)

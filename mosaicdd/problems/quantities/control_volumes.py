@@ -20,6 +20,7 @@ import numpy as np
 from mosaicdd.lattice.axes import ends, ends_of, last, steps_across, steps_along
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Field, Part
@@ -135,10 +136,13 @@ class ControlVolumes:
         known: T = self._kept[key]
         return known
 
-    def _made_on(self, part: Part) -> VolumesPart:
-        cells, outlines = self._nodes.cells(part), None
+    def _cover(self, part: Part) -> tuple[Cover, OutlineCut | None]:
+        cells = self._nodes.cells(part)
         cut = None if self.outline is None else self.outline.cut(part, cells)
-        cover = Cover.of_cells(cells) if cut is None else cut.cover
+        return Cover.of_cells(cells) if cut is None else cut.cover, cut
+
+    def _made_on(self, part: Part) -> VolumesPart:
+        outlines, (cover, cut) = None, self._cover(part)
         volumes = cover.volumes if cut is None else cut.volumes
         whole = self.medium.within(self.grid, part, cover)
         present = volumes > 0
@@ -169,15 +173,16 @@ class ControlVolumes:
         source = self.problem.source
         if source is None:
             return 0.0
-        values = self._near(source, part) * (here.volumes * here.present)
+        values = self.near(source, part) * (here.volumes * here.present)
         return self.grid.spacing**2 * values
 
-    def _near(self, field: Field, part: Part) -> np.ndarray:
-        inside = None
+    def near(self, field: Field, part: Part) -> np.ndarray:
+        """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""
+        inside, cover = None, self._cover(part)[0] if field.per_cell(self.grid) else None
         if self.outline is not None:
             ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
             inside = self.outline.known(ring)
-        return sample_near(field, self.grid, part, inside, fill=0.0)
+        return sample_near(field, self.grid, part, inside, fill=0.0, cover=cover)
 
     def through_outlines(
         self, here: VolumesPart, u: np.ndarray

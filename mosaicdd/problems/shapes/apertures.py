@@ -73,6 +73,13 @@ class Cover:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
         return _gathered(self.quarters, range(self.quarters[0].ndim))
 
+    def of_volumes(self, cells: Any) -> Any:
+        """Return the sums over what each node's volume has of the cells, ``(rows, columns)``, times values of these.
+
+        In arrays of numpy's or torch's.
+        """
+        return _gathered([cells * share for share in self.quarters], range(self.quarters[0].ndim))
+
     def near(self, axis: int) -> Any:
         """Say which edges along an axis have an end inside of an outline, or beside a node that is; True for all."""
         if self.inside is None:

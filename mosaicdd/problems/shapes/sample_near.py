@@ -7,6 +7,8 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, LocalPart, Part, Periods, overlaps
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 
 
 def sample_near(
@@ -18,11 +20,13 @@ def sample_near(
     fill: float,
     counts: np.ndarray | None = None,
     periods: Periods | None = None,
+    cover: Cover | None = None,
 ) -> np.ndarray:
     """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
 
     At the nodes beside those inside they are what is given, and where that is not finite the means of
-    the nodes inside around; further out, and beyond the grid, they are ``fill``.
+    the nodes inside around; further out, and beyond the grid, they are ``fill``. Of values per cell they are the means
+    over volumes, as `means_in_volumes`.
 
     `ValueError` if a value inside is not finite.
 
@@ -35,10 +39,14 @@ def sample_near(
         are the means, whatever is given there.
     periods
         Of the grid, by default none. The values of the last node are those of the first where there is one.
+    cover
+        What the domain has of the cells around the nodes; of values per cell, but on a rectangle it must be known.
     """
     ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     shape, own_shape = ([p.stop - p.start for p in place] for place in (ring, part))
     periods = periods or (None,) * len(part)
+    if cover is not None and field.per_cell(grid):
+        return means_in_volumes(field, grid, part, cover, fill=fill, periods=periods)
     if field.number is not None:
         return np.full((1, *own_shape), field.number)
     if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
