@@ -40,10 +40,15 @@ class StepBalance:
         self._share = share
         nothing = np.empty([p.stop - p.start for p in share.wide])
         self._weights = self._weights_of(self._held(problem, nothing))
-        self._reaction: np.ndarray | None = None
+        self._reaction: np.ndarray | None = None  # what is consumed for values of one
         name = problem.equation.reaction or ""
         reaction = Field(name, stepped.fields.get(name, 0.0), len(share.own))
-        if reaction.number != 0.0:
+        if self._volumes.nonlinear is not None:
+            # Of the step's reaction, which is not linear, without what the step adds.
+            raised = Field(name, problem.fields[name], len(share.own))
+            near = (self._volumes.near(field, share.own)[0] for field in (reaction, raised))
+            self._reaction = self._weights * np.subtract(*near)
+        elif reaction.number != 0.0:
             self._reaction = self._weights * self._volumes.near(reaction, share.own)[0]
 
     def _held(self, problem: Problem, wide: np.ndarray) -> HeldField:
@@ -94,6 +99,11 @@ class StepBalance:
         made = 0.0 if f is None else np.vdot(self._weights, own(f))
         stored = np.vdot(self._weights, own(gained)) + made
         consumed = 0.0 if self._reaction is None else np.vdot(self._reaction, own(stage))
+        if volumes.nonlinear is not None:
+            for part in rows_of(held):
+                wide = held.around(part)
+                taken = volumes.on(wide).consumed(held.at(wide))
+                consumed += taken[:, *within(part, wide)].sum()
         sums[0, [-5, -4, -2]] = made, consumed, stored
         return balance_of(names, volumes.scale * held.total(sums)[0])
 

@@ -45,9 +45,13 @@ def test_what_is_not_there_is_refused_in_one_line(mosaicdd, solved, options, sai
 
 def test_where_nothing_flows_the_rest_is_told(mosaicdd, tmp_path):
     path = tmp_path / "surface.h5"
-    m.solve(m.Problem((48, 48), "minimal-surface", {}, m.Dirichlet("x")), output=path)
+    disk = m.Domain.from_distance("hypot(x-0.4,y-0.4)-0.3", (48, 48), 1 / 60)
+    m.solve(m.Problem(disk, "quasilinear-diffusion", {"k": "1"}, m.Dirichlet("x")), output=path)
     shown = mosaicdd("quantities", path)
     assert shown.code == 0
-    assert "mean 0.375, integral" in shown.out
-    assert "no balance: minimal-surface is not linear" in shown.out
-    assert mosaicdd("quantities", path, "--flow", "left").code == 2
+    assert "mean 0.4, integral" in shown.out
+    assert (
+        "no balance: quasilinear-diffusion is not linear, and its domain is no rectangle"
+        in shown.out
+    )
+    assert mosaicdd("quantities", path, "--flow", "outline").code == 2

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import at
-from mosaicdd.problems.operators.patch import Patch, offsets
+from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -43,6 +43,21 @@ def is_sum_of_flows(operator: "Nonlinear") -> bool:
         total, size = total + flow, size + abs(flow)
     left = abs(operator.in_squares(Patch(*values), fields, h) - total)
     return not (left > _ROUNDING * size).any()
+
+
+def is_conserving(operator: "Nonlinear") -> bool:
+    """Say whether what flows from a node to another is what flows to that."""
+    if not operator.one_by_one:
+        return operator.self_adjoint
+    values, steps, flows = _values(operator)[:2], neighbours_of(operator.axes), []
+    for here, there in (values, values.flip(0)):
+        fields = operator.ordinary(here)
+        flows.append(operator.flows([here, *[there] * len(steps)], fields, 1.0)[1])
+    for step, forth in zip(steps, flows[0], strict=True):
+        back = flows[1][steps.index(tuple(-s for s in step))]
+        if (abs(forth + back) > _ROUNDING * abs(forth)).any():
+            return False
+    return True
 
 
 def is_as_in_squares(operator: "Nonlinear") -> bool:

@@ -129,7 +129,7 @@ def flows_out(
     for at, name in enumerate(sides.names):
         sums[:, at] = sides.total(SidePart(name, Dirichlet()))
     sums[:, -1] = sides.gross
-    if volumes.outline is not None or not volumes.medium.self_adjoint:
+    if volumes.outline is not None or not volumes.conserving or volumes.nonlinear is not None:
         _add_whole(volumes, field, sums, len(sides.names), loads=loads)
     elif loads:
         _add_loads(volumes, field, sums)
@@ -168,8 +168,8 @@ def _add_whole(
         if loads:
             source = volumes.loads(here, wide)
             sums[:, -5] += total(source) if isinstance(source, np.ndarray) else source
-            sums[:, -4] += total(here.between.reaction * u)
-        if not here.between.symmetric:
+            sums[:, -4] += total(here.consumed(u))
+        if not volumes.conserving:
             sums[:, -3] += total(sum(here.to_neighbours(u), np.zeros(u.shape)))
 
 

@@ -12,14 +12,13 @@ side, so nothing of the grid is beyond it here.
 import copy
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, ends_of, last, steps_across, steps_along
+from mosaicdd.lattice.axes import ends_of, steps_across, steps_along
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.problems.discretisation.crossings import Crossings
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes
@@ -28,8 +27,12 @@ from mosaicdd.problems.operators.conductances import Conductances, Step
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.probes import is_conserving
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.quantities.nonlinear_volumes import NonlinearVolumesPart
+from mosaicdd.problems.quantities.volumes_part import VolumesPart
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import cells_around
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
@@ -37,66 +40,21 @@ from mosaicdd.unsupported import Unsupported
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class VolumesPart:
-    """The control volumes of the nodes of a part of the grid, right but for those on its edge within the grid.
-
-    All is times the squared spacing, as in the discrete equation.
-    """
-
-    between: Conductances  # of the faces between volumes; the reaction times the volumes
-    volumes: np.ndarray  # what the domain has of each, in cells
-    present: np.ndarray  # which nodes have a volume, and no value by an outline
-    outlines: OnOutlines | None
-
-    def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
-
-        What flows along a diagonal of a cell's face goes half around either side of the face, so that each node loses
-        what its equation says.
-        """
-        axes = self.present.ndim
-        flows = []
-        for axis, k in enumerate(self.between.along):
-            low, high = ends(axis, axes)
-            flows.append(k * (u[last(low)] - u[last(high)]))
-        for step, k in zip(steps_across(axes), self.between.across, strict=False):
-            first, end = ends_of(step)
-            half = k * (u[last(first)] - u[last(end)]) / 2
-            first_axis, second_axis = (axis for axis in range(axes) if step[axis])
-            for axis, beside in ((first_axis, second_axis), (second_axis, first_axis)):
-                for edge in ends(beside, axes):
-                    flows[axis][last(edge)] += step[axis] * half
-        return tuple(flows)
-
-    def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
-        totals, flows = [], self.edge_flows(u)
-        for axis, back in enumerate(self.between.against):
-            low, high = ends(axis, self.present.ndim)
-            total = np.zeros(u.shape)
-            total[last(low)] += flows[axis]
-            if self.between.symmetric:
-                total[last(high)] -= flows[axis]
-            else:
-                total[last(high)] -= back * (u[last(low)] - u[last(high)])
-            totals.append(total)
-        return tuple(totals)
-
-
 class ControlVolumes:
-    """Those of the domain of a linear problem.
+    """Those of the domain of a problem.
 
     ``kept``: whether they are kept, part by part, for other values and data.
 
-    `Unsupported` if the equation has no conductances: it is not linear, or describes waves.
+    `Unsupported` if nothing says what flows, see `why_no_balance`.
     """
 
     def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
         self.problem, self.grid = problem, grid
         self._kept: dict[Hashable, Any] | None = {} if kept else None
-        _require_conductances(problem)
-        self.medium = medium_of(problem.operator)
+        _require_flows(problem)
+        operator = problem.operator
+        self.nonlinear = operator if isinstance(operator, Nonlinear) else None
+        self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
         shape, self._conditions = problem.domain.shape, problem.conditions
         self.outline = (
             None if shape is None else CutOutline(shape, grid, self._conditions, each=True)
@@ -104,6 +62,11 @@ class ControlVolumes:
         axes = len(grid.shape)
         self._nodes = GridNodes(grid.shape, (None,) * axes)
         self.scale = grid.spacing ** (axes - 2)
+
+    @functools.cached_property
+    def conserving(self) -> bool:
+        """Whether what a volume loses its neighbour gains: nothing is carried."""
+        return self.medium.self_adjoint if self.nonlinear is None else is_conserving(self.nonlinear)
 
     @functools.cached_property
     def pieces(self) -> Mapping[str, OutlinePiece]:
@@ -166,7 +129,17 @@ class ControlVolumes:
             diagonal = between.diagonal()
             outlines.add_to_diagonal(diagonal, self.grid.spacing)
             present = present & (diagonal > 0)
-        return VolumesPart(between, volumes, present, outlines)
+        plain = between, volumes, present, outlines
+        if self.nonlinear is None:
+            return VolumesPart(*plain)
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
+        fields = self.nonlinear.sampled(self.grid, ring, around, periods)
+        shares = self._nodes.cells(part).astype(float)
+        if self.nonlinear.factor is not None:
+            factor = self.nonlinear.fields[self.nonlinear.factor]
+            shares = shares * cells_around(factor, self.grid, part, cover, periods=periods)[0]
+        return NonlinearVolumesPart(*plain, self.nonlinear, self.grid, ring, fields, shares)
 
     def loads(self, here: VolumesPart, part: Part) -> np.ndarray | float:
         """Return the source times the volumes of a part, ``(n or 1, rows, columns)``."""
@@ -221,20 +194,25 @@ class ControlVolumes:
 
 
 def why_no_balance(problem: Problem) -> str:
-    """Say why no conductances between neighbours say what flows; nothing if they do."""
+    """Say why nothing says what flows between neighbours; nothing if something does."""
     operator = problem.operator
     if problem.equation.steady is not None:
         return "is an equation in time"
     if isinstance(operator, Nonlinear):
-        return "is not linear"
+        if problem.domain.shape is not None:
+            return "is not linear, and its domain is no rectangle or box"
+        if not (operator.one_by_one or operator.by_cells):
+            return "is not linear, and couples the differences along the axes"
+        if operator.in_cells:
+            return f"is not linear, and by the field {operator.in_cells[0]} each cell has flows of its own"
     if isinstance(operator, EllipticOperator) and operator.c < 0:
         return f"describes waves, c is {operator.c:g}"
     return ""
 
 
-def _require_conductances(problem: Problem) -> None:
+def _require_flows(problem: Problem) -> None:
     if why := why_no_balance(problem):
         raise Unsupported(
-            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady linear equations; "
-            "integrals, means, largest values and gradients are of all"
+            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady equations, of those that are "
+            "not linear on rectangles and boxes; integrals, means, largest values and gradients are of all"
         )

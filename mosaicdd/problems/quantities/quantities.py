@@ -116,7 +116,12 @@ class Quantities:
         return balances(self._volumes, self._field)
 
     def energy(self) -> np.ndarray:
-        """Return half the integral of ``a |grad u|^2 + c u^2``, ``(n,)``."""
+        """Return half the integral of ``a |grad u|^2 + c u^2``, ``(n,)``; `Unsupported` if the equation is not linear."""
+        if self._volumes.nonlinear is not None:
+            name = self._plain.problem.equation.name
+            raise Unsupported(
+                f"{name} is not linear: half of a |grad u|^2 + c u^2 is an energy of linear equations"
+            )
         _require_no_velocity(self._volumes, "an energy")
         return energies(self._volumes, self._field)
 
@@ -181,7 +186,7 @@ def points_along(line: Any, spacing: float, count: int | None) -> tuple[np.ndarr
 
 
 def _require_no_velocity(volumes: ControlVolumes, what: str) -> None:
-    if not volumes.medium.self_adjoint:
+    if not volumes.conserving:
         raise Unsupported(
             f"with a velocity there is not {what} that all volumes agree on, for b . grad u is not what flows: "
             "ask for flow() and balance(), which tell diffusion from what is carried"

@@ -193,16 +193,20 @@ def _on_side(
         if piece.side is not None:
             along[:, here] = -to_neighbours[piece.side[0]][:, *at]
         mine[here] = present[at]
-        gross += abs(u[:, here]) @ around
+        if around is None:
+            gross += volumes.on(wide).falling(values)[:, *at].sum(axis=1)
+        else:
+            gross += abs(u[:, here]) @ around
     return u, rest, along, mine, gross
 
 
 def _parts(
     volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
-) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...], np.ndarray]]:
+) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...], np.ndarray | None]]:
     """Yield parts of the grid around what a process has of a piece.
 
-    The part, which nodes of the piece it is for, ``(T,)``, where these are in it, and what conducts to and from them.
+    The part, which nodes of the piece it is for, ``(T,)``, where these are in it, and what conducts to and from them,
+    if that does not depend on values.
     """
     every = common(piece.place, field.own)
     for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
@@ -212,7 +216,8 @@ def _parts(
             wide = field.around(part)
             at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
             between = volumes.on(wide).between
-            yield wide, here, at, (between.diagonal() - between.reaction)[at]
+            linear = volumes.nonlinear is None
+            yield wide, here, at, (between.diagonal() - between.reaction)[at] if linear else None
 
 
 def left_over(
@@ -227,7 +232,7 @@ def left_over(
     here = volumes.on(wide)
     u = np.where(here.present, field.at(wide), 0.0)
     to_neighbours = here.to_neighbours(u)
-    rest = volumes.loads(here, wide) - here.between.reaction * u - sum(to_neighbours)
+    rest = volumes.loads(here, wide) - here.consumed(u) - sum(to_neighbours)
     nodes, _, through, _ = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))

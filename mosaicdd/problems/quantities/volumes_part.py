@@ -1,0 +1,64 @@
+"""What flows between the control volumes of a part of the grid, and what is consumed in them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.lattice.axes import ends, ends_of, last, steps_across
+from mosaicdd.problems.discretisation.crossings import OnOutlines
+from mosaicdd.problems.operators.conductances import Conductances
+
+
+@dataclass(frozen=True)
+class VolumesPart:
+    """The control volumes of the nodes of a part of the grid, right but for those on its edge within the grid.
+
+    All is times the squared spacing, as in the discrete equation.
+    """
+
+    between: Conductances  # of the faces between volumes; the reaction times the volumes
+    volumes: np.ndarray  # what the domain has of each, in cells
+    present: np.ndarray  # which nodes have a volume, and no value by an outline
+    outlines: OnOutlines | None
+
+    def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
+
+        What flows along a diagonal of a cell's face goes half around either side of the face, so that each node loses
+        what its equation says.
+        """
+        axes = self.present.ndim
+        flows = []
+        for axis, k in enumerate(self.between.along):
+            low, high = ends(axis, axes)
+            flows.append(k * (u[last(low)] - u[last(high)]))
+        for step, k in zip(steps_across(axes), self.between.across, strict=False):
+            first, end = ends_of(step)
+            half = k * (u[last(first)] - u[last(end)]) / 2
+            first_axis, second_axis = (axis for axis in range(axes) if step[axis])
+            for axis, beside in ((first_axis, second_axis), (second_axis, first_axis)):
+                for edge in ends(beside, axes):
+                    flows[axis][last(edge)] += step[axis] * half
+        return tuple(flows)
+
+    def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
+        totals, flows = [], self.edge_flows(u)
+        for axis, back in enumerate(self.between.against):
+            low, high = ends(axis, self.present.ndim)
+            total = np.zeros(u.shape)
+            total[last(low)] += flows[axis]
+            if self.between.symmetric:
+                total[last(high)] -= flows[axis]
+            else:
+                total[last(high)] -= back * (u[last(low)] - u[last(high)])
+            totals.append(total)
+        return tuple(totals)
+
+    def consumed(self, u: np.ndarray) -> np.ndarray:
+        """Return what the reaction takes in each volume, ``(n, rows, columns)``."""
+        return self.between.reaction * u
+
+    def falling(self, u: np.ndarray) -> np.ndarray:
+        """Return what would flow from each node if the values at all others fell to zero, ``(n, rows, columns)``."""
+        return abs(u) * (self.between.diagonal() - self.between.reaction)

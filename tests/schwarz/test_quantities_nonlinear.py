@@ -1,0 +1,124 @@
+"""Flows and balances of equations that are not linear, on rectangles and boxes."""
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+
+PLANE = m.Domain((64, 96), {"x": 0.025, "y": 0.05})
+BOX = m.Domain((16, 24, 16), 0.1)
+SIDES = {
+    "left": m.Dirichlet(1.0),
+    "bottom[0:0.4]": m.Dirichlet("1 - x"),
+    "bottom": m.Neumann(-0.1),
+    "right": m.Robin(2.0, 0.5),
+    "top": m.Neumann(0.3),
+}
+PER_CELL = np.random.default_rng(0).uniform(0.5, 2.0, PLANE.cells)
+# Sums over nodes of a field that Newton's method has to 1e-11.
+CLOSE = {"rel": 1e-7, "abs": 1e-7}
+EQUATIONS = {
+    "p-laplace": ({"p": 3.0, "eps": 0.1}, lambda u: 0.0),
+    "minimal-surface": ({}, lambda u: 0.0),
+    "quasilinear-diffusion": ({"k": lambda u: 1 + u**2}, lambda u: 0.0),
+    "reaction-diffusion": ({"r": lambda u: u**3}, lambda u: u**3),
+    "poisson-boltzmann": ({"a": PER_CELL, "c": 2.0}, lambda u: 2 * np.sinh(u)),
+}
+
+
+def volumes_of(domain):
+    """Return the control volumes of all nodes, parts of them on sides."""
+    volumes = np.ones(())
+    for cells, step in zip(domain.cells, domain.grid().steps, strict=True):
+        volumes = np.multiply.outer(volumes, step * np.r_[0.5, np.ones(cells - 1), 0.5])
+    return volumes
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_what_is_made_flows_out_or_is_consumed(comm, name, around, common_path):
+    fields, reaction = EQUATIONS[name]
+    sides = SIDES
+    if around:
+        sides = {"left": m.Dirichlet(1.0), "right": m.Robin(2.0, 0.5)}
+        sides |= {"bottom": m.Periodic(), "top": m.Periodic()}
+    f = 0.0 if name == "minimal-surface" else np.random.default_rng(1).uniform(0, 1, (65, 97))
+    problem = m.Problem(PLANE, name, fields | ({} if np.isscalar(f) else {"f": f}), sides)
+    output = common_path / "out.h5" if name == "p-laplace" else None
+    solution = m.solve(problem, ranks=comm, rtol=1e-11, output=output)
+    balance = solution.balance()
+    u, volumes = solution.gather(), volumes_of(PLANE)
+    assert balance.relative < 1e-8
+    assert balance.sources == pytest.approx((f * volumes).sum(), **CLOSE)
+    assert balance.reaction == pytest.approx((reaction(u) * volumes).sum(), **CLOSE)
+    exchanged = (volumes[:, -1] / 0.0125 * (2 * u[:, -1] - 0.5)).sum()
+    assert balance.flows["right"] == pytest.approx(exchanged, **CLOSE)
+    if not around:
+        assert balance.flows["top"] == pytest.approx(-0.3 * 2.4, **CLOSE)
+        assert solution.flow("bottom[0.8:2.0]") == pytest.approx(0.1 * 1.2, **CLOSE)
+    if output is not None and comm.rank == 0:
+        assert m.read(output).balance().flows == pytest.approx(balance.flows, **CLOSE)
+
+
+@pytest.mark.parametrize("domain", [PLANE, BOX], ids=["plane", "box"])
+@pytest.mark.parametrize(
+    ("name", "fields", "conducts"),
+    [
+        ("p-laplace", {"p": 3.0, "eps": 0.1}, lambda s: np.sqrt(s + 0.01)),
+        ("minimal-surface", {}, lambda s: 1 / np.sqrt(1 + s)),
+    ],
+)
+def test_a_linear_field_flows_by_its_slope(domain, name, fields, conducts):
+    axes = len(domain.cells)
+    slope = np.array([1.0, 2.0, -1.5][:axes])
+    values = " + ".join(f"({s})*{letter}" for s, letter in zip(slope, "xyz", strict=False))
+    solution = m.solve(m.Problem(domain, name, fields, m.Dirichlet(values)), rtol=1e-11)
+    flux = -conducts(slope @ slope) * slope
+    sizes = (np.array(domain.cells) * domain.grid().steps)[::-1]
+    cells = np.array(domain.cells)[::-1]
+    sides = [("left", "right"), ("bottom", "top"), ("back", "front")][:axes]
+    for axis, (low, high) in enumerate(sides):
+        # Where sides meet each has the same share of what flows, whatever flows along its axis.
+        across = np.delete(cells, axis)
+        area = (across - 1).prod() + (1 / 2 if axes == 2 else (across - 1).sum() / 2 + 1 / 3)
+        area *= np.delete(sizes / cells, axis).prod()
+        assert solution.flow(high) == pytest.approx(flux[axis] * area, **CLOSE)
+        assert solution.flow(low) == pytest.approx(-flux[axis] * area, **CLOSE)
+    assert solution.balance().relative < 1e-9
+
+
+def test_fluxes_of_edges_lose_nothing():
+    fields, _ = EQUATIONS["quasilinear-diffusion"]
+    problem = m.Problem(PLANE, "quasilinear-diffusion", fields | {"f": "x*y"}, SIDES)
+    solution = m.solve(problem, rtol=1e-11)
+    down, across = solution.flux()
+    u = solution.field
+    mean = (
+        1 + (u[:, 1:] ** 2 + u[:, 1:] * u[:, :-1] + u[:, :-1] ** 2) / 3
+    )  # Simpson's rule, exact here
+    np.testing.assert_allclose(
+        across[1:-1], (mean * (u[:, :-1] - u[:, 1:]) / 0.025)[1:-1], atol=1e-9
+    )
+    out = 0.025 * np.diff(down, axis=0)[:, 1:-1] + 0.05 * np.diff(across, axis=1)[1:-1]
+    made = np.multiply.outer(solution.y, solution.x) * 0.025 * 0.05
+    np.testing.assert_allclose(out, made[1:-1, 1:-1], atol=1e-9)
+    surface = m.solve(m.Problem(PLANE, "minimal-surface", None, m.Dirichlet("x")))
+    with pytest.raises(m.Unsupported, match="slope across"):
+        surface.flux()
+    with pytest.raises(m.Unsupported, match="not linear"):
+        surface.energy()
+
+
+def test_what_flows_carry_is_told_from_what_diffuses():
+    solution = m.solve(m.Problem(PLANE, "burgers", {"nu": 0.5}, m.Dirichlet("x")), rtol=1e-11)
+    balance = solution.balance()
+    assert abs(balance.carried) > 0.1
+    assert balance.relative < 1e-9
+
+
+def test_nothing_is_left_over_where_nothing_flows():
+    solution = m.solve(
+        m.Problem(PLANE, "quasilinear-diffusion", {"k": "1 + u**2"}, m.Dirichlet(3.0))
+    )
+    assert solution.balance().relative == 0
