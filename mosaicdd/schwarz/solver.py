@@ -18,6 +18,7 @@ from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
+from mosaicdd.problems.fingerprint import comes_of_functions
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.changes import change_of
@@ -351,5 +352,5 @@ def solve(
         output=output,
         clock=clock,
     ) as solver:
-        solver._fresh = True
+        solver._fresh = not comes_of_functions(problem)
         return solver(start=start, atol=atol, progress=progress)

@@ -74,7 +74,8 @@ def verdict(status: str, evidence: Evidence) -> str:
     if converged and residual <= evidence.promised:
         return status
     excess = residual - evidence.promised if converged else residual
-    hidden = excess <= ROUNDINGS * evidence.rounding and residual <= evidence.visible
+    # Rounding that float64 does not hold, beside values whose squares it does not, excuses nothing.
+    hidden = excess <= ROUNDINGS * evidence.rounding < math.inf and residual <= evidence.visible
     return "converged_rounding" if hidden else "stagnated"
 
 

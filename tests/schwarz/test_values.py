@@ -214,6 +214,21 @@ def test_problems_are_compared_and_hashed_by_what_they_hold():
     assert made().with_sides(m.Dirichlet(0.0)) != made()
 
 
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("drawn", ["f", "beside a well", "left"])
+def test_what_a_function_draws_anew_each_time_is_not_solved_for(drawn, comm):
+    rng = np.random.default_rng(0)
+
+    def draw(x, y):
+        return rng.standard_normal(x.shape)
+
+    f = {"f": draw, "beside a well": m.Wells([((1.0, 1.0), 1.0)], beside=draw)}.get(drawn, 1.0)
+    sides = {"left": m.Neumann(draw if drawn == "left" else 0.0)}
+    problem = m.Problem(CELLS, "diffusion", {"a": 2.0, "f": f}, sides)
+    with pytest.raises(ValueError, match="of the problem changed since"):
+        m.solve(problem, ranks=comm)
+
+
 def test_a_solution_is_not_saved_or_compared_with_data_that_changed(tmp_path):
     f, side = smooth(0), np.ones(65)
     problem = m.Problem(CELLS, "poisson", {"f": f}, {"left": m.Dirichlet(side)})

@@ -204,6 +204,8 @@ def test_what_has_not_converged_never_does(status):
         Evidence(0.0, 1.0, math.nan, 1e-8, 1.0),
         Evidence(0.0, 1.0, 1e-2, 1e-8, 1.0),  # where rounding leaves nothing of the data
         Evidence(0.0, 1.0, 1e-6, 1e-8, 1e-7),
+        Evidence(1e300, math.inf, 1.0, 1e-8, math.inf, visible=math.inf),
+        Evidence(1e300, math.inf, math.inf, 1e-8, math.inf, visible=math.inf),
     ],
     ids=str,
 )
