@@ -1,11 +1,14 @@
 """Coefficients and sources per cell in equations that are not linear, beside an assembly cell by cell."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from by_cells import ByCells
 
 import mosaicdd as m
+from mosaicdd.problems.operators.gradient_flux import outflow
 
 H, P, EPS = 0.25, 3.0, 0.3
 TIGHT = m.SolveSettings(rtol=1e-13)
@@ -187,6 +190,61 @@ def test_a_reaction_that_is_not_linear_in_a_field_is_summed_over_cells():
 def test_of_other_equations_fields_are_at_the_nodes():
     with pytest.raises(ValueError, match=r"c is given per cell, \(16, 16\).*at the nodes, \(17, 17\)"):  # fmt: skip
         m.Problem((16, 16), ENERGETIC, {"c": np.ones((16, 16))})
+
+
+@pytest.mark.parametrize("held", ["a number", "per node"])
+def test_what_vanishes_where_a_field_is_one_counts_where_it_varies(held):
+    def residual(u, h, c, share):
+        lap = (sum(u.neighbours) - 4 * u.centre) / h**2
+        return (1 - share.centre) * c.centre**2 * u.centre - lap
+
+    own = m.NonlinearEquation("shares", "", residual, {"c": 1.0, "share": 0.0})
+    problem, by_cells, data = made("reaction-diffusion", "natural")
+    share = 0.5 if held == "a number" else np.full((9, 13), 0.5)
+    fields = {"c": data["c"], "f": data["f"], "share": share}
+    solution = m.solve(m.Problem(problem.domain, own, fields, problem.sides), settings=TIGHT)
+    reaction = lambda q, u: q["c"] ** 2 / 2 * u  # noqa: E731
+    expected = by_cells.solution(lambda q, u, v, way: u - v, reaction, **data)
+    np.testing.assert_allclose(solution.field, expected, atol=1e-12)
+
+
+def test_corners_count_that_do_not_where_a_field_is_one():
+    def residual(u, h, share):
+        beside = 4 * u.centre - sum(u.neighbours)
+        across = (4 * u.centre - sum(u.corners)) / 2
+        return (share.centre * beside + (1 - share.centre) * across) / h**2
+
+    own = m.NonlinearEquation("nine-points", "", residual, {"share": 0.5})
+    number, nodes = (
+        m.solve(m.Problem((16, 16), own, {"share": share, "f": 1.0}), settings=TIGHT).field
+        for share in (0.5, np.full((17, 17), 0.5))
+    )
+    np.testing.assert_allclose(nodes, number, atol=1e-12)
+    with pytest.raises(m.Unsupported, match="couples the differences"):
+        m.solve(m.Problem((16, 16), own, {"share": nodes}, {"left": m.Dirichlet(1.0), "right": m.Neumann(0.0)}))  # fmt: skip
+
+
+def _with_a_reaction(u, h, c):
+    cells = sum(u.cell(corner) for corner in itertools.product((-1, 1), repeat=2)) / 4
+    return outflow(u, h, lambda squared: 1 + squared) + c.centre * cells * u.centre**3
+
+
+@pytest.mark.parametrize(
+    ("c", "values", "says"),
+    [
+        (1.0, 2.0 * np.ones((16, 16)), "has a reaction.*give it at the nodes"),
+        (0.0, 2.0 * np.ones((17, 17)), r"give it as a number, or per cell, \(16, 16\)"),
+    ],
+)
+def test_a_factor_of_cells_multiplies_no_reaction_and_is_per_cell(c, values, says):
+    own = m.NonlinearEquation("steep", "", _with_a_reaction, {"c": 0.0}, diffusion="a")
+    with pytest.raises(m.Unsupported, match=says):
+        m.Problem((16, 16), own, {"a": values, "c": c})
+    fields = [
+        m.solve(m.Problem((16, 16), own, {"a": a, "f": 1.0}), settings=TIGHT).field
+        for a in (2.0, np.full((16, 16), 2.0))
+    ]
+    np.testing.assert_allclose(*fields, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["allen-cahn", "p-laplace"])

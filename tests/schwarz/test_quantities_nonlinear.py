@@ -1,9 +1,13 @@
 """Flows and balances of equations that are not linear, on rectangles and boxes."""
 
+import itertools
+
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
+from mosaicdd.problems.operators.gradient_flux import outflow
 
 PLANE = m.Domain((64, 96), {"x": 0.025, "y": 0.05})
 BOX = m.Domain((16, 24, 16), 0.1)
@@ -16,6 +20,7 @@ SIDES = {
 }
 PER_CELL = np.random.default_rng(0).uniform(0.5, 2.0, PLANE.cells)
 # Sums over nodes of a field that Newton's method has to 1e-11.
+SIDES_OF_OWN = {"left": m.Dirichlet(0.0), "right": m.Neumann(0.1)}
 CLOSE = {"rel": 1e-7, "abs": 1e-7}
 EQUATIONS = {
     "p-laplace": ({"p": 3.0, "eps": 0.1}, lambda u: 0.0),
@@ -115,6 +120,44 @@ def test_what_flows_carry_is_told_from_what_diffuses():
     balance = solution.balance()
     assert abs(balance.carried) > 0.1
     assert balance.relative < 1e-9
+
+
+def _without_divergence(u, h, a):
+    return a.centre * (4 * u.centre - sum(u.neighbours)) / h**2
+
+
+def _by_means_of_cells(u, h, a):
+    total = outflow(u, h, torch.ones_like, a)
+    for way in itertools.product((-1, 1), repeat=2):
+        mean = (u.centre + u.at((way[0], 0)) + u.at((0, way[1])) + u.at(way)) / 4
+        total = total + u.cell(way) * mean**3
+    return total
+
+
+@pytest.mark.parametrize("residual", [_without_divergence, _by_means_of_cells])
+def test_what_neighbours_do_not_gain_is_told_from_what_flows_out(residual):
+    """Where coefficients vary: of numbers the first one loses nothing."""
+    own = m.NonlinearEquation("own", "", residual, {"a": 1.0}, self_adjoint=residual is _by_means_of_cells)  # fmt: skip
+    fields = {"a": "1 + x", "f": 1.0}
+    solution = m.solve(m.Problem(m.Domain((16, 24), 0.25), own, fields, SIDES_OF_OWN), rtol=1e-11)
+    balance = solution.balance()
+    assert abs(balance.carried) > 1e-3
+    assert balance.relative < 1e-9
+    assert balance.flows["right"] == pytest.approx(-0.4, **CLOSE)
+
+
+@pytest.mark.parametrize("a", [2.0, "1 + x", "per node"])
+def test_a_permittivity_need_not_be_per_cell(a):
+    given = np.add.outer(np.zeros(17), 1 + np.linspace(0, 1.5, 25)) if a == "per node" else a
+    domain, sides = m.Domain((16, 24), 1 / 16), {"left": m.Dirichlet(1.0), "right": m.Neumann(-0.1)}
+    solution = m.solve(
+        m.Problem(domain, "poisson-boltzmann", {"a": given, "c": 2.0}, sides), rtol=1e-11
+    )
+    balance = solution.balance()
+    assert balance.relative < 1e-9
+    reaction = (2 * np.sinh(solution.field) * volumes_of(domain)).sum()
+    assert balance.reaction == pytest.approx(reaction, **CLOSE)
+    assert [axis.shape for axis in solution.flux()] == [(16, 25), (17, 24)]
 
 
 def test_nothing_is_left_over_where_nothing_flows():

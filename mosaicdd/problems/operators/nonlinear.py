@@ -34,6 +34,8 @@ from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
 _PROBES = 256  # values of u for which functions are evaluated, to be told from others
+# Of fields that vary: by these all is multiplied to the bit, and at 1 terms vanish, as those with one minus a share.
+_ORDINARY = (0.5, 2.0, 0.25, 4.0)
 
 Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
@@ -146,6 +148,18 @@ class Nonlinear:
                 f"along the axes: there what multiplies all flows, as the equation's diffusion, may be, or what multiplies u "
                 f"alone; give it at the nodes, {grid.nodes}"
             )
+        factor = None if self.factor is None or self.one_by_one else self.fields[self.factor]
+        if factor is not None and not self.pure:
+            raise Unsupported(
+                f"the field {factor.name} multiplies all that cells have, in an equation that couples the differences along "
+                "the axes and has a reaction: that would be multiplied, too; let the residual take it, and give it at the "
+                f"nodes, {grid.nodes}"
+            )
+        if factor is not None and factor.number is None and not factor.per_cell(grid):
+            raise Unsupported(
+                f"the field {factor.name} multiplies all that cells have, in an equation that couples the differences along "
+                f"the axes: give it as a number, or per cell, {grid.shape}"
+            )
 
     @cached_property
     def in_cells(self) -> tuple[str, ...]:
@@ -198,7 +212,7 @@ class Nonlinear:
     @property
     def pure(self) -> bool:
         """Whether constants solve the equation without a source, as far as a few of them show."""
-        u = torch.tensor([0.3, 0.7], dtype=torch.float64)
+        u = torch.tensor([0.3, 0.7], dtype=torch.float64).repeat(2 * len(_ORDINARY))
         return not self.at(self.uniform(u), self.ordinary(u), 1.0).any()
 
     def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
@@ -267,13 +281,14 @@ class Nonlinear:
         """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
         return is_as_in_squares(self)
 
-    def ordinary(self, like: torch.Tensor) -> dict[str, Patch]:
-        """Return fields of their numbers; 1 where they vary."""
-        numbers = {name: field.number for name, field in self.taken.items()}
-        return {
-            name: self.uniform(torch.full_like(like, 1.0 if number is None else number))
-            for name, number in numbers.items()
-        }
+    def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, Patch]:
+        """Return fields of their numbers; where they vary of some from place to place, never 1: others by other seeds."""
+        rng, patches = np.random.default_rng(seed), {}
+        for name, field in self.taken.items():
+            drawn = torch.from_numpy(rng.choice(_ORDINARY, tuple(like.shape)))
+            number = drawn if field.number is None else torch.full_like(drawn, field.number)
+            patches[name] = self.uniform(number)
+        return patches
 
     def uniform(self, values: torch.Tensor) -> Patch:
         """Return patches that are the same at all of their nodes."""

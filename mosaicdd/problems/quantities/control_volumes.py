@@ -136,7 +136,7 @@ class ControlVolumes:
         around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
         shares = self._nodes.cells(part).astype(float)
-        if self.nonlinear.factor is not None:
+        if self.nonlinear.factor is not None and not self.nonlinear.one_by_one:
             factor = self.nonlinear.fields[self.nonlinear.factor]
             shares = shares * cells_around(factor, self.grid, part, cover, periods=periods)[0]
         return NonlinearVolumesPart(*plain, self.nonlinear, self.grid, ring, fields, shares)

@@ -23,7 +23,7 @@ def cells_around(
     periods: Periods | None = None,
     fill: float = 1.0,
 ) -> np.ndarray:
-    """Return values per cell around the nodes of a part, ``(n, rows + 1, columns + 1)``.
+    """Return values per cell, or a number, around the nodes of a part, ``(n, rows + 1, columns + 1)``.
 
     `ValueError` if one is not finite, or has the wrong sign.
 
@@ -41,7 +41,7 @@ def cells_around(
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
     values = np.full((field.problems, *(p.stop - p.start for p in wide)), fill)
     for there, where in overlaps(wide, grid.shape, periods or (None,) * len(part)):
-        values[:, *where] = field.sample_cells(there)
+        values[:, *where] = field.sample_cells(there) if field.number is None else field.number
     known = _known(cover)
     if known is not None:
         values[:, ~known] = fill
