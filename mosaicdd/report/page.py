@@ -18,7 +18,6 @@ from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, red
 from mosaicdd.report.presented import OpenedSolution
 from mosaicdd.report.sections import Section, heading, sections_of
 from mosaicdd.storage.atomic import MARK
-from mosaicdd.unsupported import Unsupported
 
 _PIXELS = 1024  # along the longer side of a picture, at most
 _PORTION = 2**22  # values of a field that are read at a time
@@ -309,12 +308,12 @@ def _range(values: Any) -> str:
 
 
 def _balance(solution: OpenedSolution) -> str:
-    """Say what flows in and out, and what is left over; nothing of fields that are not read at once."""
+    """Say what flows in and out, and what is left over; nothing of fields that are not read at once, and of own equations."""
     if solution.times is None and np.prod(solution.window.shape) > _PORTION:
         return ""
     try:
         balance = solution.balance()
-    except Unsupported:
+    except ValueError:
         return ""
     parts = {"in": balance.inflow, "out": balance.outflow, "sources": balance.sources}
     parts |= {"consumed": balance.reaction, "carried away": balance.carried}

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import mosaicdd as m
+
 
 @pytest.fixture
 def runs(mosaicdd, tmp_path):
@@ -72,3 +74,16 @@ def test_what_cannot_be_written_or_read_is_said_before_any_work(mosaicdd, runs, 
         assert ended.code == 2
         assert told in ended.err
     assert other.read_text() == "mine"
+
+
+def test_a_page_has_no_balance_of_an_equation_whose_file_is_not_at_hand(
+    mosaicdd, tmp_path, monkeypatch
+):
+    own = m.NonlinearEquation("cubed", "-lap u + u^3 = f", lambda u, h: u.centre**3 + (4 * u.centre - sum(u.neighbours)) / h**2)  # fmt: skip
+    output = tmp_path / "own.h5"
+    m.solve(m.Problem((16, 16), own, {"f": 1.0})).save(output)
+    monkeypatch.setattr("mosaicdd.problems.equations._own", {})
+    ended = mosaicdd("report", output)
+    assert (ended.code, ended.err) == (0, "")
+    assert "cubed" in (text := output.with_suffix(".html").read_text())
+    assert "<th>balance</th>" not in text

@@ -203,7 +203,7 @@ def test_what_vanishes_where_a_field_is_one_counts_where_it_varies(held):
     share = 0.5 if held == "a number" else np.full((9, 13), 0.5)
     fields = {"c": data["c"], "f": data["f"], "share": share}
     solution = m.solve(m.Problem(problem.domain, own, fields, problem.sides), settings=TIGHT)
-    reaction = lambda q, u: q["c"] ** 2 / 2 * u  # noqa: E731
+    reaction = lambda q, u: q["c"] ** 2 / 2 * u
     expected = by_cells.solution(lambda q, u, v, way: u - v, reaction, **data)
     np.testing.assert_allclose(solution.field, expected, atol=1e-12)
 

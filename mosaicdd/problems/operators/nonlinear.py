@@ -19,6 +19,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.fields.signs import require_sign, sample_signed
 from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
+from mosaicdd.problems.operators.known_by_cells import require_known_by_cells
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
@@ -141,25 +142,7 @@ class Nonlinear:
                     f"the field {field.name} is of {field.problems} problems; problems that are solved "
                     "at once share their coefficients: solve them one by one"
                 )
-
-        if self.in_cells and not self.one_by_one:
-            raise ValueError(
-                f"the field {self.in_cells[0]} is given per cell, {grid.shape}, in an equation that couples the differences "
-                f"along the axes: there what multiplies all flows, as the equation's diffusion, may be, or what multiplies u "
-                f"alone; give it at the nodes, {grid.nodes}"
-            )
-        factor = None if self.factor is None or self.one_by_one else self.fields[self.factor]
-        if factor is not None and not self.pure:
-            raise Unsupported(
-                f"the field {factor.name} multiplies all that cells have, in an equation that couples the differences along "
-                "the axes and has a reaction: that would be multiplied, too; let the residual take it, and give it at the "
-                f"nodes, {grid.nodes}"
-            )
-        if factor is not None and factor.number is None and not factor.per_cell(grid):
-            raise Unsupported(
-                f"the field {factor.name} multiplies all that cells have, in an equation that couples the differences along "
-                f"the axes: give it as a number, or per cell, {grid.shape}"
-            )
+        require_known_by_cells(self, grid)
 
     @cached_property
     def in_cells(self) -> tuple[str, ...]:
