@@ -18,6 +18,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
+from mosaicdd.problems.quantities.volumes_part import VolumesPart
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
@@ -187,26 +188,23 @@ def _on_side(
     u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     gross = np.zeros(len(field.values))
     mine = np.zeros(len(piece.nodes), bool)
-    for wide, here, at, around in volumes.kept(name, lambda: list(_parts(volumes, field, piece))):
-        values, left, to_neighbours, present = left_over(volumes, field, wide)
+    for wide, here, at in volumes.kept(name, lambda: list(_parts(volumes, field, piece))):
+        own = volumes.on(wide)
+        values, left, to_neighbours = left_over(volumes, own, field, wide)
         u[:, here], rest[:, here] = values[:, *at], left[:, *at]
         if piece.side is not None:
             along[:, here] = -to_neighbours[piece.side[0]][:, *at]
-        mine[here] = present[at]
-        if around is None:
-            gross += volumes.on(wide).falling(values)[:, *at].sum(axis=1)
-        else:
-            gross += abs(u[:, here]) @ around
+        mine[here] = own.present[at]
+        gross += own.falling(values)[:, *at].sum(axis=1)
     return u, rest, along, mine, gross
 
 
 def _parts(
     volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
-) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...], np.ndarray | None]]:
+) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...]]]:
     """Yield parts of the grid around what a process has of a piece.
 
-    The part, which nodes of the piece it is for, ``(T,)``, where these are in it, and what conducts to and from them,
-    if that does not depend on values.
+    The part, which nodes of the piece it is for, ``(T,)``, and where these are in it.
     """
     every = common(piece.place, field.own)
     for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
@@ -215,25 +213,20 @@ def _parts(
         if len(here):
             wide = field.around(part)
             at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
-            between = volumes.on(wide).between
-            linear = volumes.nonlinear is None
-            yield wide, here, at, (between.diagonal() - between.reaction)[at] if linear else None
+            yield wide, here, at
 
 
 def left_over(
-    volumes: ControlVolumes, field: HeldField, wide: Part
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...], np.ndarray]:
+    volumes: ControlVolumes, here: VolumesPart, field: HeldField, wide: Part
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
     """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
 
-    Last of all at which nodes there are volumes, ``(rows, columns)``.
-
-    Right but at nodes on the edge of the part within the grid.
+    ``here``: the volumes of the part ``wide``. Right but at nodes on the edge of the part within the grid.
     """
-    here = volumes.on(wide)
     u = np.where(here.present, field.at(wide), 0.0)
     to_neighbours = here.to_neighbours(u)
     rest = volumes.loads(here, wide) - here.consumed(u) - sum(to_neighbours)
     nodes, _, through, _ = volumes.through_outlines(here, u)
     for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
         row -= np.bincount(nodes, out, len(row))
-    return u, np.where(here.present, rest, 0.0), to_neighbours, here.present
+    return u, np.where(here.present, rest, 0.0), to_neighbours

@@ -1,6 +1,7 @@
 """What flows between the control volumes of a part of the grid, and what is consumed in them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,4 +62,8 @@ class VolumesPart:
 
     def falling(self, u: np.ndarray) -> np.ndarray:
         """Return what would flow from each node if the values at all others fell to zero, ``(n, rows, columns)``."""
-        return abs(u) * (self.between.diagonal() - self.between.reaction)
+        return abs(u) * self._leaving
+
+    @cached_property
+    def _leaving(self) -> np.ndarray:
+        return self.between.diagonal() - self.between.reaction
