@@ -123,15 +123,6 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
     return checksum_of_row(numbers)
 
 
-def comes_of_functions(problem: Problem) -> bool:
-    """Say whether the source or values on sides do, which may return others each time they are called."""
-    every = [part.values for part in problem.conditions.parts]
-    if problem.source is not None:
-        source = problem.source.values
-        every += [source, getattr(source, "beside", None)]
-    return any(callable(values) or is_one_each(values) for values in every)
-
-
 def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:
     """Check that the data of a problem, at the nodes of a part, are what they were; else raise `ValueError`."""
     now = told_of_rest(problem, grid, part) | {SOURCE: problem.check_source(grid, part)}

@@ -18,7 +18,6 @@ from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.problems.fingerprint import comes_of_functions
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.changes import change_of
@@ -111,7 +110,6 @@ class Solver:
         self._closed = False
         self._at_work = threading.Lock()
         self._settled = True
-        self._fresh = False  # whether nobody has had the problem since it was planned for
         try:
             require_type("problem", problem, Problem)
             if problem.equation.steady is not None:
@@ -280,9 +278,7 @@ class Solver:
 
     def _taken(self, problem: Problem | None) -> Work:
         """Return the work on a problem, by default the last one's, whose data are checked."""
-        last, fresh, self._fresh = self._work, self._fresh, False
-        if fresh:
-            return last
+        last = self._work
         if problem is None or problem is last.problem:
             last.require_like(last.problem)
             last.require_unchanged()
@@ -352,5 +348,4 @@ def solve(
         output=output,
         clock=clock,
     ) as solver:
-        solver._fresh = not comes_of_functions(problem)
         return solver(start=start, atol=atol, progress=progress)
