@@ -1,4 +1,4 @@
-"""Plans for machines one does not have: the paper's 32 GPUs, and up to 1024 ranks.
+"""Plans for machines one does not have: up to 1024 ranks.
 
 Usage: plan_tables.py [RATES.json]; the rates of the CPU, by default those of the package.
 """
@@ -18,9 +18,8 @@ from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job, Plan, make_plan
 from mosaicdd.planning.rates import CompleteRates, Rates, completed, rates_of_name
 
-_GPUS = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 4, 16, 64, 256, 1024)
-_GPUS_PER_NODE, _CORES_PER_NODE = 4, 64
+_CORES_PER_NODE = 64
 _COLUMNS = (
     "Columns: microseconds of an iteration and their parts (`hidden`: of the halo exchange, under "
     "the sweep); messages and megabytes of an iteration over all ranks, and what leaves the nodes in "
@@ -37,26 +36,17 @@ _MEDIA_COLUMNS = (
     "megabytes of an iteration over all ranks; MiB of the rank that needs most, and what its levels take over an even "
     "share; seconds of a solve of 12 iterations without writing, and of a further one in the same medium."
 )
-_PAPER_SECONDS, _PAPER_ITERATIONS, _PAPER_EFFICIENCY = 880, 3200, 0.31
 
 
 def main(name: str) -> None:
     """Plan everything, print the tables and write them to ``benchmarks/``."""
-    gpu, _ = completed(rates_of_name("a30", "float64"))
     cpu, links = completed(rates_of_name(name, "float64"))
-    strong = [(2048, ranks) for ranks in _GPUS]
-    large = [(16384, ranks) for ranks in _GPUS]
     weak = [(1024 * round(ranks**0.5), ranks) for ranks in _RANKS]
     sections = [
-        "## Strong scaling of 2048 x 2048 on A30 GPUs (assumed rates)",
-        _table(strong, gpu, _GPUS_PER_NODE),
-        _about_the_paper(),
-        "## Strong scaling of 16384 x 16384 on A30 GPUs (assumed rates)",
-        _table(large, gpu, _GPUS_PER_NODE),
         f"## Weak scaling, 1024 x 1024 per rank, {_CORES_PER_NODE} ranks per node (CPU)",
-        _table(weak, cpu, _CORES_PER_NODE, weak=True),
+        _table(weak, cpu, weak=True),
         f"## Strong scaling of 16384 x 16384, {_CORES_PER_NODE} ranks per node (CPU)",
-        _table([(16384, ranks) for ranks in _RANKS], cpu, _CORES_PER_NODE),
+        _table([(16384, ranks) for ranks in _RANKS], cpu),
         _about_the_cpu(cpu, links),
         _COLUMNS,
         f"## Media by multigrid, {_CORES_PER_NODE} ranks per node (CPU)",
@@ -64,17 +54,6 @@ def main(name: str) -> None:
         _MEDIA_COLUMNS,
     ]
     publish("plan", "Plans for up to 1024 ranks", "\n\n".join(sections))
-
-
-def _about_the_paper() -> str:
-    seconds = _PAPER_SECONDS / 32 / _PAPER_EFFICIENCY
-    return (
-        f"The paper (measured, {_PAPER_ITERATIONS} to 3500 iterations): {_PAPER_SECONDS} s on 1 GPU, "
-        f"efficiency {_PAPER_EFFICIENCY:.0%} on 32, that is about {seconds:.0f} s. Here a solve "
-        "takes 9 iterations, and most of one is the launching of kernels, which more GPUs do not "
-        "shorten: this job is too small for a second GPU. Rates: from the datasheet of the A30 and "
-        "of its network (`mosaicdd/planning/rates.py`); nothing of it was measured."
-    )
 
 
 def _about_the_cpu(cpu: Rates, links: list[str]) -> str:
@@ -86,16 +65,14 @@ def _about_the_cpu(cpu: Rates, links: list[str]) -> str:
     )
 
 
-def _table(
-    jobs: Iterable[tuple[int, int]], rates: Rates, per_node: int, *, weak: bool = False
-) -> str:
+def _table(jobs: Iterable[tuple[int, int]], rates: Rates, *, weak: bool = False) -> str:
     """Plan jobs of so many cells per side on so many ranks."""
     header = ["cells", "ranks", "dims", "us/iteration", "sweep", "coarse", "gather", "halo"]
     header += ["hidden", "efficiency", "messages", "MB", "MB leaving, row-wise", "bricks"]
     header += ["MiB per rank", "halo depth", "solve, s"]
     rows, first = [], None
     for cells, ranks in jobs:
-        made = _plan(cells, ranks, rates, per_node)
+        made = _plan(cells, ranks, rates)
         total = made.best.iteration.total
         first = first or total
         efficiency = first / total if weak else made.efficiency
@@ -131,10 +108,10 @@ def _media(rates: CompleteRates) -> str:
     return table(header, rows)
 
 
-def _plan(cells: int, ranks: int, rates: Rates, per_node: int) -> Plan:
+def _plan(cells: int, ranks: int, rates: Rates) -> Plan:
     subdomain = Subdomain()
     lattice = Lattice(Grid((cells, cells), subdomain.spacing), subdomain)
-    return make_plan(Job(lattice, ranks, per_node), rates)
+    return make_plan(Job(lattice, ranks, _CORES_PER_NODE), rates)
 
 
 def _row(cells: int, ranks: int, made: Plan, efficiency: float) -> list[str]:

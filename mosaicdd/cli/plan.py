@@ -22,8 +22,7 @@ from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-# As many as a solve usually takes: benchmarks/solve_2048.md, fields.md, cubes.md.
-_ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
+_OTHERWISE = 12  # iterations by multigrid and in cubes, usually: benchmarks/fields.md, cubes.md
 
 
 @click.command()
@@ -99,8 +98,7 @@ _ITERATIONS, _BY_MULTIGRID, _IN_CUBES = 9, 12, 12
     show_default=True,
     metavar="NAME|FILE",
     shell_complete=completed(),
-    help="Measured by 'mosaicdd bench', or 'default' (a CPU core), or assumed from published "
-    "figures: 'a30', 'h100'.",
+    help="Measured by 'mosaicdd bench', or 'default' (a CPU core).",
 )
 @dtype_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -129,13 +127,8 @@ def plan(
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import Exact
     from mosaicdd.planning.medium import bytes_by_transforms, plan_medium
-    from mosaicdd.planning.plan import Job, make_plan
-    from mosaicdd.planning.presented import (
-        medium_report,
-        medium_text,
-        plan_report,
-        plan_text,
-    )
+    from mosaicdd.planning.plan import ITERATIONS, Job, make_plan
+    from mosaicdd.planning.presented import medium_report, medium_text, plan_report, plan_text
     from mosaicdd.planning.rates import completed, rates_of_name
     from mosaicdd.problems.discretisation.separable import separable_ends
     from mosaicdd.problems.shapes.shape import require_inside
@@ -163,9 +156,8 @@ def plan(
     with bad_input("--dims"):
         if dims is not None and math.prod(dims) != ranks:
             raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
-    usual = _IN_CUBES if cubes else _ITERATIONS
-    iterations = iterations or (_BY_MULTIGRID if by_multigrid else usual)
-    job = Job(lattice, ranks, ranks_per_node, iterations, problems)
+    usual = _OTHERWISE if by_multigrid or cubes else ITERATIONS
+    job = Job(lattice, ranks, ranks_per_node, iterations or usual, problems)
     with bad_input():
         if by_multigrid:
             report = medium_report(job, plan_medium(job, known, dims))
@@ -176,7 +168,6 @@ def plan(
     report["rates"] = {
         "name": rates,
         "machine": known.media[0].machine if by_multigrid else known.machine,
-        "assumed": known.assumed,
         "assumed_links": assumed_links,
         "device": known.device,
         "dtype": known.dtype,
@@ -184,7 +175,4 @@ def plan(
         "measured_ranks": known.ranks,
     }
     text = medium_text if by_multigrid else plan_text
-    if as_json:
-        click.echo(json_line(report))
-        return
-    click.echo(text(report))
+    click.echo(json_line(report) if as_json else text(report))

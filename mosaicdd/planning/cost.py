@@ -9,7 +9,7 @@ blocks to rows, to columns, to rows, and back to blocks.
 A halo of depth k is exchanged in every k-th iteration; in between, the rings of subdomains beyond
 the own ones are computed twice, k - 1 rings after the exchange and none before the next.
 
-All links of the rates must be known; `assumed.completed` sees to that.
+All links of the rates must be known; `rates.completed` sees to that.
 """
 
 import functools
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.lattice.axes import letters
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, Traffic, traffic
-from mosaicdd.planning.rates import CompleteRates, Summed
+from mosaicdd.planning.rates import CompleteRates, Link, Summed
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_batch
 
@@ -113,15 +114,20 @@ def solve_cost(
 ) -> SolveCost:
     """Return the seconds of a whole solve with so many iterations."""
     most = decomposition.subdomains.max()
-    field = math.prod(decomposition.lattice.grid.nodes) * rates.word
-    foreign = field * (1 - 1 / decomposition.ranks)  # collected by the rank that writes
+    collect, write = seconds_of_file(decomposition.lattice, decomposition.ranks, rates)
     return SolveCost(
         setup=float(rates.setup(most)),
         iterate=iterations * iteration.total,
         estimate=float(rates.estimate(most)) + iteration.coarse + iteration.gather,
-        fill=float(rates.fill(most)) + foreign / rates.within_node.bandwidth,
-        write=field / rates.write,
+        fill=float(rates.fill(most)) + collect,
+        write=write,
     )
+
+
+def seconds_of_file(lattice: Lattice, ranks: int, rates: CompleteRates) -> tuple[float, float]:
+    """Return the seconds until the rank that writes has the field, and those of writing it."""
+    field = math.prod(lattice.grid.nodes) * rates.word
+    return field * (1 - 1 / ranks) / rates.within_node.bandwidth, field / rates.write
 
 
 def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory:
@@ -196,23 +202,27 @@ def _coarse_seconds(
     if decomposition.ranks == 1:
         return transform, 0.0
     several_nodes = order.node.max() > 0
-    between = rates.between_nodes
-    latency = max(rates.gather.latency, between.latency if several_nodes else 0.0)
-    bandwidth = min(rates.gather.bandwidth, between.bandwidth if several_nodes else np.inf)
-    stages = math.ceil(math.log2(decomposition.ranks))
+    all_gather, stages = link_of_all(order, rates)
     if _is_replicated(decomposition):
         size = gathered_bytes(decomposition)
-        return transform, stages * latency + size / bandwidth + _staged(rates, size)
+        return transform, all_gather.seconds(stages, size) + _staged(rates, size)
     workers = _coarse_workers(decomposition)
     share = math.ceil(nodes / workers) * _DOUBLE
     own = max(*(int(side.max()) for side in decomposition.sides), *decomposition.dims)
     messages = (_REDISTRIBUTIONS - 1) * min(own, workers) + workers - 1
-    link = between if several_nodes else rates.within_node
+    link = rates.between_nodes if several_nodes else rates.within_node
     sharing = np.bincount(order.node.ravel()).max() if several_nodes else 1
     seconds = link.latency * messages
     seconds += _REDISTRIBUTIONS * (sharing * share / link.bandwidth + _staged(rates, share))
     norms = decomposition.ranks * count_of_sums(1) * _DOUBLE
-    return transform / workers, seconds + stages * latency + norms / bandwidth
+    return transform / workers, seconds + all_gather.seconds(stages, norms)
+
+
+def link_of_all(order: RankOrder, rates: CompleteRates) -> tuple[Link, int]:
+    """Return what joins all ranks, several, at its slowest, and how often it is passed one after another."""
+    links = [rates.gather] + [rates.between_nodes] * bool(order.node.max() > 0)
+    slowest = Link(max(link.latency for link in links), min(link.bandwidth for link in links))
+    return slowest, math.ceil(math.log2(order.node.size))
 
 
 def _is_replicated(decomposition: Decomposition) -> bool:

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +38,8 @@ class Decomposition:
         axes = [_kinds(*axis) for axis in zip(lattice.subdomains, dims, strict=True)]
         self._kind = np.ix_(*(kind for _, kind in axes))
         self._kinds = tuple(len(shares) for shares, _ in axes)
-        self._blocks = []
-        for shares in itertools.product(*(shares for shares, _ in axes)):
-            ends = zip(shares, lattice.first_centre, strict=True)
-            start, stop = zip(*((a + first, b + first) for (a, b), first in ends), strict=True)
-            self._blocks.append(Block(lattice, start, stop))
+        kinds = itertools.product(*(shares for shares, _ in axes))
+        self._blocks = [block_of(lattice, shares) for shares in kinds]
 
     @property
     def ranks(self) -> int:
@@ -97,6 +94,13 @@ class Decomposition:
     def _of_ranks(self, number: Callable[[Block], int]) -> np.ndarray:
         """Evaluate ``number(block)`` once per kind of block, for all ranks ``(py, px)``."""
         return np.array(list(map(number, self._blocks))).reshape(self._kinds)[self._kind]
+
+
+def block_of(lattice: Lattice, shares: Sequence[tuple[int, int]]) -> Block:
+    """Return the block of these subdomains of a lattice, the first of each axis and the one after the last."""
+    ends = zip(shares, lattice.first_centre, strict=True)
+    start, stop = zip(*((a + first, b + first) for (a, b), first in ends), strict=True)
+    return Block(lattice, start, stop)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from mosaicdd.local_solvers.network_solver import NetworkSolver, self_test_error
 from mosaicdd.parallel.machine import peak_bytes
 from mosaicdd.parallel.messages import measure_gather, measure_links
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.planning.plan import ITERATIONS
 from mosaicdd.planning.rates import Curve, Link, MediumRates, Rates
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
@@ -41,7 +42,6 @@ from mosaicdd.storage.solution_writer import writing_solutions
 SIZES = {2: (2, 4, 8, 16, 32, 64), 3: (2, 3, 4, 6, 8)}
 """Sides of the measured squares and cubes, in subdomains that do not overlap, by axes."""
 
-ITERATIONS = 9  # of the measured solves: as many as one to the default tolerance takes
 _RUNS = 3  # of which the fastest counts
 _VECTOR = 2**21  # values: larger than the caches of a core
 _STRIP = 224  # rows of nodes that are written at a time: what a batch of subdomains fills
@@ -94,7 +94,6 @@ class Measurement:
         within, between = measure_links(ranks)
         return Rates(
             machine=processor(self._device),
-            assumed=False,
             device=self._device.type,
             dtype=str(self._dtype).removeprefix("torch."),
             local_solver=self._local_solver.name,

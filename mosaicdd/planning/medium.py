@@ -18,8 +18,8 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import EQUATIONS_IN_SPACE, MULTIGRID, PER_PROBLEM, WAVES
 from mosaicdd.parallel.partition import Dims, fitting_dims, share
-from mosaicdd.planning.cost import SolveCost, halo_seconds
-from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
+from mosaicdd.planning.cost import SolveCost, halo_seconds, link_of_all, seconds_of_file
+from mosaicdd.planning.decomposition import RankOrder, block_of, row_wise, traffic
 from mosaicdd.planning.plan import EQUAL, Job
 from mosaicdd.planning.rates import CompleteRates, Summed
 from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
@@ -50,15 +50,13 @@ class MediumPlan:
     """All about one job in a medium, on given dims."""
 
     dims: Dims  # ranks per axis, in the order of the grid's
-    levels: tuple[
-        LevelPlan, ...
-    ]  # that boxes share out, and the first one that each rank has all of
+    # That boxes share out, and the first one that each rank has all of
+    levels: tuple[LevelPlan, ...]
     # messages, bytes: of an iteration's exchanges, over all ranks
     messages: int
     bytes: int
-    gathered_bytes: (
-        int  # of the level that is added up over the ranks, and of the sums of an iteration
-    )
+    # Of the level that is added up over the ranks, and of the sums of an iteration
+    gathered_bytes: int
     iteration: dict[str, float]  # seconds, of parts: ``levels``, ``halo``, ``sums``
     efficiency: float  # the iteration on one rank over that on all, per rank
     memory: MediumMemory
@@ -114,11 +112,7 @@ def _blocks_along(lattice: Lattice, dims: Dims, axis: int) -> list[Block]:
     for coordinate in range(dims[axis]):
         coords = [coordinate * (other == axis) for other in range(len(dims))]
         ends = [share(*of) for of in zip(lattice.subdomains, dims, coords, strict=True)]
-        start, stop = (
-            tuple(end[which] + first for end, first in zip(ends, lattice.first_centre, strict=True))
-            for which in (0, 1)
-        )
-        blocks.append(Block(lattice, start, stop))
+        blocks.append(block_of(lattice, ends))
     return blocks
 
 
@@ -145,14 +139,13 @@ def _on_dims(job: Job, rates: CompleteRates, dims: Dims) -> MediumPlan:
     nodes = (several or [together])[0].count
     # A level has 2**axes times as many as the one below.
     on_one, share_of_one = sum(most) * (1 - 0.5**axes), nodes / job.ranks
-    field = math.prod(lattice.grid.nodes) * rates.word
-    foreign = field * (1 - 1 / job.ranks)  # collected by the rank that writes
+    collect, write = seconds_of_file(lattice, job.ranks, rates)
     cost = SolveCost(
         setup=float(known.setup(on_one)),
         iterate=job.iterations * each,
         estimate=each,
-        fill=float(known.fill(share_of_one)) + foreign / rates.within_node.bandwidth,
-        write=field / rates.write,
+        fill=float(known.fill(share_of_one)) + collect,
+        write=write,
     )
     return MediumPlan(
         dims=dims,
@@ -181,13 +174,8 @@ def _all(within: np.ndarray, leaving: np.ndarray) -> int:
 
 def _sum_seconds(gathered: int, order: RankOrder, rates: CompleteRates) -> float:
     """Return the seconds of an iteration's sums over all ranks, that of a whole level included."""
-    ranks = order.node.size
-    if ranks == 1:
+    if order.node.size == 1:
         return 0.0
-    links = [rates.gather]
-    if order.node.max() > 0:
-        links.append(rates.between_nodes)
-    stages = math.ceil(math.log2(ranks))
-    latency = max(link.latency for link in links)
+    link, stages = link_of_all(order, rates)
     # There and back, as a sum is reduced and handed out.
-    return (1 + _SUMS) * stages * latency + 2 * gathered / min(link.bandwidth for link in links)
+    return (1 + _SUMS) * stages * link.latency + 2 * gathered / link.bandwidth

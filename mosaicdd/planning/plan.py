@@ -34,6 +34,8 @@ Candidate = TypeVar("Candidate")
 
 HALOS = (1, 2, 3, 4)  # depths that are compared: deeper ones solve ever more subdomains twice
 _DIMS_TRIED = 16  # the most compact ones
+ITERATIONS = 9
+"""Of a solve to the default tolerance with subdomains that are squares: benchmarks/solve_2048.md."""
 EQUAL = 1.01  # a model of cost does not tell times apart that are closer than this
 
 
@@ -44,7 +46,7 @@ class Job:
     lattice: Lattice
     ranks: int
     ranks_per_node: int  # ranks on a node
-    iterations: int = 9  # that a solve takes; they do not grow with the domain
+    iterations: int = ITERATIONS  # that a solve takes; they do not grow with the domain
     problems: int = 1  # to be solved on the same lattice
 
     def __post_init__(self) -> None:

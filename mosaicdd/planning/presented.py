@@ -139,11 +139,8 @@ def _seconds(seconds: dict, iterations: int, efficiency: float) -> str:
 
 
 def _origin(rates: dict) -> str:
-    if rates["assumed"]:
-        how = "ASSUMED from published figures"
-    else:
-        ranks = rates["measured_ranks"]
-        how = f"measured on {ranks} rank{'s' * (ranks > 1)}"
+    ranks = rates["measured_ranks"]
+    how = f"measured on {ranks} rank{'s' * (ranks > 1)}"
     text = f"{rates['machine']}, {rates['dtype']}, {rates['local_solver']}, {how}"
     if rates["assumed_links"]:
         names = ", ".join(name.replace("_", " ") for name in rates["assumed_links"])

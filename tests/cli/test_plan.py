@@ -2,7 +2,7 @@
 
 import pytest
 
-from mosaicdd.planning.rates import assumed_rates, read_rates, write_rates
+from mosaicdd.planning.rates import rates_of_name, read_rates, write_rates
 
 
 @pytest.mark.ranks(1, 2)
@@ -29,7 +29,6 @@ def test_a_plan_for_people_says_what_is_assumed(mosaicdd):
     measured = mosaicdd(*arguments)
     assert "measured on" in measured.out
     assert "ASSUMED, not measured: between nodes" in measured.out
-    assert "ASSUMED from published figures" in mosaicdd(*arguments, "--rates", "a30").out
 
 
 @pytest.mark.ranks(1, 2)
@@ -113,11 +112,15 @@ def test_a_plan_of_cubes_counts_what_26_neighbours_are_sent(mosaicdd, strict_jso
         (("--cells", "64x64"), "--cubes is of boxes with values on all sides"),
         (("--side", "left=neumann:1"), "multigrid solves all others"),
         (("--cells", "60x64x64"), "nx must be a multiple of 8"),
-        (("--rates", "a30"), "the rates of NVIDIA A30 are of laplace, on the axes yx, the domain's are zyx"),
+        (("--rates", "planar.json"), "are of laplace, on the axes yx, the domain's are zyx"),
         (("--dtype", "float32"), "no rates of cubes are shipped in float32: use --dtype float64"),
     ],
 )  # fmt: skip
-def test_a_plan_of_cubes_refuses_in_a_line_what_has_none(mosaicdd, given, says):
+def test_a_plan_of_cubes_refuses_in_a_line_what_has_none(
+    mosaicdd, tmp_path, monkeypatch, given, says
+):
+    monkeypatch.chdir(tmp_path)
+    write_rates("planar.json", rates_of_name("default", "float64"))
     ended = mosaicdd("plan", "--cells", "64x64x64", "--ranks", "4", "--cubes", *given)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert says in ended.err
@@ -139,9 +142,9 @@ def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
     planned = mosaicdd(*arguments, "--problems", "4").out
     assert "in the same medium" in planned
     assert "4 problems one by one" in planned
-    refused = mosaicdd(*arguments, "--rates", "a30")
+    refused = mosaicdd(*arguments, "--dtype", "float32")
     assert refused.code == 2
-    assert "the rates of NVIDIA A30 are not known for media" in refused.err
+    assert "are not known for media" in refused.err
     assert refused.err.count("\n") == 1
 
 
@@ -152,7 +155,7 @@ def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
         (("--ranks", "100"), "100 ranks do not fit: the lattice has 7x7 subdomains"),
         (("--dims", "3x2"), "--dims: 3x2 are 6 ranks, --ranks says 4"),
         (("--dims", "1x4", "--cells", "128x48"), "dims 1x4: 4 ranks along y"),
-        (("--rates", "none.json"), "--rates: none.json: neither a file nor one of default, a30"),
+        (("--rates", "none.json"), "--rates: none.json: neither a file nor 'default';"),
         (("--rates", "bad.json"), "--rates: bad.json: not a rates file"),
         (("--rates", "single.json"), "single.json was measured in float32: use --dtype float32"),
     ],
@@ -160,7 +163,7 @@ def test_a_plan_in_a_medium_for_people_says_what_it_does_not_know(mosaicdd):
 def test_bad_input_gives_one_line(mosaicdd, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("{}")
-    write_rates("single.json", assumed_rates("a30", "float32"))
+    write_rates("single.json", rates_of_name("default", "float32"))
     ended = mosaicdd("plan", "--cells", "128x128", "--ranks", "4", *arguments)
     assert ended.code == 2
     assert ended.out == ""
@@ -175,7 +178,7 @@ def test_bench_measures_what_plan_reads(mosaicdd, comm, common_path):
     assert mosaicdd("bench", "-o", path, "--dtype", "float32", "--json").code == 0
     comm.Barrier()
     rates = read_rates(path)
-    assert (rates.ranks, rates.dtype, rates.assumed) == (comm.size, "float32", False)
+    assert (rates.ranks, rates.dtype) == (comm.size, "float32")
     assert (rates.within_node is None) == (comm.size == 1)
     assert rates.between_nodes is None
     ended = mosaicdd(

@@ -10,10 +10,8 @@ from mosaicdd.planning.cost import iteration_cost, memory_of_rank, solve_cost
 from mosaicdd.planning.decomposition import Decomposition, best_bricks, row_wise
 from mosaicdd.planning.plan import Job, make_plan
 from mosaicdd.planning.rates import (
-    GPUS,
     Curve,
     Link,
-    assumed_rates,
     completed,
     rates_of_name,
     read_rates,
@@ -21,13 +19,15 @@ from mosaicdd.planning.rates import (
 )
 from mosaicdd.schwarz.sizes import coarse_is_replicated
 
-RATES = [("default", "float64"), ("default", "float32"), ("a30", "float64"), ("h100", "float32")]
 
-
-@pytest.fixture(params=RATES, ids="-".join)
+@pytest.fixture(params=["float64", "float32", "on a device"])
 def rates(request):
-    """Return rates of several machines, all links known."""
-    return completed(rates_of_name(*request.param))[0]
+    """Return rates of a processor, and of a device beside it, all links known."""
+    dtype = request.param if request.param.startswith("float") else "float32"
+    known, _ = completed(rates_of_name("default", dtype))
+    if dtype == request.param:
+        return known
+    return dataclasses.replace(known, device="cuda", staging=Link(1e-5, 25e9), media=())
 
 
 def planned(lattice, ranks):
@@ -150,7 +150,7 @@ def test_rates_come_back_from_their_file_as_they_were(tmp_path, rates):
 )
 def test_impossible_rates_are_refused_with_the_file_s_name(tmp_path, change, message):
     path = tmp_path / "rates.json"
-    write_rates(path, assumed_rates("a30", "float64"))
+    write_rates(path, rates_of_name("default", "float64"))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=message) as refused:
         read_rates(path)
@@ -162,11 +162,15 @@ def test_a_curve_is_linear_between_and_proportional_beyond():
     assert [float(curve(amount)) for amount in (1, 10, 15, 20, 40)] == [1.0, 1.0, 2.0, 3.0, 6.0]
 
 
-def test_assumed_rates_say_so_and_measured_ones_are_complete():
-    for name in GPUS:
-        assert assumed_rates(name, "float64").assumed
+def test_a_file_of_0_1_0_is_read(tmp_path, rates):
+    path = tmp_path / "rates.json"
+    write_rates(path, rates)
+    path.write_text(json.dumps({"assumed": False} | json.loads(path.read_text())))
+    assert vars(read_rates(path)) == vars(rates)
+
+
+def test_links_that_were_not_measured_are_said_to_be_assumed():
     measured = rates_of_name("default", "float64")
-    assert not measured.assumed
     known, missing = completed(measured)
     assert missing == [
         n for n in ("within_node", "between_nodes", "gather") if getattr(measured, n) is None

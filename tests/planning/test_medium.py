@@ -10,7 +10,7 @@ from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job
-from mosaicdd.planning.rates import assumed_rates, completed, rates_of_name, read_rates, write_rates
+from mosaicdd.planning.rates import completed, rates_of_name, read_rates, write_rates
 from mosaicdd.schwarz.settings import SolveSettings
 
 
@@ -100,5 +100,3 @@ def test_rates_of_media_are_read_back_and_may_be_missing(tmp_path, rates):
     assert read_rates(path).media == rates.media[:1]
     with pytest.raises(ValueError, match="not known for media on the axes zyx; mosaicdd bench"):
         plan(unknown, (64, 64, 64))
-    with pytest.raises(ValueError, match="are not known for media"):
-        plan(completed(assumed_rates("a30", "float64"))[0], (64, 64))
