@@ -71,15 +71,17 @@ class Cycle:
             (smoothing, passage.way_down(smoothing.coarse, b), passage.way_up(x, smoothing.coarse))
             for (smoothing, passage), (b, x) in zip(stages, vectors[1:], strict=True)
         ]
-        self._run = self._go
+        # Of a host it is none: with a method of its own it would hold itself, and its levels would outlive it.
+        self._replay: Callable[[], None] | None = None
         if (
             self.values.is_cuda and not shared and not level.directed
         ):  # messages, and sweeps from node to node, are the host's
-            self._run = _graph(self._go, self.values.device)
+            self._replay = _graph(self._go, self.values.device)
 
     def __call__(self) -> None:
         """Compute the values of a right-hand side."""
-        self._run()
+        run = self._replay or self._go
+        run()
 
     def _go(self) -> None:
         if self._copies is not None:

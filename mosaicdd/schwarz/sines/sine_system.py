@@ -55,7 +55,6 @@ class SineSystem:
 
     def __init__(self, ranks: Ranks, share: FieldShare, solver: SineSolver, clock: Stopwatch):
         self._ranks, self._share, self._block = ranks, share, share.block
-        self.nodes = self.gradients = self
         self._left = 0.0  # the 2-norm of the residual of the last solve, per volume
         block, grid = share.block, share.grid
         self.own = own = block.owned_unknowns()[1]
@@ -113,6 +112,13 @@ class SineSystem:
             self._differences = SecondDifferences(
                 ranks, layout, sizes, self._waves, couplings, reaction
             )
+
+    @property
+    def nodes(self) -> "SineSystem":
+        """Itself; an attribute would keep it alive when all others are done with it."""
+        return self
+
+    gradients = nodes
 
     def _sample(self, solver: SineSolver, stencil: Conductances) -> None:
         """Find the equations of the region; in arrays of one value, where the lattice ends at the edge of the grid."""
