@@ -203,6 +203,10 @@ class Block:
                 nodes[place] = slice(nodes[place].start, last + 1)
         return lines, *nodes
 
+    def late(self, axis: int) -> list[Slices]:
+        """Return the parts of `owned` to which other blocks' subdomains contribute."""
+        return frame(self.owned(axis), self.settled(axis))
+
     def owned_nodes(self) -> tuple[Slices, Slices]:
         """Return which nodes of the grid this block alone owns, in the region and in the whole field.
 

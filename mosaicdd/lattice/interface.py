@@ -14,7 +14,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import family, others
+from mosaicdd.lattice.axes import Slices, family, others
 from mosaicdd.lattice.block import Block
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.tensors import Tensors
@@ -72,6 +72,10 @@ class Interface:
     def like(self, flat: torch.Tensor | None = None) -> "Interface":
         """Return another interface of the same block and problems, by default of zeros."""
         return Interface(self.block, problems=self.problems, flat=flat, **self.tensors)
+
+    def become(self, other: "Interface") -> None:
+        """Take the storage of another interface of the same block and problems, in the place of one's own."""
+        self.flat, self.lines, self.rings = other.flat, other.lines, other.rings
 
     def part(self, block: Block) -> "Interface":
         """Return a copy of the values, if they are complete, in the region of a block within this one."""
@@ -131,20 +135,32 @@ class Interface:
         come as ``(n, lines, lattice cells, s - 1)``.
         """
         self.require()
-        s, parts = self.block.lattice.spacing, []
-        for axis, part in enumerate(self.lines):
-            lines, *along = self.block.owned(axis)
-            part = part[:, lines]
-            for place, other in enumerate(others(axis, len(self.lines)), start=2):
-                if other < axis:
-                    between = part.narrow(place, 1, part.shape[place] - 1).unfold(place, s - 1, s)
-                    cells = self.block.owned_cells(other)
-                    part = between.narrow(place, cells.start, cells.stop - cells.start)
-                else:
-                    nodes = along[place - 2]
-                    part = part.narrow(place, nodes.start, nodes.stop - nodes.start)
-            parts.append(part)
-        return parts
+        return [self._once(axis, self.block.owned(axis)) for axis in range(len(self.lines))]
+
+    def settled_parts(self) -> list[torch.Tensor]:
+        """Return those of `owned_parts` to which no other block contributes: right while contributions travel."""
+        return [self._once(axis, self.block.settled(axis)) for axis in range(len(self.lines))]
+
+    def late_parts(self) -> list[torch.Tensor]:
+        """Return the others of `owned_parts`."""
+        self.require()
+        axes = range(len(self.lines))
+        return [self._once(axis, part) for axis in axes for part in self.block.late(axis)]
+
+    def _once(self, axis: int, place: Slices) -> torch.Tensor:
+        """Return a view of a part of the lines constant in an axis, without lattice nodes that stand in families before."""
+        s = self.block.lattice.spacing
+        part = self.lines[axis][:, place[0]]
+        for dim, (other, nodes) in enumerate(
+            zip(others(axis, len(self.lines)), place[1:], strict=True), start=2
+        ):
+            if other < axis:
+                between = part.narrow(dim, 1, part.shape[dim] - 1).unfold(dim, s - 1, s)
+                first, last = nodes.start // s, -(-(nodes.stop - 1) // s)  # lattice cells
+                part = between.narrow(dim, first, last - first)
+            else:
+                part = part.narrow(dim, nodes.start, nodes.stop - nodes.start)
+        return part
 
     def ownership(self) -> "Interface":
         """Return ones at the values that this block owns and zeros elsewhere."""

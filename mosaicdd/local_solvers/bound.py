@@ -99,8 +99,9 @@ class SharedSolver(BoundSolver):
     operator: EllipticOperator
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return those of four interfaces of each problem; of the field a rank holds a strip only."""
-        return problems * 4 * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
+        """Return those of two interfaces of each problem, of several a third; of the field a rank holds a strip only."""
+        interfaces = problems * (2 if problems == 1 else 3)
+        return interfaces * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
 
     def plan(
         self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]

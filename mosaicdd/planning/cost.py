@@ -27,8 +27,7 @@ from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums, fill_bat
 
 _DOUBLE = 8
 _REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `parallel.sine_solve`
-_VECTORS = 3  # interfaces: the last two, whose difference is measured, and the next
-_WIDENED = 1  # interface of the fill, with a halo of its own, where there are neighbours
+_VECTORS = 2  # interfaces: the last one and the next; then the last one and that of the fill, whose halo is its own
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and what the transforms work in
 
 
@@ -138,7 +137,6 @@ def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory
     coarse_nodes = math.prod(lattice.subdomains)
     if not _is_replicated(decomposition):
         coarse_nodes = max(owned, math.ceil(coarse_nodes / _coarse_workers(decomposition)))
-    vectors = _VECTORS + (_WIDENED if decomposition.ranks > 1 else 0)
     batch = SolveSettings(device=rates.device).batch_subdomains
     inside = (m - 1) ** axes
     perimeter = (m + 1) ** axes - inside
@@ -148,7 +146,7 @@ def memory_of_rank(decomposition: Decomposition, rates: CompleteRates) -> Memory
     rows = 2 + max(1, fill_batch(batch) * m ** (axes - 1) // columns) * m
     return Memory(
         base=rates.base_bytes,
-        interface=vectors * int(decomposition.interface.max()) * word,
+        interface=_VECTORS * int(decomposition.interface.max()) * word,
         coarse=_COARSE_ARRAYS * coarse_nodes * _DOUBLE,
         buffers=(swept + filled) * word,
         strip=min(rows, int(decomposition.region[0].max())) * columns * word,

@@ -7,7 +7,7 @@ a rate that does not depend on the domain; a start that is not finite is replace
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,10 +44,24 @@ class Certificate:
     saved_from_coarse: float
 
 
+def updates_from_zero(zero: Interface, monitor: Monitor, iterate: Iteration) -> list[list[float]]:
+    """Return the sizes of the first two updates from zero, of each problem, ``(2, n)``.
+
+    ``zero``: with the values on the edge of the domain, overwritten; ``iterate``: as of `certify`. The first two of all
+    iterates: no other need be there yet.
+    """
+    first, updates = zero.like_boundary(), []
+    for old, new in ((zero, first), (first, zero)):
+        iterate(old, new)
+        updates.append(monitor.distance(new, old).tolist())
+    return updates
+
+
 def certify(
     v: Interface,
     rtol: float,
     monitor: Monitor,
+    updates: Sequence[Sequence[float]],
     *,
     iterate: Iteration,
     drive: Driver,
@@ -59,6 +73,8 @@ def certify(
     ----------
     monitor
         Whose rule and history are new; its rule's tolerance is set here.
+    updates
+        What `updates_from_zero` returned.
     iterate
         Two-level, with the exact local solver.
     drive
@@ -66,13 +82,9 @@ def certify(
     discrete_residual
         Of the fields that an interface is filled to, ``(n,)``.
     """
-    zero, first, second = v.like_boundary(), v.like_boundary(), v.like_boundary()
-    iterate(zero, first)
-    iterate(first, second)
-    updates = [d.tolist() for d in (monitor.distance(first, zero), monitor.distance(second, first))]
-    broken = ~np.isfinite(monitor.distance(v, zero))
-    for lines, others in zip(v.lines, zero.lines, strict=True):
-        lines[broken] = others[broken]
+    for problem in np.flatnonzero(~np.isfinite(monitor.size_of(v))).tolist():
+        for axis, inner in enumerate(map(v.block.inner, range(len(v.lines)))):
+            v.lines[axis][(problem, *inner)] = 0.0
     for number in range(_ROUNDS):
         tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
         monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)

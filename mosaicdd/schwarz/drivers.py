@@ -14,9 +14,9 @@ judged by its own residual, measured by a true iteration: where that grows, the 
 and the iteration goes on from the best iterate, stationary for a step.
 """
 
-import functools
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -43,14 +43,14 @@ def chebyshev_factors(low: float, high: float, degree: int) -> tuple[float, ...]
 def stationary(
     iterate: Iteration, v: Interface, monitor: Monitor, relaxation: Sequence[float] = (1.0,)
 ) -> tuple[Interface, list[str]]:
-    """Repeat ``v <- v + omega (M v - v)``. ``v`` is overwritten.
+    """Repeat ``v <- v + omega (M v - v)``. ``v`` is overwritten, and with another one all that is held.
 
     An iteration is judged by the sums that travel in the collective of the next, but at once when it
     is expected to be the last.
     ``relaxation``: values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
     """
-    old, new = v.like_boundary(), v.like_boundary()
-    measure = None
+    held, new = v, v.like_boundary()
+    measure: _MonitoredSums | None = None
     begun = monitor.iterations % len(relaxation)
     factors = itertools.islice(itertools.cycle(relaxation), begun, None)
     iterate.begin(v)
@@ -61,15 +61,33 @@ def stationary(
             if monitor.ended:
                 iterate.finish()
                 break
-        old, v, new = v, new, old
-        measure = functools.partial(monitor.measure, old, v, residual)
+        v, new = new, v
+        measure = _MonitoredSums(monitor, new, v, residual)
         if monitor.expects_end():
             iterate.finish()
-            monitor.enter(monitor.total(measure()), v)
+            monitor.enter(monitor.total(measure.rest()), v)
             measure = None
             if monitor.ended:
                 break
-    return monitor.result(v), monitor.final_statuses
+    held.become(monitor.result(v))  # who holds it holds no other
+    return held, monitor.final_statuses
+
+
+@dataclass
+class _MonitoredSums:
+    """Of an iteration, as a monitor judges it; see `fixed_point.UpdateSums`."""
+
+    monitor: Monitor
+    old: Interface
+    new: Interface
+    residual: torch.Tensor
+    _settled: np.ndarray | None = None
+
+    def settled(self) -> None:
+        self._settled = self.monitor.measure_settled(self.old, self.new)
+
+    def rest(self) -> np.ndarray:
+        return self.monitor.measure(self.old, self.new, self.residual, self._settled)
 
 
 def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:

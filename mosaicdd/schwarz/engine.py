@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
-from mosaicdd.schwarz.certify import Certificate, Driver, certify
+from mosaicdd.schwarz.certify import Certificate, Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
@@ -131,6 +131,8 @@ class Engine(BaseEngine[SharedSolver]):
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         clock, rule = [time.perf_counter()], self._rule(options)
+        # Before there are other values, so that never more than two interfaces are held.
+        from_zero = self._updates_from_zero(boundaries)
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
         monitor = self._monitor(v, options)
@@ -152,6 +154,7 @@ class Engine(BaseEngine[SharedSolver]):
                 v,
                 self.settings.certify,
                 monitor,
+                from_zero,
                 iterate=self._exact.iterate,
                 drive=self._driver(exactly),
                 discrete_residual=functools.partial(self._residual_of_fill, self._fill, boundaries),
@@ -200,6 +203,15 @@ class Engine(BaseEngine[SharedSolver]):
             )
             for i in range(self.problems)
         ]
+
+    def _updates_from_zero(self, boundaries: Sequence[Boundary]) -> Sequence[Sequence[float]]:
+        """Return the sizes of the exact iteration's first updates, if a certificate is to compare with them."""
+        if self.settings.certify is None:
+            return ()
+        zero = Interface(self.block, problems=self.problems, **self._tensors)
+        zero.impose(boundaries)
+        monitor = Monitor(self._ranks, self.settings.stopping, zero)
+        return updates_from_zero(zero, monitor, self._exact.iterate)
 
     def _evidence(
         self,

@@ -20,7 +20,8 @@ is judged are added up in the one collective of the iteration after it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -32,8 +33,17 @@ from mosaicdd.local_solvers.bound import PlannedSolver
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
-Measure = Callable[[], np.ndarray]
-"""Returns this rank's share of the numbers by which the iteration before is judged."""
+
+class UpdateSums(Protocol):
+    """Measures the iteration before, from the values that it led to and those before, which the next one overwrites."""
+
+    def settled(self) -> None:
+        """Measure, while halos travel, where no other block contributes."""
+
+    def rest(self) -> np.ndarray:
+        """Measure the rest; return this rank's share of the numbers by which the iteration is judged."""
+        ...
+
 
 _NOTHING = np.empty(0)
 
@@ -55,14 +65,18 @@ class Iteration(ABC):
 
     @abstractmethod
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
+        self,
+        v: Interface,
+        out: Interface,
+        measure: UpdateSums | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``, as the next of a sequence.
 
         Values on the edge of the domain are kept.
 
         The halos of ``v`` may still travel, those of ``out`` do when it returns.
-        ``measure``: called when ``v`` is complete; ``relaxation``: ``omega``. Returns ``R (T v - v)`` at the owned
+        ``measure``: of the iteration that led to ``v``, from what ``out`` holds; ``relaxation``: ``omega``. Returns ``R (T v - v)`` at the owned
         lattice nodes, ``(n, rows, columns)``, in a buffer that the next call overwrites; and the sum over the ranks
         of what ``measure`` gave.
         """
@@ -103,30 +117,35 @@ class FixedPoint(Iteration):
         self._all = [self._sweep.batches(block.ring(ring)) for ring in range(block.halo)]
         self._sent: Interface | None = None  # its halos travel
         self._residual = torch.empty(task.problems, *block.subdomains, **task.tensors)
-        # Per family of lines: what is complete before halos arrive, and all around it; and of that
-        # what is this rank's to start from, if it adds up its own subdomains only.
+        # Per family of lines: what is complete before halos arrive, and all around it, to which the inner
+        # subdomains do not contribute; and of that what is this rank's to start from, if it adds up its own only.
         axes = range(len(block.cells))
         self._settled = [block.settled(axis) for axis in axes]
         self._frame = [frame(block.inner(axis), self._settled[axis]) for axis in axes]
-        self._late = [frame(block.owned(axis), self._settled[axis]) for axis in axes]
+        self._late = [block.late(axis) for axis in axes]
         self._communicating = clock.part("communication")
         self._moving = clock.part("gather_scatter")
         self._travelling = clock.part("halo", "messages")
 
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
+        self,
+        v: Interface,
+        out: Interface,
+        measure: UpdateSums | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write ``v + omega (M v - v)`` to ``out``; see `Iteration.advance`."""
         kept = 1.0 - relaxation
+        if measure is not None:
+            measure.settled()
         self._start_from(v, out, kept)  # out = (1 - omega) v
         # out += omega T v, while halos of v travel
         self._sweep.contribute(v, out, self._inner, relaxation)
         self.finish()
         v.require()
         ring = v.rings - 1
-        mine = _NOTHING if measure is None else measure()
-        if kept:
-            self._add_late(v, out, kept, self._frame if ring else self._late)
+        mine = _NOTHING if measure is None else measure.rest()
+        self._start_late(v, out, kept, self._frame if ring else self._late)
         self._sweep.contribute(v, out, self._outer[ring], relaxation)
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)  # omega R (T v - v)
         if self._coarse_space is not None:
@@ -148,26 +167,24 @@ class FixedPoint(Iteration):
         return residual, None if measure is None else totals
 
     def _start_from(self, v: Interface, out: Interface, kept: float) -> None:
-        """Set ``out`` to a fraction of ``v`` where that is complete, else to zero."""
+        """Set ``out`` to a fraction of ``v`` where that is complete before halos arrive."""
         with self._moving:
-            for old, new, settled, around in zip(
-                v.lines, out.lines, self._settled, self._frame, strict=True
-            ):
+            for old, new, settled in zip(v.lines, out.lines, self._settled, strict=True):
                 if kept:
                     torch.mul(old[:, *settled], kept, out=new[:, *settled])
                 else:
                     new[:, *settled].zero_()
-                for part in around:
-                    new[:, *part].zero_()
 
-    def _add_late(
+    def _start_late(
         self, v: Interface, out: Interface, kept: float, parts: Sequence[Sequence[Slices]]
     ) -> None:
-        """Add a fraction of ``v`` where it has become complete."""
+        """Set ``out`` around that to a fraction of ``v`` in some parts, else to zero."""
         with self._moving:
-            for old, new, late in zip(v.lines, out.lines, parts, strict=True):
-                for part in late:
-                    new[:, *part].add_(old[:, *part], alpha=kept)
+            for old, new, around, late in zip(v.lines, out.lines, self._frame, parts, strict=True):
+                for part in around:
+                    new[:, *part].zero_()
+                for part in late if kept else ():
+                    torch.mul(old[:, *part], kept, out=new[:, *part])
 
     def _add_correction(self, coarse_space: CoarseSpace, out: Interface, ring: int) -> None:
         """Add the coarse correction, swept, of the subdomains within a ring."""

@@ -152,7 +152,11 @@ class InterfaceMovement:
                     LayoutStack(of, len(values)) for of in (self._layout(axis), target)
                 )
                 self._plans[way] = Redistribution(before, after, self._ranks, values.dtype)
-            lines.copy_(torch.from_numpy(self._plans[way](values)))
+            # At once into its place, where that is one array.
+            there = lines.numpy() if lines.is_cpu and lines.is_contiguous() else None
+            moved = self._plans[way](values, there)
+            if there is None:
+                lines.copy_(torch.from_numpy(moved))
         return wide
 
 

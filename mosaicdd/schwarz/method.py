@@ -14,7 +14,7 @@ from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.bound import BlockPlan, PlannedSolver, SharedSolver
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, SharedCoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
-from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, Measure
+from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
 
@@ -75,12 +75,16 @@ class PhaseIteration(Iteration):
             torch.where(anywhere, self._scratch.flat, v.flat, out=v.flat)
 
     def advance(
-        self, v: Interface, out: Interface, measure: Measure | None = None, relaxation: float = 1.0
+        self,
+        v: Interface,
+        out: Interface,
+        measure: UpdateSums | None = None,
+        relaxation: float = 1.0,
     ) -> tuple[torch.Tensor, np.ndarray | None]:
         """Write the values after the four phases to ``out``; see `Iteration.advance`."""
         totals = None
         if measure is not None:
-            mine = measure()
+            mine = measure.rest()
             with self._communicating:
                 totals = self._ranks.sum(mine)
         out.flat.copy_(v.flat)

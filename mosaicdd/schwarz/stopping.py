@@ -173,8 +173,7 @@ class Monitor:
         ended = [i for i, status in enumerate(self.statuses) if status]
         if ended:
             self._keep(v, ended)
-            sizes = np.sqrt(self._ranks.sum(self._norms.squares(v, v)[1]) / self._unknowns)
-            self.sizes[ended] = self.largest[ended] = sizes[ended]
+            self.sizes[ended] = self.largest[ended] = self.size_of(v)[ended]
 
     def result(self, v: Interface) -> Interface:
         """Return the values that each problem has ended with, or has now."""
@@ -198,6 +197,10 @@ class Monitor:
     def total(self, mine: np.ndarray) -> np.ndarray:
         """Add up what the ranks measured."""
         return self._ranks.sum(mine)
+
+    def size_of(self, v: Interface) -> np.ndarray:
+        """Return the root mean square of the values on the interface, of each problem."""
+        return np.sqrt(self._ranks.sum(self._norms.squares(v, v)[1]) / self._unknowns)
 
     def distance(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the root mean square of a difference over the interface, of each problem."""
@@ -224,14 +227,28 @@ class Monitor:
                 ended.append(problem)
         return ended
 
-    def measure(self, old: Interface, new: Interface, residual: torch.Tensor) -> np.ndarray:
+    def measure_settled(self, old: Interface, new: Interface) -> np.ndarray:
+        """Return this rank's share of what `measure` takes of the parts to which no other block contributes."""
+        return self._norms.squares(new, old, Interface.settled_parts)
+
+    def measure(
+        self,
+        old: Interface,
+        new: Interface,
+        residual: torch.Tensor,
+        settled: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Return this rank's share of the numbers by which `enter` judges an iteration.
 
         It is a buffer that the next call overwrites.
+        ``settled``: what `measure_settled` returned, where the old values are overwritten since.
         """
         self._local[:CALLS] = self._watch.calls()
         sums = self._local[CALLS:].reshape(SUMS, -1)
-        sums[0], sums[1] = self._norms.squares(new, old)
+        if settled is None:
+            sums[:2] = self._norms.squares(new, old)
+        else:
+            sums[:2] = settled + self._norms.squares(new, old, Interface.late_parts)
         squares = residual.double().square().flatten(1).sum(dim=1).cpu().numpy()
         sums[2] = squares * (self._unknowns / self._nodes)
         if self._reference is not None:

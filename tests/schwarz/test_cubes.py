@@ -1,6 +1,7 @@
 """Half-overlapping cubes: constant coefficients on boxes, by subdomains that share one exact operator."""
 
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
+from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.settings import SolveSettings
@@ -116,6 +120,29 @@ def test_an_interface_alone_is_kept_and_a_certificate_is_given():
     assert certified.report["discrete_residual"] <= 1e-9
     by_multigrid = m.solve(problem, settings=SolveSettings(certify=1e-9))
     assert by_multigrid.report["discrete_residual"] <= 1e-9
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_no_more_than_two_interfaces_are_held(comm, common_path, monkeypatch):
+    """With a certificate of a network's answer, an estimate and a field that is written."""
+    held, most, begin = [], [], Interface.__init__
+
+    def count(self, block, **options):
+        begin(self, block, **options)
+        held.append(weakref.ref(self.flat))
+        flats = [flat for ref in held if (flat := ref()) is not None]
+        most.append(sum(flat.numel() >= smallest for flat in flats))
+
+    problem, cells = box((24, 32, 40)), 8
+    lattice = Lattice(problem.domain.grid(), Subdomain(2 * cells, 2 * cells * H, 3))
+    smallest = 0.1 * lattice.unknowns  # of a block; those of the coarse space are smaller
+    monkeypatch.setattr(Interface, "__init__", count)
+    settings = SolveSettings(certify=1e-7)
+    solution = m.solve(
+        problem, "laplace-cubes", ranks=comm, settings=settings, output=common_path / "box.h5"
+    )
+    assert solution.status == "converged_rtol"
+    assert max(most) == 2
 
 
 def test_what_does_not_lie_on_the_lattice_goes_by_multigrid():
