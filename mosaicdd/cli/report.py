@@ -7,6 +7,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
+from mosaicdd.cli.reference import own_equation_option
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.presented import read
 from mosaicdd.storage.atomic import atomic_file, require_replaceable
@@ -21,6 +22,7 @@ from mosaicdd.storage.atomic import atomic_file, require_replaceable
     type=click.Path(),
     help="Page to write. [default: OUT.html beside the first OUT.h5]",
 )
+@own_equation_option()
 @overwrite_option()
 @quiet_option()
 @on_first_rank

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from mosaicdd.gradients.calls import require_names, untraced
 from mosaicdd.gradients.on_domain import OnDomain
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.gradients.solve_function import Differentiable, require_names
+from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.fields import Field
@@ -75,6 +76,7 @@ class DifferentiableMarch:
             if name not in self.names:
                 raise ValueError(unknown("derivative by", name, self.names))
 
+    @untraced
     def __call__(self, *unnamed: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
         """Return the fields that are kept, ``(frames, ny + 1, nx + 1)``, as `march` has them; all ranks together.
 

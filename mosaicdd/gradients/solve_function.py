@@ -7,17 +7,12 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.adjoint import require_converged, require_solved
+from mosaicdd.gradients.calls import require_names, untraced
 from mosaicdd.gradients.on_domain import OnDomain
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.unsupported import Unsupported
-
-
-def require_names(unnamed: Sequence[object], wrt: Sequence[str]) -> None:
-    """Raise `TypeError` for tensors that are given without a name."""
-    if unnamed:
-        raise TypeError(f"tensors are given by name, as solve({wrt[0]}=...); wrt: {', '.join(wrt)}")
 
 
 class Differentiable:
@@ -37,6 +32,7 @@ class Differentiable:
         self._own = OnDomain(parameters)
         self._moved: OnDomain | None = None
 
+    @untraced
     def __call__(self, *unnamed: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
         """Return the solution at the nodes, ``(ny + 1, nx + 1)``, float64; NaN outside of a shape; all ranks together.
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import mosaicdd as m
-
 
 @pytest.fixture
 def runs(mosaicdd, tmp_path):
@@ -76,14 +74,27 @@ def test_what_cannot_be_written_or_read_is_said_before_any_work(mosaicdd, runs, 
     assert other.read_text() == "mine"
 
 
-def test_a_page_has_no_balance_of_an_equation_whose_file_is_not_at_hand(
+CUBED = """
+from mosaicdd import NonlinearEquation
+
+def residual(u, h):
+    return u.centre**3 + (4 * u.centre - sum(u.neighbours)) / h**2
+
+CUBED = NonlinearEquation("cubed", "-lap u + u^3 = f", residual)
+"""
+
+
+def test_a_page_has_a_balance_of_an_own_equation_where_its_file_is_named(
     mosaicdd, tmp_path, monkeypatch
 ):
-    own = m.NonlinearEquation("cubed", "-lap u + u^3 = f", lambda u, h: u.centre**3 + (4 * u.centre - sum(u.neighbours)) / h**2)  # fmt: skip
-    output = tmp_path / "own.h5"
-    m.solve(m.Problem((16, 16), own, {"f": 1.0})).save(output)
     monkeypatch.setattr("mosaicdd.problems.equations._own", {})
-    ended = mosaicdd("report", output)
-    assert (ended.code, ended.err) == (0, "")
-    assert "cubed" in (text := output.with_suffix(".html").read_text())
-    assert "<th>balance</th>" not in text
+    output, own = tmp_path / "own.h5", ("--pde", f"{tmp_path / 'cubed.py'}:CUBED")
+    (tmp_path / "cubed.py").write_text(CUBED)
+    source = ("--field", "f=1", "--boundary", "0")
+    assert mosaicdd("solve", "-o", output, "--cells", "32x32", *own, *source).code == 0
+    monkeypatch.setattr("mosaicdd.problems.equations._own", {})
+    for given in ((), own):
+        ended = mosaicdd("report", output, *given)
+        assert (ended.code, ended.err) == (0, "")
+        assert "cubed" in (text := output.with_suffix(".html").read_text())
+        assert ("<th>balance</th>" in text) == bool(given)
