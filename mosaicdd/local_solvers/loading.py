@@ -3,7 +3,6 @@
 A bare name of a shipped model stands for its file inside the package; anything else is a path.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,22 +10,12 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.networks.conductances import (
-    CONDUCTANCES,
-    ConductanceNetwork,
-    ConductanceSettings,
-)
-from mosaicdd.local_solvers.networks.correction import (
-    CORRECTION,
-    CorrectionNetwork,
-    CorrectionSettings,
-)
+from mosaicdd.local_solvers.networks.conductances import ConductanceNetwork
 from mosaicdd.local_solvers.networks.network import insert_weights
-from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.local_solvers.networks.unrolled import (
-    UNROLLED,
-    UnrolledSettings,
-    unrolled_network,
+from mosaicdd.local_solvers.networks.registry import (
+    ROW_NETWORKS,
+    build_network,
+    build_row_network,
 )
 from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.trained_model import (
@@ -79,26 +68,13 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
 
 
-# By the network of a model file: what the model is, and its network, not trained yet.
-_MODELS: dict[str, tuple[type[TrainedModel], Callable[[ModelCard], torch.nn.Module]]] = {
-    CONDUCTANCES: (
-        ConductanceModel,
-        lambda card: ConductanceNetwork(ConductanceSettings(**card.settings)),
-    ),
-    CORRECTION: (
-        CorrectionModel,
-        lambda card: CorrectionNetwork(card.cells, CorrectionSettings(**card.settings)),
-    ),
-    UNROLLED: (
-        CorrectionModel,
-        lambda card: unrolled_network(card.pde, card.cells, UnrolledSettings(**card.settings)),
-    ),
-}
-
-
-def _shared_network(card: ModelCard) -> torch.nn.Module:
-    equation(card.pde)  # which must be known
-    return build_network(card.network, card.settings, card.subdomain)
+def _model_of(card: ModelCard) -> tuple[type[TrainedModel], torch.nn.Module]:
+    """Return what the model of a card is, and its network, not trained yet."""
+    if card.network not in ROW_NETWORKS:
+        equation(card.pde)  # which must be known
+        return NetworkModel, build_network(card.network, card.settings, card.subdomain)
+    network = build_row_network(card.network, card.settings, card.pde, card.cells)
+    return ConductanceModel if isinstance(network, ConductanceNetwork) else CorrectionModel, network
 
 
 @torch.random.fork_rng([])  # first weights are drawn, and then replaced
@@ -106,9 +82,8 @@ def find_network(name_or_path: str) -> TrainedModel:
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""
     path = model_path(name_or_path)
     card, weights = read_model(path)
-    model, build = _MODELS.get(card.network, (NetworkModel, _shared_network))
     try:
-        network = build(card)
+        model, network = _model_of(card)
         insert_weights(network, weights)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error

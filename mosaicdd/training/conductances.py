@@ -20,31 +20,36 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.conductances import (
     ACROSS,
-    CONDUCTANCES,
     ROUGHNESS,
     ConductanceNetwork,
-    ConductanceSettings,
     roughness,
 )
+from mosaicdd.local_solvers.networks.registry import build_row_network
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.reports import Report
-from mosaicdd.training.row_lesson import MediaLesson, OwnRows, RowPass, roughest
+from mosaicdd.training.row_lesson import OwnRows, RowLesson, RowPass
 
 _FLOOR = 1e-5  # relative error that is as good as none
 _BATCH = 100  # media of a validation's pass: some 100 MB
+_ACCURATE = 0.05  # error up to which held-out media of a roughness are within the model's range
+_ALIKE = 20  # of the held-out media that are compared: a share of them, of about the same roughness
 
 
-class ConductanceLesson(MediaLesson):
-    """Of `ConductanceNetwork`: conductances of a coarser grid."""
+class ConductanceLesson(RowLesson):
+    """Of `ConductanceNetwork`: conductances of a coarser grid; errors are geometric means of relative ones in held-out media."""
 
-    name, settings_type = CONDUCTANCES, ConductanceSettings
+    kind = ConductanceNetwork
+    dataset_type = MediaDataset
+    needs_labels = True
+    kinds: np.ndarray  # of all held-out media
+    _plain: torch.Tensor  # mean logarithms of the errors of plain averages, as `held_out_errors`
 
     @classmethod
-    def made(cls, how: ConductanceSettings, dataset: MediaDataset) -> ConductanceNetwork:
-        """Return the network, which is for any media."""
-        return ConductanceNetwork(how)
+    def build(cls, name: str, values: dict, dataset: MediaDataset) -> ConductanceNetwork:
+        """Return the network, which is for media of any size."""
+        return build_row_network(name, values, dataset.pde, dataset.cells)
 
     def take(self, rows: OwnRows) -> int:
         """Take up media, solutions and sources."""
@@ -71,7 +76,7 @@ class ConductanceLesson(MediaLesson):
 
     @torch.no_grad()
     def held_out_errors(self, network: ConductanceNetwork | None) -> torch.Tensor:
-        """Return the mean logarithms of the errors in each of this rank's held-out media."""
+        """Return the mean logarithm of the error in each of this rank's held-out media; without a network of averages."""
         parts = zip(*(array.split(_BATCH) for array in self._held_out), strict=True)
         errors = [self.relative_errors(network, *media) for media in parts if len(media[0])]
         return torch.cat([self.like.double(), *((e + _FLOOR).log().mean(dim=1) for e in errors)])
@@ -93,6 +98,26 @@ class ConductanceLesson(MediaLesson):
         size = truth - truth.mean(dim=2, keepdim=True)
         return (wrong.square().mean(dim=2) / size.square().mean(dim=2).clamp(min=1e-30)).sqrt()
 
+    def error_sums(self, *, everywhere: bool) -> list[float]:
+        """Return the sums of the logarithms of this rank's errors, with the network and without, and their number."""
+        wrong = self.held_out_errors(self.network)
+        return [float(wrong.sum()), float(self._plain.sum()), float(len(wrong))]
+
+    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
+        """Return the geometric means of the errors of the network, and of plain averages."""
+        *totals, count = sums
+        return (torch.tensor(totals, dtype=torch.float64) / count).exp().tolist()
+
+    def validation(self, best: Report, errors: torch.Tensor) -> dict[str, float]:
+        """Return the errors by kinds of media, from the logarithms in all that are held out."""
+        plain = self.ranks.joined(self._plain)
+        figures = {"error": best.figures["error"], "averaged": best.figures["plain"]}
+        for kind in sorted(set(self.kinds)):
+            alike = torch.from_numpy(self.kinds == kind)
+            figures[f"{kind}"] = float(errors[alike].mean().exp())
+            figures[f"{kind}, averaged"] = float(plain[alike].mean().exp())
+        return figures
+
     def mean_squares(self) -> torch.Tensor:
         """Return the squared roughness of each of this rank's held-out media."""
         return patch_squares(self._held_out[0]).mean(dim=(1, 2))
@@ -113,6 +138,20 @@ class ConductanceLesson(MediaLesson):
             ranges={ROUGHNESS: [0.0, roughest(rough, errors)]},
             validation=self.validation(best, errors),
         )
+
+
+def roughest(rough: torch.Tensor, errors: torch.Tensor) -> float:
+    """Return how rough a medium may be: up to there, held-out media of all roughnesses are accurate.
+
+    The errors are mean logarithms.
+    """
+    rough, order = rough.sort()
+    bound = float(rough[0])
+    for part, wrong in zip(rough.chunk(_ALIKE), errors[order].chunk(_ALIKE), strict=True):
+        if wrong.mean() > math.log(_ACCURATE):
+            break
+        bound = float(part[-1])
+    return float(f"{bound:.2g}")
 
 
 class CoarseSolve(torch.autograd.Function):

@@ -14,22 +14,17 @@ import torch
 
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.correction import (
-    CORRECTION,
     ROUGHNESS,
     SOURCE,
     CorrectionNetwork,
-    CorrectionSettings,
     roughness,
 )
 from mosaicdd.local_solvers.networks.unrolled import (
     PLANE,
     SLOPE,
-    UNROLLED,
     UnrolledNetwork,
-    UnrolledSettings,
     remainder_size,
     sloped,
-    unrolled_network,
 )
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.model_file import ModelCard
@@ -97,6 +92,12 @@ class SquareLesson(RowLesson):
     @abstractmethod
     def inputs(self, samples: SquareSamples) -> SquareInputs:
         """Return what the network is given."""
+
+    @classmethod
+    def build(cls, name: str, values: dict, dataset: SquareDataset) -> Any:
+        """Return the network, of an equation that can be learned."""
+        learnable_equation(dataset.pde)
+        return super().build(name, values, dataset)
 
     @classmethod
     def require(
@@ -211,13 +212,7 @@ def _ends(values: torch.Tensor) -> list[list[float]]:
 class CorrectionLesson(SquareLesson):
     """Of `CorrectionNetwork`."""
 
-    name, settings_type = CORRECTION, CorrectionSettings
-
-    @classmethod
-    def made(cls, how: CorrectionSettings, dataset: SquareDataset) -> CorrectionNetwork:
-        """Return a network for squares of so many cells."""
-        learnable_equation(dataset.pde)
-        return CorrectionNetwork(dataset.subdomain.cells, how)
+    kind = CorrectionNetwork
 
     def inputs(self, samples: SquareSamples) -> SquareInputs:
         """Return perimeters and effects of sources, side by side, and the linear reaction."""
@@ -236,15 +231,13 @@ class CorrectionLesson(SquareLesson):
 class UnrolledLesson(SquareLesson):
     """Of `UnrolledNetwork`, in whose units values are."""
 
-    name, settings_type = UNROLLED, UnrolledSettings
+    kind = UnrolledNetwork
 
     @classmethod
-    def made(cls, how: UnrolledSettings, dataset: SquareDataset) -> UnrolledNetwork:
-        """Return a network for squares of so many cells, that begins with harmonic functions."""
-        square = dataset.subdomain
-        learnable_equation(dataset.pde)
-        network = unrolled_network(dataset.pde, square.cells, how)
-        network.begin(ExactSolver(EllipticOperator(), square).matrix)
+    def build(cls, name: str, values: dict, dataset: SquareDataset) -> UnrolledNetwork:
+        """Return a network that begins with harmonic functions."""
+        network = super().build(name, values, dataset)
+        network.begin(ExactSolver(EllipticOperator(), dataset.subdomain).matrix)
         return network
 
     def in_units(self, samples: SquareSamples) -> SquareSamples:

@@ -21,7 +21,7 @@ from mosaicdd.training.whole_media import WholeMediaLesson
 from mosaicdd.unsupported import Unsupported
 
 LESSONS: dict[str, type[RowLesson]] = {
-    lesson.name: lesson for lesson in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
+    lesson.kind.name: lesson for lesson in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
 }
 """Of networks that do not give a linear equation's solutions."""
 

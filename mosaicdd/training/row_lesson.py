@@ -5,7 +5,6 @@ on average its share. A rank without any takes one of its samples, which counts 
 passes.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.networks.registry import settings_of
-from mosaicdd.storage.samples import MediaDataset, Samples
+from mosaicdd.local_solvers.networks.registry import build_row_network
+from mosaicdd.storage.samples import Samples
 from mosaicdd.training.lesson import Lesson, placed
 from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
@@ -130,9 +129,7 @@ class RowLesson(Lesson):
     """Errors are relative, on held-out rows, and said beside those without the network."""
 
     dataset_type: ClassVar[type[Samples]]  # what it learns from, whose arrays stay in their file
-    # name, settings_type: of the kind of network, and what it is made by
-    name: ClassVar[str]
-    settings_type: ClassVar[type]
+    kind: ClassVar[Any]  # of the network, of `ROW_NETWORKS`
     unused: ClassVar[dict[str, str]] = {
         "points": "it learns at nodes of its own",
         "lifting": "nothing is lifted",
@@ -157,7 +154,7 @@ class RowLesson(Lesson):
         self.batches = self.passes = RowBatches(counts, settings.batch_size, settings.seed)
         if min(counts) == 0:
             raise ValueError(
-                f"of the data that {self.name} can learn from, {sum(counts)}, rank {counts.index(0)} of "
+                f"of the data that {self.kind.name} can learn from, {sum(counts)}, rank {counts.index(0)} of "
                 f"{len(counts)} has none: use fewer ranks or more data"
             )
 
@@ -170,15 +167,9 @@ class RowLesson(Lesson):
         """Return all that is kept of rows."""
 
     @classmethod
-    @torch.random.fork_rng([])
     def build(cls, name: str, values: dict, dataset: Any) -> Any:
-        """Return the network, made by its settings; see `Lesson.build`."""
-        return cls.made(settings_of(cls.settings_type, name, values), dataset)
-
-    @classmethod
-    @abstractmethod
-    def made(cls, how: Any, dataset: Any) -> Any:
-        """Return the network of some settings."""
+        """Return the network for the rows' squares; see `Lesson.build`."""
+        return build_row_network(name, values, dataset.pde, dataset.subdomain.cells)
 
     @classmethod
     def read(cls, data: Any) -> Any:
@@ -210,54 +201,3 @@ class RowLesson(Lesson):
         count = int(self.batches.counts[self.ranks.rank])
         rows = torch.arange(min(max(PROBES), count), device=self.ranks.device)
         return [RowPass(rows, 1.0, rows)]
-
-
-_ACCURATE = 0.05  # error up to which held-out media of a roughness are within the model's range
-_ALIKE = 20  # of the held-out media that are compared: a share of them, of about the same roughness
-
-
-class MediaLesson(RowLesson):
-    """Of a network that is taught random media; errors are geometric means of relative ones in held-out media."""
-
-    dataset_type = MediaDataset
-    needs_labels = True
-    kinds: np.ndarray  # of all held-out media
-    _plain: torch.Tensor  # mean logarithms of the errors of plain averages, as `held_out_errors`
-
-    def error_sums(self, *, everywhere: bool) -> list[float]:
-        """Return the sums of the logarithms of this rank's errors, with the network and without, and their number."""
-        wrong = self.held_out_errors(self.network)
-        return [float(wrong.sum()), float(self._plain.sum()), float(len(wrong))]
-
-    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
-        """Return the geometric means of the errors of the network, and of plain averages."""
-        *totals, count = sums
-        return (torch.tensor(totals, dtype=torch.float64) / count).exp().tolist()
-
-    def held_out_errors(self, network: Any) -> torch.Tensor:
-        """Return the mean logarithm of the error in each of this rank's held-out media, without a network of averages."""
-        raise NotImplementedError
-
-    def validation(self, best: Report, errors: torch.Tensor) -> dict[str, float]:
-        """Return the errors by kinds of media, from the logarithms in all that are held out."""
-        plain = self.ranks.joined(self._plain)
-        figures = {"error": best.figures["error"], "averaged": best.figures["plain"]}
-        for kind in sorted(set(self.kinds)):
-            alike = torch.from_numpy(self.kinds == kind)
-            figures[f"{kind}"] = float(errors[alike].mean().exp())
-            figures[f"{kind}, averaged"] = float(plain[alike].mean().exp())
-        return figures
-
-
-def roughest(rough: torch.Tensor, errors: torch.Tensor) -> float:
-    """Return how rough a medium may be: up to there, held-out media of all roughnesses are accurate.
-
-    The errors are mean logarithms.
-    """
-    rough, order = rough.sort()
-    bound = float(rough[0])
-    for part, wrong in zip(rough.chunk(_ALIKE), errors[order].chunk(_ALIKE), strict=True):
-        if wrong.mean() > math.log(_ACCURATE):
-            break
-        bound = float(part[-1])
-    return float(f"{bound:.2g}")

@@ -12,7 +12,6 @@ from mosaicdd.local_solvers.networks.symmetry import images
 from mosaicdd.local_solvers.networks.unrolled import (
     UnrolledNetwork,
     UnrolledSettings,
-    unrolled_network,
 )
 from mosaicdd.local_solvers.nonlinear.corrected import PlaneResponses
 from mosaicdd.local_solvers.nonlinear.nonlinear import NewtonPlan, SubdomainNewton
@@ -26,7 +25,7 @@ SQUARE = Subdomain(CELLS, 1.0)
 @pytest.fixture
 def network():
     torch.manual_seed(3)
-    one = unrolled_network("minimal-surface", CELLS, UnrolledSettings())
+    one = UnrolledNetwork.of(UnrolledSettings(), "minimal-surface", CELLS)
     for weights in one.parameters():
         weights.data += 0.05 * torch.randn_like(weights)
     return one
@@ -84,7 +83,7 @@ def test_cells_that_its_points_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="a multiple of 16 cells, got 24"):
         UnrolledNetwork(24, UnrolledSettings(), torch.rsqrt)
     with pytest.raises(ValueError, match="poisson-boltzmann has none; take the network correction"):
-        unrolled_network("poisson-boltzmann", CELLS, UnrolledSettings())
+        UnrolledNetwork.of(UnrolledSettings(), "poisson-boltzmann", CELLS)
 
 
 def plan():

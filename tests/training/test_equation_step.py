@@ -22,11 +22,11 @@ def squares(pde, **settings):
 
 
 def lesson_of(data, **settings):
-    kind = LESSONS[data.pde]
+    lesson = LESSONS[data.pde]
     torch.manual_seed(0)
-    network = kind.build(kind.name, {}, data)
+    network = lesson.build(lesson.kind.name, {}, data)
     settings = TrainingSettings(batch_size=48, **settings)
-    return kind(network, OwnRows.of(data, RankGroup()), settings)
+    return lesson(network, OwnRows.of(data, RankGroup()), settings)
 
 
 @pytest.mark.parametrize("pde", LESSONS)
@@ -77,4 +77,6 @@ def test_what_is_not_solved_has_the_same_data():
 def test_a_network_that_learns_from_solutions_alone_says_so():
     lesson = ConductanceLesson
     with pytest.raises(ValueError, match="learns from solutions alone: leave labels on"):
-        lesson.require(lesson.name, None, None, TrainingSettings(labels=False), ExecutionSettings())
+        lesson.require(
+            lesson.kind.name, None, None, TrainingSettings(labels=False), ExecutionSettings()
+        )

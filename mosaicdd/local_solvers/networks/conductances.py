@@ -20,6 +20,7 @@ filters.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -27,9 +28,6 @@ import torch
 from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.upscaling import MARGIN, RATIO, averaged
 from mosaicdd.problems.operators.conductances import Conductances
-
-CONDUCTANCES = "conductances"
-"""Its name in cards and commands."""
 
 ROUGHNESS = "the roughness of a patch"
 """Of what cards hold the range, see `roughness`."""
@@ -54,8 +52,13 @@ class ConductanceSettings:
 class ConductanceNetwork(torch.nn.Module):
     """Factors for the conductances along coarse grid edges and across coarse cells."""
 
+    name = "conductances"
     Settings = ConductanceSettings
-    linear = False
+
+    @classmethod
+    def of(cls, settings: ConductanceSettings, pde: str, cells: int) -> Self:
+        """Return the network, which is for any media."""
+        return cls(settings)
 
     def __init__(self, settings: ConductanceSettings):
         super().__init__()

@@ -17,6 +17,7 @@ Shape letters: ``B`` squares, ``P`` perimeter nodes, ``K`` points of ``w``, ``Q`
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -25,9 +26,6 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.network import require_counts
 from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-
-CORRECTION = "correction"
-"""Its name in cards and commands."""
 
 SOURCE, ROUGHNESS = "the effect of the source", "the roughness of the data"
 """Names of ranges in cards: of ``w``, and of `roughness` over ``|x|``."""
@@ -72,7 +70,14 @@ class CorrectionNetwork(torch.nn.Module):
         What it sees of ``w`` at the inner nodes, ``(I, K)``.
     """
 
+    name = "correction"
+    Settings = CorrectionSettings
     _smoother: torch.Tensor
+
+    @classmethod
+    def of(cls, settings: CorrectionSettings, pde: str, cells: int) -> Self:
+        """Return a network for squares of so many cells."""
+        return cls(cells, settings)
 
     def __init__(self, cells: int, settings: CorrectionSettings):
         super().__init__()

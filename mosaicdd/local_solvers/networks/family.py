@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.network import Network, require_counts
+from mosaicdd.local_solvers.networks.network import Network, perceptron, require_counts
 from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
@@ -102,12 +102,8 @@ class FamilyNetwork(Network):
         self.register_buffer("amplitudes", torch.ones(settings.modes))
         self.register_buffer("centre", torch.zeros(_COORDINATES))
         self.register_buffer("reach", torch.ones(_COORDINATES))
-        layers: list[torch.nn.Module] = []
-        inputs = _COORDINATES
-        for _ in range(settings.depth):
-            layers += [torch.nn.Linear(inputs, settings.hidden), torch.nn.GELU()]
-            inputs = settings.hidden
-        self.perceptron = torch.nn.Sequential(*layers, torch.nn.Linear(inputs, settings.modes))
+        layers = perceptron(_COORDINATES, settings.hidden, settings.depth, settings.modes)
+        self.perceptron = torch.nn.Sequential(*layers)
         self.square = Symmetry(perimeter)
 
     # Of operators: perimeters are for the network that it makes of one.

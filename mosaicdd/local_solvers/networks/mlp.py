@@ -21,7 +21,12 @@ from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.lattice.axes import others
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.network import FourierFeatures, Network, TrunkSettings
+from mosaicdd.local_solvers.networks.network import (
+    FourierFeatures,
+    Network,
+    TrunkSettings,
+    perceptron,
+)
 from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
@@ -79,10 +84,8 @@ class MLP(Network):
         inputs = self.channels * perimeter
         self.boundary_layer = torch.nn.Linear(inputs, settings.width, bias=False)  # W1
         self.point_layer = torch.nn.Linear(self.features.size, settings.width)  # W2
-        tail: list[torch.nn.Module] = [torch.nn.GELU()]
-        for _ in range(settings.depth - 1):
-            tail += [torch.nn.Linear(settings.width, settings.width), torch.nn.GELU()]
-        self.perceptron = torch.nn.Sequential(*tail, torch.nn.Linear(settings.width, 1))
+        tail = perceptron(settings.width, settings.width, settings.depth - 1, 1)
+        self.perceptron = torch.nn.Sequential(torch.nn.GELU(), *tail)
 
     @property
     def channels(self) -> int:

@@ -17,9 +17,8 @@ class Network(torch.nn.Module):
     axes: ClassVar[tuple[int, ...]] = (2,)  # of the subdomains that it can be for
     # Whether it is for equations that have their symmetries alone
     symmetric_only: ClassVar[bool] = False
-    between_nodes: ClassVar[bool] = (
-        True  # whether its values there are no worse than interpolated ones
-    )
+    # Whether its values there are no worse than interpolated ones
+    between_nodes: ClassVar[bool] = True
     # Whether hidden layers are computed again in a backward pass; of networks that can
     recompute: bool
 
@@ -90,6 +89,15 @@ class FourierFeatures(torch.nn.Module):
         return torch.cat([points, torch.sin(phase), torch.cos(phase)], dim=-1)
 
 
+def perceptron(inputs: int, width: int, depth: int, outputs: int) -> list[torch.nn.Module]:
+    """Return so many hidden layers of a width, with GELU, and a linear last one."""
+    layers: list[torch.nn.Module] = []
+    for _ in range(depth):
+        layers += [torch.nn.Linear(inputs, width), torch.nn.GELU()]
+        inputs = width
+    return [*layers, torch.nn.Linear(inputs, outputs)]
+
+
 @dataclass(frozen=True)
 class TrunkSettings:
     """Settings of networks in which a perceptron sees the position."""
@@ -111,9 +119,5 @@ class TrunkSettings:
             )
 
     def layers(self, inputs: int) -> list[torch.nn.Module]:
-        """Return hidden layers with GELU and a linear last one, all of this width."""
-        made: list[torch.nn.Module] = []
-        for _ in range(self.depth):
-            made += [torch.nn.Linear(inputs, self.width), torch.nn.GELU()]
-            inputs = self.width
-        return [*made, torch.nn.Linear(inputs, self.width)]
+        """Return a `perceptron` whose outputs are of this width, too."""
+        return perceptron(inputs, self.width, self.depth, self.width)

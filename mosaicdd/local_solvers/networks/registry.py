@@ -30,11 +30,14 @@ import torch
 
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.conductances import ConductanceNetwork
+from mosaicdd.local_solvers.networks.correction import CorrectionNetwork
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
+from mosaicdd.local_solvers.networks.unrolled import UnrolledNetwork
 from mosaicdd.settings import meant, unknown
 
 NETWORKS: dict[str, type[Network]] = {
@@ -46,6 +49,11 @@ NETWORKS: dict[str, type[Network]] = {
     "family": FamilyNetwork,
     "faces": FacesNetwork,
 }
+
+
+_ROW_NETWORKS = (ConductanceNetwork, CorrectionNetwork, UnrolledNetwork)
+ROW_NETWORKS: dict[str, Any] = {kind.name: kind for kind in _ROW_NETWORKS}
+"""Of other equations: made of settings, by the name of the equation and the cells of a side, as ``of`` each of them."""
 
 
 def is_family(network: torch.nn.Module) -> TypeGuard[FamilyNetwork]:
@@ -62,31 +70,27 @@ def network_class(name: str) -> type[Network]:
     raise ValueError(unknown("network", name, sorted(NETWORKS), ", or your own module:Class"))
 
 
-def check_settings(name: str, values: dict) -> object:
-    """Build the settings of a network by its name; see `settings_of`."""
-    return settings_of(network_class(name).Settings, name, values)
-
-
-def settings_of(settings: type[Any], name: str, values: dict) -> Any:
-    """Build settings of a class from plain values, for a network by its name; errors as `check_settings`."""
-    known: dict[str, Any] = {field.name: field.type for field in fields(settings)}
+def _settings_of(kind: Any, name: str, values: dict) -> Any:
+    """Build the settings of a network from plain values; `ValueError` if one is unknown or of another type."""
+    known: dict[str, Any] = {field.name: field.type for field in fields(kind.Settings)}
     for key, value in values.items():
         if key not in known:
             raise ValueError(
                 f"network {name!r} has no setting {key!r}{meant(key, known)}; known: {', '.join(known)}"
             )
-        kind = (int, float) if known[key] is float else known[key]
-        if not isinstance(value, kind) or isinstance(value, bool) != (known[key] is bool):
+        types = (int, float) if known[key] is float else known[key]
+        if not isinstance(value, types) or isinstance(value, bool) != (known[key] is bool):
             raise ValueError(
                 f"setting {key!r} of network {name!r} must be {known[key].__name__}, got {value!r}"
             )
-    return settings(**values)
+    return kind.Settings(**values)
 
 
 @torch.random.fork_rng([])  # the generator is the program's
 def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
-    """Build a network with random weights; errors as `settings_of`, and as `check_behaviour` of the user's own."""
-    checked, kind = check_settings(name, settings), network_class(name)
+    """Build a network with random weights; errors as of its settings, and as `check_behaviour` of the user's own."""
+    kind = network_class(name)
+    checked = _settings_of(kind, name, settings)
     if subdomain.axes not in getattr(kind, "axes", (2,)):
         able = [n for n, known in NETWORKS.items() if subdomain.axes in known.axes]
         raise ValueError(
@@ -97,6 +101,13 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     if name not in NETWORKS:
         check_behaviour(name, network, subdomain)
     return network
+
+
+@torch.random.fork_rng([])
+def build_row_network(name: str, settings: dict, pde: str, cells: int) -> Any:
+    """Build one of `ROW_NETWORKS` with random weights; errors as of its settings, and as the network is for the equation."""
+    kind = ROW_NETWORKS[name]
+    return kind.of(_settings_of(kind, name, settings), pde, cells)
 
 
 _METHODS = ("forward", "prepare", "apply_prepared")

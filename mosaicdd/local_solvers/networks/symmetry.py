@@ -43,12 +43,10 @@ class Symmetry(torch.nn.Module):
     def __init__(self, perimeter: int):
         super().__init__()
         subdomain = Subdomain.of_perimeter(perimeter)
-        matrices = _signed_permutations(subdomain.axes)
-        nodes = 2 * subdomain.perimeter - subdomain.cells  # centred integers
-        index = {tuple(node): i for i, node in enumerate(nodes.tolist())}
-        images = [[index[tuple(image)] for image in (nodes @ r.T).tolist()] for r in matrices]
-        self.register_buffer("matrices", torch.as_tensor(matrices).float(), persistent=False)
-        self.register_buffer("images", torch.as_tensor(images), persistent=False)
+        matrices = torch.as_tensor(_signed_permutations(subdomain.axes)).float()
+        moved = torch.as_tensor(images(subdomain.perimeter, subdomain.cells))
+        self.register_buffer("matrices", matrices, persistent=False)
+        self.register_buffer("images", moved, persistent=False)
 
     def fold(self, points: torch.Tensor, merge: bool = True) -> Fold:
         """Fold points ``(Q, A)`` in ``[-1, 1]``; ``merge`` evaluates equal images only once."""
@@ -118,7 +116,7 @@ class EquivariantLayers(torch.nn.Module):
 
     def __init__(self, cells: int, inputs: np.ndarray, outputs: np.ndarray):
         super().__init__()
-        matrices = Symmetry(4 * cells).matrices.long().numpy()
+        matrices = _signed_permutations(2)
         products = np.einsum("rij,skj->rsik", matrices, matrices)  # R S^T = R S^-1
         relations = [
             [int(np.flatnonzero((matrices == product).all(axis=(1, 2)))[0]) for product in row]
@@ -145,8 +143,8 @@ class EquivariantLayers(torch.nn.Module):
 
 
 def images(nodes: np.ndarray, cells: int) -> np.ndarray:
-    """Return where each symmetry sends nodes, ``(8, N)``."""
-    matrices = Symmetry(4 * cells).matrices.long().numpy()
+    """Return where each symmetry sends nodes ``(N, A)`` that they exchange, ``(S, N)``."""
     centred = 2 * nodes - cells
     index = {tuple(node): i for i, node in enumerate(centred.tolist())}
-    return np.array([[index[tuple(node)] for node in (centred @ r.T).tolist()] for r in matrices])
+    moved = [(centred @ r.T).tolist() for r in _signed_permutations(nodes.shape[1])]
+    return np.array([[index[tuple(node)] for node in image] for image in moved])

@@ -19,6 +19,7 @@ first components at all points come before the second ones.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -36,9 +37,6 @@ from mosaicdd.local_solvers.networks.symmetry import EquivariantLayers, Symmetry
 from mosaicdd.problems.equations import any_equation
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-
-UNROLLED = "unrolled"
-"""Its name in cards and commands."""
 
 SLOPE, PLANE = "slopes along the perimeter", "the slope of a plane"
 """Names of ranges in cards; roughness is that of slopes."""
@@ -103,9 +101,22 @@ class UnrolledNetwork(torch.nn.Module):
         If the points are no nodes.
     """
 
+    name = "unrolled"
+    Settings = UnrolledSettings
     _planes: torch.Tensor
     _tilted: torch.Tensor
     _order: torch.Tensor
+
+    @classmethod
+    def of(cls, settings: UnrolledSettings, pde: str, cells: int) -> Self:
+        """Return a network for an equation, not trained yet; `ValueError` if the equation has no conductivity."""
+        equation = any_equation(pde)
+        if not isinstance(equation, NonlinearEquation) or equation.conductivity is None:
+            raise ValueError(
+                f"an unrolled network is for an equation with a conductivity, {pde} has none; take "
+                "the network correction"
+            )
+        return cls(cells, settings, equation.conductivity)
 
     def __init__(self, cells: int, settings: UnrolledSettings, conductivity: Conductivity):
         super().__init__()
@@ -192,17 +203,6 @@ class UnrolledNetwork(torch.nn.Module):
             *map(there, (plain.fit, plain.planes, plain.tilted)),
         )
         return CompiledUnrolled(matrices, self.conductivity, square.size, limits)
-
-
-def unrolled_network(pde: str, cells: int, settings: UnrolledSettings) -> UnrolledNetwork:
-    """Return a network for an equation, not trained yet; `ValueError` if the equation has no conductivity."""
-    equation = any_equation(pde)
-    if not isinstance(equation, NonlinearEquation) or equation.conductivity is None:
-        raise ValueError(
-            f"an unrolled network is for an equation with a conductivity, {pde} has none; take "
-            "the network correction"
-        )
-    return UnrolledNetwork(cells, settings, equation.conductivity)
 
 
 class CompiledUnrolled:
