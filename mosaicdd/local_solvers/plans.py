@@ -7,7 +7,9 @@ the points; their sum and difference are the values.
 
 In a cube values split along each axis into an even and an odd part; of three axes there are eight kinds, and an operator
 that commutes with the reflections maps each kind to itself. Sums and differences make these parts, eight small
-products take the place of a large one, and sums and differences put the results together. Nodes come as
+products take the place of a large one, and sums and differences put the results together: these are products, too, with a
+matrix of signs. Products are numpy's, which of matrices that small are faster than torch's, and than additions axis by axis.
+Nodes come as
 *representatives*, whose coordinates are at most ``m / 2``, and their images: slot ``(e, r)`` is node ``r`` reflected in the
 axes where ``e`` is 1. A node in the middle of an axis has several slots.
 
@@ -176,41 +178,31 @@ class ParityPlan:
             used = np.flatnonzero(part.any(axis=0))  # what is odd vanishes in the middle
             if len(used):
                 span = slice(int(used[0]), int(used[-1]) + 1)
-                self._parts.append((kind, span, torch.tensor(part[:, span], dtype=dtype)))
+                self._parts.append((kind, span, torch.tensor(part[:, span], dtype=dtype).numpy()))
         beyond = (2 * points > m).astype(int) @ 2 ** np.arange(axes)[::-1]
         folded = np.minimum(points, m - points)
         slots = len(inside) * beyond + _numbers(folded, inside, m)
         self._gather, self._scatter = (torch.from_numpy(i.reshape(1, -1)) for i in (images, slots))
-        self._axes = axes
+        self._signs = torch.tensor(1 - 2 * (signs @ signs.T % 2), dtype=dtype).numpy()
         self.chunk = max(1, _SLOTS // (len(signs) * max(len(around), len(inside))))
+        # Values at slots, and of kinds; those of kinds that the products leave out are zero.
         self._around = torch.empty(2, self.chunk, *images.shape, dtype=dtype)
-        # The last of these is of what the products give; what they leave out is zero.
-        self._inside = torch.zeros(3, self.chunk, len(signs), len(inside), dtype=dtype)
+        self._inside = torch.zeros(2, self.chunk, len(signs), len(inside), dtype=dtype)
 
     def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
         """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
         for values, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
             count = len(values)
-            slots, other = self._around[:, :count]
-            torch.gather(values, 1, self._gather.expand(count, -1), out=slots.view(count, -1))
-            even_and_odd = self._butterflies(slots, other, slots)
-            first, second, products = self._inside[:, :count]
+            around, inside = self._around[:, :count], self._inside[:, :count]
+            torch.gather(values, 1, self._gather.expand(count, -1), out=around[0].view(count, -1))
+            slots, even_and_odd = around.numpy()
+            np.matmul(self._signs, slots, out=even_and_odd)
+            products, put_together = inside.numpy()
             for kind, span, part in self._parts:
-                torch.mm(even_and_odd[:, kind], part, out=products[:, kind, span])
-            put_together = self._butterflies(products, first, second).view(count, -1)
-            torch.gather(put_together, 1, self._scatter.expand(count, -1), out=result)
-
-    def _butterflies(
-        self, values: torch.Tensor, first: torch.Tensor, second: torch.Tensor
-    ) -> torch.Tensor:
-        """Return sums and differences along all axes of values ``(B, kinds, r)``; two buffers serve in turns."""
-        for axis in range(self._axes):
-            low, high = values.unflatten(1, (2**axis, 2, -1)).unbind(2)
-            plus, minus = first.unflatten(1, (2**axis, 2, -1)).unbind(2)
-            torch.add(low, high, out=plus)
-            torch.sub(low, high, out=minus)
-            values, first, second = first, second, first
-        return values
+                np.matmul(even_and_odd[:, kind], part, out=products[:, kind, span])
+            np.matmul(self._signs, products, out=put_together)
+            at_slots = inside[1].view(count, -1)
+            torch.gather(at_slots, 1, self._scatter.expand(count, -1), out=result)
 
 
 def keeps_reflections(operator: np.ndarray, points: np.ndarray, subdomain: Subdomain) -> bool:
