@@ -19,17 +19,24 @@ below, ``x`` across,
 
 Where the nodes are all those of an array, the conductivity at each corner is taken once for all nodes of it. Of cells
 that are not in the domain there is no energy: so a node on a natural side has what flows into its part of a volume.
+
+There the derivative is that of the energy, too: of the differences along the edges of a corner the quadratic form
+
+$$ \tfrac{1}{2} \sum_i (k + 2 k' p_i^2) \delta_i^2 + \sum_{i < j} 2 k' p_i p_j \delta_i \delta_j, $$
+
+and as with ``c``, ``b`` and ``d`` of the figure ``2 (b - c)(d - c) = (b - c)^2 + (d - c)^2 - (b - d)^2``, it is that of
+conductances along edges and diagonals: no digit of a difference is lost, and it is symmetric to the bit.
 """
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from mosaicdd.lattice.axes import at, last
-from mosaicdd.problems.operators.patch import Patch, is_number
+from mosaicdd.lattice.axes import at, last, steps_across
+from mosaicdd.problems.operators.patch import Differentiated, Patch, is_number
 
 
 def outflow(
@@ -42,7 +49,12 @@ def outflow(
     """
     scales = [(h * side) ** -2 for side in u.aspect or (1.0,) * u.axes]
     if u.whole is not None and (a is None or a.whole is not None):
-        return _through_edges(u, u.whole, scales, conductivity, None if a is None else a.whole)
+        whole = u, u.whole, scales, conductivity, None if a is None else a.whole
+        total = _through_edges(*whole)
+        if u.differentiated is not None:
+            total.requires_grad_()
+            u.differentiated.append(Differentiated(total, *_of_energy(*whole)))
+        return total
     total, axes = torch.zeros_like(u.centre), u.axes
     for cell in itertools.product((-1, 1), repeat=axes):
         share = u.cell(cell)
@@ -63,6 +75,31 @@ def outflow(
     return total / 2**axes
 
 
+class _Corners:
+    """The corners of the cells between the nodes of arrays ``(..., rows, columns)``, and the edges that meet there."""
+
+    def __init__(self, axes: int):
+        self.axes = axes
+        self._ends = slice(None, -1), slice(1, None)
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        return itertools.product((0, 1), repeat=self.axes)
+
+    def edges(self, corner: tuple[int, ...], *along: int) -> tuple[Any, ...]:
+        """Return which of what lies along an axis, or across several, meet at a corner of all cells."""
+        which = enumerate(corner)
+        return last([slice(None) if axis in along else self._ends[c] for axis, c in which])
+
+    def share(
+        self, corner: tuple[int, ...], patch: Patch, a: torch.Tensor | None
+    ) -> torch.Tensor | float:
+        """Return what multiplies the energy at one of the corners."""
+        factor: torch.Tensor | float = 1.0 if patch.cells is None else patch.cells
+        if a is None:
+            return factor
+        return factor * (a if is_number(a) else a[self.edges(corner)])
+
+
 def _through_edges(
     patch: Patch,
     u: torch.Tensor,
@@ -71,23 +108,17 @@ def _through_edges(
     a: torch.Tensor | None,
 ) -> torch.Tensor:
     """Return it inside of the arrays ``(..., rows, columns)`` of a patch: what flows through the edges between nodes."""
-    axes, cells = patch.axes, patch.cells
-    ends, inner = (slice(None, -1), slice(1, None)), slice(1, -1)
+    axes, inner = patch.axes, slice(1, -1)
+    corners = _Corners(axes)
     rises = [u.diff(dim=axis - axes) for axis in range(axes)]
     squares = [scale * rise.square() for scale, rise in zip(scales, rises, strict=True)]
-    corners = list(itertools.product((0, 1), repeat=axes))
-
-    def along(axis: int, corner: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return which edges along an axis meet at a corner of all cells."""
-        return last([slice(None) if k == axis else ends[c] for k, c in enumerate(corner)])
 
     def conductance(corner: tuple[int, ...]) -> torch.Tensor:
         """Return the conductivity at one of the corners of all cells."""
-        k = conductivity(_total(s[along(axis, corner)] for axis, s in enumerate(squares)))
-        k = k if cells is None else k * cells
-        if a is None:
-            return k
-        return k * (a if is_number(a) else a[last([ends[c] for c in corner])])
+        every = enumerate(squares)
+        k = conductivity(_total(s[corners.edges(corner, axis)] for axis, s in every))
+        share = corners.share(corner, patch, a)
+        return k if isinstance(share, float) else k * share
 
     k = {corner: conductance(corner) for corner in corners}
     total: Any = 0.0
@@ -99,10 +130,60 @@ def _through_edges(
             ]:  # of both ends of the edge that begins there, in the cells around inner ones
                 both = k[corner] + k[(*corner[:axis], 1, *corner[axis + 1 :])]
                 opposite = tuple(1 - c for c in corner)
-                conducts = conducts + both[along(axis, opposite)]
+                conducts = conducts + both[corners.edges(opposite, axis)]
         through = rise[last(at(axis, axes, slice(None), inner))] * conducts
         total = total - scales[axis] / 2**axes * through.diff(dim=axis - axes)
     return total
+
+
+def _of_energy(
+    patch: Patch,
+    u: torch.Tensor,
+    scales: Sequence[float],
+    conductivity: Callable[[torch.Tensor], torch.Tensor],
+    a: torch.Tensor | None,
+) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """Return the conductances along the edges between the nodes of an array, and across, of the derivative there."""
+    axes = patch.axes
+    corners, steps = _Corners(axes), steps_across(axes)
+    rises = [u.diff(dim=axis - axes) for axis in range(axes)]
+    between = [torch.zeros_like(rise) for rise in rises]
+    diagonals = {
+        step: u.new_zeros([n - abs(s) for n, s in zip(u.shape, step, strict=True)])
+        for step in steps
+    }
+    for corner in corners:
+        meeting = [rise[corners.edges(corner, axis)] for axis, rise in enumerate(rises)]
+        slopes = [scale * rise for scale, rise in zip(scales, meeting, strict=True)]
+        products = (slope * rise for slope, rise in zip(slopes, meeting, strict=True))
+        k, rate = _with_rate(conductivity, _total(products))
+        share = corners.share(corner, patch, a)
+        k, rate = k * (share / 2**axes), rate * (share / 2 ** (axes - 1))
+        flows = [rate * slope for slope in slopes]
+        for axis, (scale, flow, slope) in enumerate(zip(scales, flows, slopes, strict=True)):
+            there = between[axis][corners.edges(corner, axis)]
+            there.add_(k, alpha=scale).addcmul_(flow, slope)
+        for first, second in itertools.combinations(range(axes), 2):
+            both = flows[first] * slopes[second]
+            way = 1 if corner[first] == corner[second] else -1  # on which side of the diagonal
+            for axis in (first, second):
+                between[axis][corners.edges(corner, axis)].add_(both, alpha=way)
+            step = tuple({first: 1, second: -way}.get(axis, 0) for axis in range(axes))
+            diagonals[step][corners.edges(corner, first, second)].sub_(both, alpha=way)
+    return tuple(between), tuple(diagonals[step] for step in steps)
+
+
+def _with_rate(
+    conductivity: Callable[[torch.Tensor], torch.Tensor], squared: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the conductivity of squared gradients, and its derivative by these."""
+    with torch.enable_grad():
+        leaf = squared.detach().requires_grad_()
+        k = conductivity(leaf)
+        if not k.requires_grad:  # it is constant
+            return k, torch.zeros_like(squared)
+        (rate,) = torch.autograd.grad(k.sum(), leaf)
+    return k.detach(), rate
 
 
 def _total(values: Iterable[torch.Tensor]) -> torch.Tensor:

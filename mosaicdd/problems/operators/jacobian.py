@@ -1,7 +1,7 @@
 """The derivative of a residual as a linear operator: conductances between nodes."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -55,19 +55,22 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     steps: list[Offset] = steps_along(axes)
     if any(map(_crosses, partial)):
         steps += steps_across(axes)
-    between = [
-        _couplings(-partial.get(step, zero), -partial.get(tuple(-d for d in step), zero), step)
+    between = (
+        _couplings(partial.get(step, zero), partial.get(tuple(-d for d in step), zero), step)
         for step in steps
-    ]
-    total = partial[centre].copy()
-    for offset, values in partial.items():
-        if offset != centre:
-            total += values
-    reaction = np.pad(total, 1)
+    )
+    reaction = np.zeros([n + 2 for n in zero.shape])
+    total = reaction[(slice(1, -1),) * axes]
+    for values in partial.values():
+        total += values
     if not symmetric:
         along, against = zip(*between, strict=True)
         return Conductances(along, reaction, against)
-    means = [(forth + back) / 2 for forth, back in between]
+    means = []
+    for forth, back in between:
+        forth += back
+        forth /= 2
+        means.append(forth)
     along, across = tuple(means[:axes]), means[axes:]
     return Conductances(along, reaction, across=tuple(across))
 
@@ -81,11 +84,11 @@ def _couplings(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the couplings along an offset in the equations of its first and of its last nodes.
 
-    ``forth`` and ``back``: in the equations of all nodes inside: along the offset, and against it.
+    ``forth`` and ``back``: derivatives in the equations of all nodes inside: along the offset, and against it.
     """
     first, last = ends_of(offset)
-    inside = np.pad(np.ones_like(forth, bool), 1)
-    low, high = np.pad(forth, 1, mode="edge")[first], np.pad(back, 1, mode="edge")[last]
+    inside = np.pad(np.ones(forth.shape, bool), 1)
+    low, high = _negative_beyond(forth, offset), _negative_beyond(back, [-d for d in offset])
     # All but what is along the edges is known from both ends.
     for axis, end in itertools.product(range(len(offset)), (0, -1)):
         edge = at(axis, len(offset), end)
@@ -94,6 +97,18 @@ def _couplings(
         low[edge] = np.where(known[0] | ~known[1], *ends)
         high[edge] = np.where(known[1] | ~known[0], *ends[::-1])
     return low, high
+
+
+def _negative_beyond(values: np.ndarray, offset: Sequence[int]) -> np.ndarray:
+    """Return minus the values of nodes inside, for all edges along an offset from them; beyond, that of the next edge."""
+    axes = len(offset)
+    edges = np.empty([n + 2 - abs(s) for n, s in zip(values.shape, offset, strict=True)])
+    inner = tuple(slice(int(s >= 0), -1 if s <= 0 else None) for s in offset)
+    np.negative(values, out=edges[inner])
+    for axis, s in enumerate(offset):
+        for end, beside in ((0, 1),) * (s >= 0) + ((-1, -2),) * (s <= 0):
+            edges[at(axis, axes, end)] = edges[at(axis, axes, beside)]
+    return edges
 
 
 def require_positive(own: np.ndarray) -> None:

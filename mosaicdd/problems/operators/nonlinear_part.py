@@ -1,23 +1,23 @@
 """A nonlinear operator on a part of the grid: its residual, and its derivative as a medium between nodes."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.axes import Slices, steps_across, steps_along, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.jacobian import elliptic_conductances
-from mosaicdd.problems.operators.patch import Offset, Patch, beside, offsets
+from mosaicdd.problems.operators.jacobian import elliptic_conductances, require_positive
+from mosaicdd.problems.operators.patch import Differentiated, Offset, Patch, beside, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
 
-_STRIP = 2**15  # nodes whose patches are differentiated at a time: they stay in the cache
+_STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
 
 
 class NonlinearPart:
@@ -65,50 +65,98 @@ class NonlinearPart:
         """Return the derivative between the nodes of a part within this one.
 
         Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
-        edge counts; along the edge of the domain, where there is no equation, what lies beside it.
+        edge counts; along the edge of the domain, where there is no equation, what lies beside it, or half of it.
 
         `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
         """
-        return elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
+        whole: Conductances | None = None
+        height = part[0].stop - part[0].start - 2
+        for strip, derivative in self._derivatives(u, part):
+            if not (isinstance(derivative, Conductances) and self.self_adjoint):
+                return elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
+            inside = (slice(1, -1),) * u.ndim
+            require_positive(derivative.diagonal()[inside])
+            if whole is None:
+                whole = _empty_like(derivative, height + 2)
+            for (rises, *_), values, to in zip(
+                steps_along(u.ndim) + steps_across(u.ndim),
+                (*derivative.along, *derivative.across),
+                (*whole.along, *whole.across),
+                strict=True,
+            ):
+                # Of an edge between the outermost rows of a strip the next strip has the other half.
+                low = not rises and strip.start > 0
+                high = len(values) - (not rises and strip.stop < height)
+                to[strip.start + low : strip.start + high] = values[low:high]
+        if whole is None:
+            raise RuntimeError("a part has nodes inside")
+        return whole
 
     def partials(self, u: np.ndarray, part: Part) -> dict[Offset, np.ndarray]:
         """Return the derivatives at the nodes inside a part by the values at offsets from them, ``(rows, columns)``."""
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)
-        for strip, _, partials in self._partials(u, part):
-            for offset, gradient in partials:
-                partial.setdefault(offset, np.empty(shape))[strip] = gradient.numpy()
+        for strip, derivative in self._derivatives(u, part):
+            for offset, gradient in _by_offset(derivative).items():
+                partial.setdefault(offset, np.empty(shape))[strip] = gradient
         return partial
 
     def couples_corners(self, u: np.ndarray) -> bool:
         """Say whether the residual depends on the corners of its patches."""
         corner = tuple(slice(p.start, p.start + 3) for p in self.part)
-        _, _, partials = next(self._partials(u, corner))
-        return any(sum(map(abs, offset)) > 1 for offset, _ in partials)
+        _, derivative = next(self._derivatives(u, corner))
+        return any(sum(map(abs, offset)) > 1 for offset in _by_offset(derivative))
 
-    def product(self, u: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return the derivative's product with a change of values, at the nodes inside, as `residual`."""
-        values = np.empty([n - 2 for n in u.shape])
-        for strip, there, partials in self._partials(u, self.part):
-            around = torch.from_numpy(change[there])
-            total = torch.zeros(values[strip].shape, dtype=torch.float64)
-            for offset, gradient in partials:
-                total.addcmul_(gradient, beside(around, offset))
-            values[strip] = total.numpy()
-        return values
+    def products(self, u: np.ndarray, changes: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the derivative's products with changes of values, at the nodes inside, as `residual`."""
+        every = [np.empty([n - 2 for n in u.shape]) for _ in changes]
+        strips = self._strips(self.part)
+        for (strip, there), (_, derivative) in zip(
+            strips, self._derivatives(u, self.part), strict=True
+        ):
+            for change, values in zip(changes, every, strict=True):
+                around = change[there]
+                if isinstance(derivative, Conductances):
+                    values[strip] = derivative.apply(around)
+                    continue
+                total = torch.zeros(values[strip].shape, dtype=torch.float64)
+                for offset, gradient in derivative.items():
+                    total.addcmul_(gradient, beside(torch.from_numpy(around), offset))
+                values[strip] = total.numpy()
+        return every
 
-    def _partials(
+    def _derivatives(
         self, u: np.ndarray, part: Part
-    ) -> Iterator[tuple[slice, Slices, list[tuple[Offset, torch.Tensor]]]]:
-        """Yield strips as `_strips`, and the derivatives by the values at offsets from the nodes."""
+    ) -> Iterator[tuple[slice, Conductances | dict[Offset, torch.Tensor]]]:
+        """Yield strips as `_strips`, and the derivatives there.
+
+        They are conductances where the residual is what knows these, and else by the values at offsets from the nodes.
+        """
         for strip, there in self._strips(part):
-            patch = Patch.of(torch.from_numpy(u[there]), u.ndim)
-            leaves = [leaf.detach().requires_grad_() for leaf in patch.values]
-            total = self._at(Patch(*leaves, cells=self._cells(there)), there).sum()
-            gradients = torch.autograd.grad(total, leaves, allow_unused=True)
-            pairs = zip(offsets(u.ndim), gradients, strict=True)
-            known = [(offset, gradient) for offset, gradient in pairs if gradient is not None]
-            yield strip, there, known
+            known: list[Differentiated] = []
+            values = torch.from_numpy(u[there])
+            leaves = [leaf.detach().requires_grad_() for leaf in Patch.of(values, u.ndim).values]
+            cells = self._cells(there)
+            patch = Patch(*leaves, whole=values, cells=cells, differentiated=known)
+            total = self._at(patch, there).sum()
+            by = [*leaves, *(each.residual for each in known)]
+            gradients = torch.autograd.grad(total, by, allow_unused=True)
+            of_leaves, of_known = gradients[: len(leaves)], gradients[len(leaves) :]
+            pairs = zip(offsets(u.ndim), of_leaves, strict=True)
+            partial = {offset: gradient for offset, gradient in pairs if gradient is not None}
+            factors = [
+                (each, factor)
+                for each, factor in zip(known, of_known, strict=True)
+                if factor is not None
+            ]
+            if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
+                yield strip, _conductances(factors[0][0], number)
+                continue
+            for each, factor in factors:
+                for offset, gradient in _by_offset(_conductances(each)).items():
+                    more = factor * gradient
+                    partial[offset] = partial[offset] + more if offset in partial else more
+            yield strip, partial
 
     def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, and where in this one these and those around are."""
@@ -127,6 +175,51 @@ class NonlinearPart:
         fields = {name: Patch.of(values[there], len(there)) for name, values in self.fields.items()}
         h = self.grid.spacing
         return self._operator.at(u, fields, h) * h**2
+
+
+def _number(values: torch.Tensor) -> float:
+    """Return the number that all values are, and 0 if there are several."""
+    least, most = values.aminmax()
+    return float(least) if least == most else 0.0
+
+
+def _conductances(known: Differentiated, factor: float = 1.0) -> Conductances:
+    """Return the derivative of a part of a residual, between all nodes of a strip."""
+    along, across = (
+        tuple((k if factor == 1.0 else k.mul_(factor)).numpy() for k in edges)
+        for edges in (known.along, known.across)
+    )
+    sizes = [max(sizes) for sizes in zip(*(k.shape for k in along), strict=True)]
+    return Conductances(along, np.zeros(sizes), across=across)
+
+
+def _empty_like(strip: Conductances, rows: int) -> Conductances:
+    """Return the conductances of all strips, of so many rows of nodes, without values yet and without a reaction."""
+    lacking = rows - len(strip.reaction)
+    along, across = (
+        tuple(np.empty((len(k) + lacking, *k.shape[1:])) for k in edges)
+        for edges in (strip.along, strip.across)
+    )
+    return Conductances(along, np.zeros((rows, *strip.reaction.shape[1:])), across=across)
+
+
+def _by_offset(
+    derivative: Conductances | dict[Offset, torch.Tensor],
+) -> dict[Offset, torch.Tensor]:
+    """Return derivatives at the nodes inside a strip by the values at offsets from them."""
+    if not isinstance(derivative, Conductances):
+        return derivative
+    inside = (slice(1, -1),) * derivative.axes
+    partial = {(0,) * derivative.axes: torch.from_numpy(derivative.diagonal()[inside])}
+    for step, forth, back in derivative.edges():
+        opposite = tuple(-s for s in step)
+        for offset, k in ((step, forth), (opposite, back)):
+            at_nodes = tuple(
+                slice(1, -1) if not s else slice(1, None) if s > 0 else slice(None, -1)
+                for s in offset
+            )
+            partial[offset] = torch.from_numpy(-k[at_nodes])
+    return partial
 
 
 def _between(nodes: Slices) -> Slices:

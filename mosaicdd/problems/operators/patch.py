@@ -1,5 +1,8 @@
 """Patches: values at nodes and at those that surround them, from which nonlinear equations are made."""
 
+import copy
+from typing import NamedTuple
+
 import torch
 
 from mosaicdd.lattice.axes import last
@@ -33,6 +36,16 @@ def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
     return values[last(inside)]
 
 
+class Differentiated(NamedTuple):
+    """A part of a residual that has its derivative from a formula, at the nodes inside an array of values."""
+
+    residual: torch.Tensor  # a leaf, by which the rest of the residual is differentiated
+    # Between the nodes of the array, those beside both ends of which are all there: along each axis, and across the faces
+    # of cells, as `Conductances` has them.
+    along: tuple[torch.Tensor, ...]
+    across: tuple[torch.Tensor, ...]
+
+
 def is_number(values: torch.Tensor) -> bool:
     """Say whether a field is one number for each square, or for all."""
     return values.shape[-1:] in ((), (1,))
@@ -54,17 +67,21 @@ class Patch:
         What the domain has of the cells between the nodes of the array, ``(rows - 1, columns - 1)``, 1 or 0; None of all.
     aspect
         The sides of a cell per axis in units of the spacing; empty where all are the same.
+    differentiated
+        Where what knows its own derivative puts it, for one that asks for it.
     """
 
     def __init__(
         self,
-        *values: torch.Tensor,
+        *values: torch.Tensor | None,
         whole: torch.Tensor | None = None,
         cells: torch.Tensor | None = None,
         aspect: tuple[float, ...] = (),
+        differentiated: list[Differentiated] | None = None,
     ):
-        self.values = values
+        self._values = list(values)  # None until they are asked for
         self.whole, self.cells, self.aspect = whole, cells, aspect
+        self.differentiated = differentiated
 
     @classmethod
     def of(
@@ -73,8 +90,7 @@ class Patch:
         """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
             return cls.uniform(values, axes, whole=values)
-        around = (beside(values, offset) for offset in offsets(axes))
-        return cls(*around, whole=values, cells=cells)
+        return cls(*[None] * len(offsets(axes)), whole=values, cells=cells)
 
     @classmethod
     def uniform(
@@ -85,24 +101,39 @@ class Patch:
 
     def in_cells(self, aspect: tuple[float, ...]) -> "Patch":
         """Return it in cells of other sides."""
-        return Patch(*self.values, whole=self.whole, cells=self.cells, aspect=aspect)
+        patch = copy.copy(self)
+        patch.aspect = aspect
+        return patch
 
     def along(self, axis: int) -> "Patch":
         """Return patches with the neighbours along an axis, and the values of the centre at all other nodes."""
-        steps = offsets(self.axes)[: len(self.values)]
+        steps = offsets(self.axes)[: len(self._values)]
         pairs = zip(steps, self.values, strict=True)
         return Patch(
             *(value if sum(map(abs, s)) == abs(s[axis]) else self.centre for s, value in pairs)
         )
 
     @property
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """In the order of `offsets`."""
+        return tuple(map(self._value, range(len(self._values))))
+
+    def _value(self, number: int) -> torch.Tensor:
+        value = self._values[number]
+        if value is None:
+            if self.whole is None:
+                raise RuntimeError("values are cut from an array")
+            value = self._values[number] = beside(self.whole, offsets(self.axes)[number])
+        return value
+
+    @property
     def axes(self) -> int:
         """How many the grid has."""
-        return 2 if len(self.values) in (len(offsets(2)), len(offsets(2, corners=False))) else 3
+        return 2 if len(self._values) in (len(offsets(2)), len(offsets(2, corners=False))) else 3
 
     def at(self, offset: Offset) -> torch.Tensor:
         """Return those at an offset from the nodes."""
-        return self.values[offsets(self.axes).index(offset)]
+        return self._value(offsets(self.axes).index(offset))
 
     def cell(self, corner: Offset) -> torch.Tensor | float:
         """Return what the domain has of the cells that lie towards a corner from the nodes, by a sign for each axis."""
@@ -119,32 +150,32 @@ class Patch:
     @property
     def centre(self) -> torch.Tensor:
         """At the nodes."""
-        return self.values[0]
+        return self._value(0)
 
     @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:
         """Those beside the centre: up, down, left, right, and in space front and back."""
-        return self.values[1 : 1 + 2 * self.axes]
+        return tuple(map(self._value, range(1, 1 + 2 * self.axes)))
 
     @property
     def up(self) -> torch.Tensor:
         """Beside the nodes, where y is larger."""
-        return self.values[1]
+        return self._value(1)
 
     @property
     def down(self) -> torch.Tensor:
         """Where y is smaller."""
-        return self.values[2]
+        return self._value(2)
 
     @property
     def left(self) -> torch.Tensor:
         """Where x is smaller."""
-        return self.values[3]
+        return self._value(3)
 
     @property
     def right(self) -> torch.Tensor:
         """Where x is larger."""
-        return self.values[4]
+        return self._value(4)
 
     @property
     def front(self) -> torch.Tensor:
@@ -181,9 +212,9 @@ class Patch:
             raise AttributeError(
                 f"a patch of {self.axes} axes has no such node: front and back are there in space, corners by name in the plane"
             )
-        return self.values[member]
+        return self._value(member)
 
     @property
     def corners(self) -> tuple[torch.Tensor, ...]:
         """Those across faces of cells from the centre, in the plane from the upper left row by row."""
-        return self.values[1 + 2 * self.axes :]
+        return tuple(map(self._value, range(1 + 2 * self.axes, len(self._values))))

@@ -142,11 +142,10 @@ class _OnRectangle(NewtonEquations):
 
     def linear_form(self, u: np.ndarray) -> LinearForm:
         right, constant = np.zeros_like(u), np.zeros_like(u)
-        right[_inside(u)] = self._operator.product(
-            u, u - self._boundary.impose(np.zeros_like(u), self._place.wide)
-        )
+        free = u - self._boundary.impose(np.zeros_like(u), self._place.wide)
+        changes = free, self.cleared(np.ones_like(u))
+        right[_inside(u)], constant[_inside(u)] = self._operator.products(u, changes)
         right[_inside(u)] -= self._operator.residual(u)
-        constant[_inside(u)] = self._operator.product(u, self.cleared(np.ones_like(u)))
         return LinearForm(self.cleared(right), self.cleared(constant), 1.0)
 
     def derivative(self, u: np.ndarray, part: Part) -> Conductances:
