@@ -9,6 +9,7 @@ For coarse problems too large to be solved on every rank, and for constant coeff
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mosaicdd.parallel.layouts.layout import Layout, LayoutStack
 from mosaicdd.parallel.layouts.placements import Shard
@@ -26,7 +27,7 @@ class SineSolve:
     Of sines mode ``(k, l)`` is ``sin(pi (i + 1) (k + 1) / (ny + 1)) sin(pi (j + 1) (l + 1) / (nx + 1))`` of an
     array with two axes, ``(ny, nx)``; with more axes there are more factors.
     Besides its parts of ``f`` and ``u``, a rank holds rows and columns, and their eigenvalues, ``ny nx /
-    ranks`` float64 values each.
+    ranks`` values each.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class SineSolve:
         Right-hand sides that are solved for together, ``(problems, ny, nx)``; by default one, ``(ny, nx)``.
     waves
         Along each axis; by default sines.
+    dtype
+        Of all arrays.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class SineSolve:
         ranks: Ranks,
         problems: int | None = None,
         waves: Sequence[Waves] | None = None,
+        dtype: DTypeLike = np.float64,
     ):
         if len(source.shape) < 2:
             raise ValueError(f"the array must have two axes at least, its shape is {source.shape}")
@@ -64,23 +68,24 @@ class SineSolve:
         along = [(axis - axes, each) for axis, each in enumerate(every)]
         self._first, self._within = along[:1], along[1:]
         rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
-        self._symbol = np.ones(columns.local_shape(ranks.rank))
+        self._inverse = np.ones(columns.local_shape(ranks.rank), dtype)
         for box in columns.held(ranks.rank):
-            self._symbol[box.local] = symbol(*box.whole)
+            self._inverse[box.local] = 1 / symbol(*box.whole)
         if problems is not None:
             source, rows, columns, target = (
                 LayoutStack(each, problems) for each in (source, rows, columns, target)
             )
         self._to_rows, self._to_columns, self._back_to_rows, self._to_target = (
-            Redistribution(here, there, ranks, np.float64)
+            Redistribution(here, there, ranks, dtype)
             for here, there in (
                 *((source, rows), (rows, columns)),
                 *((columns, rows), (rows, target)),
             )
         )
         self._whole = ranks.size == 1
-        self._rows = np.empty(rows.local_shape(ranks.rank))
-        self._columns = np.empty(0) if self._whole else np.empty(columns.local_shape(ranks.rank))
+        self._rows = np.empty(rows.local_shape(ranks.rank), dtype)
+        shape = 0 if self._whole else columns.local_shape(ranks.rank)
+        self._columns = np.empty(shape, dtype)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's part of the solution for its part of the right-hand side; called by all ranks."""
@@ -88,7 +93,7 @@ class SineSolve:
         rows = _heights(self._rows, self._within)
         columns = rows if self._whole else self._to_columns(rows, self._columns)
         columns = _heights(columns, self._first)
-        columns /= self._symbol
+        columns *= self._inverse
         columns = _values(columns, self._first)
         rows = columns if self._whole else self._back_to_rows(columns, self._rows)
         return self._to_target(_values(rows, self._within), out)

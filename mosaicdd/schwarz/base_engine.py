@@ -202,6 +202,11 @@ class BaseEngine(abc.ABC, Generic[S]):
         ``fields``: returns this rank's part of them, ``(n, rows, columns)``, or None.
         """
 
+    @property
+    def on_coarser_grid(self) -> np.ndarray | None:
+        """The solution on a grid twice as coarse that the last solve began with, at all of its nodes; None if it did not."""
+        return None
+
     def solve(self, boundary: Boundary, **options: Any) -> Outcome:
         """Solve for boundary data; options as those of `solve_many`."""
         (solution,) = self.solve_many([boundary], **options)

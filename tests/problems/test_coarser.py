@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.coarser import coarser, refined
+from mosaicdd.problems.coarser import coarser, extrapolated, refined
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart
 from mosaicdd.problems.problem import Problem
@@ -11,12 +11,22 @@ from mosaicdd.problems.sides.conditions import Dirichlet
 
 
 @pytest.mark.parametrize("apart", [1, 2, 4])
-def test_parabolas_are_refined_exactly(apart):
-    x = np.arange(9.0)
-    values = np.stack([np.ones(9), x, x * x])
-    fine = np.arange(8 * apart + 1) / apart
-    expected = np.stack([np.ones(len(fine)), fine, fine * fine])
-    np.testing.assert_allclose(refined(values, apart), expected, rtol=0, atol=1e-12)
+def test_polynomials_of_degree_5_are_refined_exactly(apart):
+    def powers(x):
+        return np.stack([x**degree for degree in range(6)])
+
+    values, expected = (powers(np.arange(8 * n + 1) / (8 * n)) for n in (1, apart))
+    np.testing.assert_allclose(refined(values, apart), expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(refined(values.T, apart, 0), expected.T, rtol=0, atol=1e-13)
+
+
+def test_what_is_of_second_order_on_two_grids_is_taken_to_a_third():
+    y, x = np.meshgrid(np.arange(9) / 8, np.arange(13) / 12, indexing="ij")
+    error = 1 + x - y * x
+    coarse = (np.sin(x) + 4 * (h := 0.1) ** 2 * error, np.sin(x) + 16 * h**2 * error)
+    expected = np.sin(x) + h**2 * error
+    found = extrapolated(coarse[0], coarse[1][::2, ::2])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_the_nodes_that_are_there_keep_their_values():

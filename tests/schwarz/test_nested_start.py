@@ -25,11 +25,11 @@ FIELDS = {
 }
 
 
-def start(one, number=0):
+def start(one, number=0, ranks=1):
     grid = one.domain.grid()
     lattice = Lattice(grid, Subdomain(32, 32 * grid.spacing))
     boundary = one.boundaries(grid)[number]
-    return nested_start(one, lattice, boundary, number, SolveSettings())
+    return nested_start(one, lattice, boundary, number, SolveSettings(), ranks)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -55,9 +55,9 @@ def test_there_is_none_where_coarser_grids_are_too_small():
 
 @pytest.mark.parametrize("cells", [(64, 96), (80, 112), (1040, 1072), (2064, 2032)])
 def test_there_is_one_for_most_multiples_of_half_a_subdomain(cells):
-    (apart, m), *_ = _coarser_grids(Domain(cells).grid(), 32)
+    (apart, m), *_ = _coarser_grids(Domain(cells).grid(), 32, 2**20)
     assert all(n % (apart * m // 2) == 0 for n in cells)
-    assert cells[0] * cells[1] / apart**2 <= 4 * 2**18
+    assert cells[0] * cells[1] / apart**2 <= 2**20
 
 
 def waves(x, y):  # its slope is up to 4

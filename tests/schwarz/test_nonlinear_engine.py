@@ -96,7 +96,7 @@ def test_residuals_are_relative_to_the_right_hand_side_of_the_linearised_equatio
     inner[[0, -1]] = inner[:, [0, -1]] = 0.0
     if one.source is not None:
         f = grid.spacing**2 * one.source_at(grid, part)[0, 1:-1, 1:-1]
-    right = operator.product(u, inner) - operator.residual(u) + f
+    right = operator.products(u, [inner])[0] - operator.residual(u) + f
     expected = np.linalg.norm(operator.residual(u) - f) / np.linalg.norm(right)
     # Away from the edges, whose part is the largest, the latter is taken at every eighth node; and in float32 values
     # are rounded by 6e-8, so where 3e-6 is left some per cent of it are that.

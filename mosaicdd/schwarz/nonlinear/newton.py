@@ -81,6 +81,7 @@ class Newton:
         self._ways = list(ways)
         self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
+        self._far = False  # whether steps have led far since the residual was measured last
         self._begun = time.perf_counter()
         self.history = history
         self.status: str | None = None
@@ -208,7 +209,8 @@ class Newton:
         improved = self._norm < before
         if not improved:
             self._take(u)
-        if long:
+        self._far |= long
+        if self._far and self.relative <= self._rtol:
             self._remeasure()
         self._enter(length * change.size)
         if self._progress is not None:
@@ -237,12 +239,11 @@ class Newton:
         return float(self._steps.ranks.sum(np.array([rises.sum()]))[0])
 
     def _remeasure(self) -> None:
-        """Measure a residual that seems small after a long step by the values that it led to, too.
+        """Measure a residual that seems small after long steps by the values that these led to, too.
 
         Those of the first values may be larger by any factor, as of a sinh of them.
         """
-        if self.relative > self._rtol:
-            return
+        self._far = False
         try:
             form = self._steps.ranks.agree(lambda: self._equations.linear_form(self.u))
         except NotEllipticError:  # as the next step will find, too

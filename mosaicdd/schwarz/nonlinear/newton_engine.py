@@ -27,7 +27,8 @@ from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.multigrid.multigrid_system import AROUND
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations, equations_of
-from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, NodesInside, SineStep, Step, Steps
+from mosaicdd.schwarz.nonlinear.newton_steps import MediumStep, NodesInside, Step, Steps
+from mosaicdd.schwarz.nonlinear.sine_step import SineStep
 from mosaicdd.schwarz.nonlinear.starts import HarmonicStart, NestedStart, nested_start
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED
@@ -111,7 +112,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             nested = None
             if self._inner is not None:
                 where = self._solver.source.problem, self.block.lattice, boundary, number
-                nested = self._ranks.agree(lambda: nested_start(*where, self.settings))
+                how = self.settings, self._ranks.size
+                nested = self._ranks.agree(lambda: nested_start(*where, *how))
             self._known = _Beginning(data, u, smooth, nested)
         return self._known
 
@@ -157,6 +159,12 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
 
         most, least = map(self._ranks.largest, self._ranks.agree(ends))
         return most > _SAME * -least
+
+    @property
+    def on_coarser_grid(self) -> np.ndarray | None:
+        """The solution on a grid twice as coarse; see `BaseEngine`."""
+        nested = None if self._known is None else self._known.nested
+        return nested.found if nested is not None and nested.apart == 2 else None
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""

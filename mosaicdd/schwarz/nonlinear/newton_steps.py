@@ -1,22 +1,13 @@
-r"""Newton's steps: by multigrid in the medium that the derivative is, or by conjugate gradients with sine transforms.
-
-With $D$ the conductances around each node, the derivative of a symmetric equation without high contrast
-is Laplace's operator but for a scaling and a reaction (Concus and Golub, 1973):
-
-$$J \approx D^{1/2} (-\Delta_h + \beta) D^{1/2}.$$
-
-Sine transforms invert the right-hand side, which preconditions. How many iterations that takes depends on the coefficients, not on the
-grid, and nothing is factorised: a few iterations where a step in the medium takes the time of twenty.
-"""
+"""Newton's steps: by multigrid in the medium that the derivative is; by sine transforms see `sine_step`."""
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from mosaicdd.lattice.axes import Slices, at, crossed, within
 from mosaicdd.lattice.lattice import Lattice
@@ -25,7 +16,6 @@ from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.field_share import FieldShare
@@ -175,8 +165,8 @@ class NodesInside:
         """Return what is held of values of those owned."""
         return self._widen(np.ascontiguousarray(values))
 
-    def sine_solve(self, reaction: float) -> SineSolve:
-        """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing."""
+    def sine_solve(self, reaction: float, dtype: DTypeLike = np.float64) -> SineSolve:
+        """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing, of owned arrays."""
 
         def symbol(*part: slice) -> np.ndarray:
             along = (
@@ -185,7 +175,7 @@ class NodesInside:
             )
             return functools.reduce(np.add, crossed(*along)) + reaction
 
-        return SineSolve(self.owned, self.held, symbol, self._ranks)
+        return SineSolve(self.owned, self.held, symbol, self._ranks, dtype=dtype)
 
     def harmonic(self, boundary: Boundary) -> np.ndarray:
         """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
@@ -195,88 +185,3 @@ class NodesInside:
             for ends in (slice(2, None), slice(None, -2)):
                 beside = beside + k * u[at(axis, u.ndim, ends, inner)]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
-
-
-_MOST = 30  # iterations, from which on multigrid goes on; see `scripts/bench_nonlinear.py`
-_TRIAL = 8  # of them, which show how many it will take
-_STRIP = 2**15  # nodes that are handled at once: they stay in the cache
-
-
-class SineStep:
-    """Solves for what a derivative between inner nodes asks for; see `Step`.
-
-    `ValueError` as `Step`.
-    """
-
-    def __init__(self, steps: Steps, inner: NodesInside, equations: NewtonEquations, u: np.ndarray):
-        self._steps, self._inner = steps, inner
-        ranks = steps.ranks
-        with steps.clock.part("derivative"):
-            derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
-            within = (slice(1, -1),) * derivative.axes
-            c = derivative.reaction[within]
-            scales = (derivative.diagonal() - derivative.reaction)[within] / inner.diagonal
-            # Where flows are nothing beside a reaction they are no numbers.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                sums = ranks.sum(np.array([(c / scales).sum(), scales.size, (scales <= 0).sum()]))
-            self._sound = bool(sums[2] == 0 and np.isfinite(sums[0]))
-            if self._sound:
-                self._roots = inner.widened(1 / np.sqrt(scales))
-                self._solve = inner.sine_solve(max(float(sums[0] / sums[1]), 0.0))
-        self._count = int(sums[1])
-        self._derivative = list(_cut(derivative))
-
-    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
-        """Solve by conjugate gradients, if these are quick; see `Step`."""
-        if not self._sound:
-            return None
-        with self._steps.clock.part("cg"):
-            return self._solved(force, rtol)
-
-    def _solved(self, force: np.ndarray, rtol: float) -> Change | None:
-        inner = self._inner
-        r = inner.of_wide(force).copy()
-        x, image = np.zeros_like(r), np.empty_like(r)
-        p = np.zeros([n + 2 for n in r.shape])
-        direction = p[(slice(1, -1),) * p.ndim]
-        (first,) = self._sums((r, r))
-        left, before, last = first, 0.0, 0.0
-        for number in range(_MOST):
-            if not left > rtol**2 * first:
-                break
-            if number == _TRIAL and left > first * rtol ** (2 * _TRIAL / _MOST):
-                return None
-            z = self._solve(self._roots[inner.mine] * r)
-            z *= self._roots
-            (gamma,) = self._sums((r, z[inner.mine]))
-            p[inner.inside] *= gamma / before if before else 0.0
-            p[inner.inside] += z
-            for rows, around, derivative in self._derivative:
-                image[rows] = derivative.apply(p[around])
-            (energy,) = self._sums((direction, image))
-            if not energy > 0:
-                return None
-            alpha, before = gamma / energy, gamma
-            for rows, _, _ in self._derivative:
-                x[rows] += alpha * direction[rows]
-                r[rows] -= alpha * image[rows]
-            last, left = alpha, *self._sums((r, r))
-        if not left <= rtol**2 * first:
-            return None
-        squares = self._sums((x, x), (direction, direction))
-        size, error = np.sqrt(squares / self._count)
-        return Change(inner.embedded(x), float(size), float(last * error), "converged_rtol")
-
-    def _sums(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """Add up products over the nodes of all ranks."""
-        return self._steps.ranks.sum(np.array([np.vdot(*pair) for pair in pairs]))
-
-
-def _cut(whole: Conductances) -> Iterator[tuple[slice, slice, Conductances]]:
-    """Cut the derivative into strips: their nodes, those with the ones around, and what is between them."""
-    rows, *others = (n - 2 for n in whole.reaction.shape)
-    step = max(1, _STRIP // math.prod(others))
-    for start in range(0, rows, step):
-        stop = min(start + step, rows)
-        around = slice(start, stop + 2)
-        yield slice(start, stop), around, whole.part(around, *(slice(0, n + 2) for n in others))

@@ -130,7 +130,7 @@ class NonlinearEngine(BaseEngine[NonlinearSolver]):
         values = None
         if self._solver.learned is None:  # networks iterate faster than Newton's method begins
             where = self._solver.source.problem, self.block.lattice, boundary, number
-            nested = nested_start(*where, self.settings)
+            nested = nested_start(*where, self.settings, self._ranks.size)
             values = None if nested is None else nested(self.block.nodes)
         if values is None:
             write_linear_start(v, self._solver, boundary, number)

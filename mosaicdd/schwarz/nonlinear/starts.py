@@ -22,7 +22,15 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
 from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.coarser import coarser, every, refined, refined_at, screening, smooth_problem
+from mosaicdd.problems.coarser import (
+    coarser,
+    every,
+    extrapolated,
+    refined,
+    refined_at,
+    screening,
+    smooth_problem,
+)
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import NotEllipticError
@@ -36,7 +44,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
 # Begun with a coarser grid, minimal surfaces with slopes of 4 take 5, 5, 4, 4 steps at 64 to 512 cells a side; at 256
 # the Poisson-Boltzmann equation takes 1 for 3, the p-Laplacian 4 for 8 (`scripts/bench_nonlinear.py`).
-_MOST = 2**18  # nodes of the coarser grid
+_MOST = 2**18  # nodes of the coarser grid, or a quarter of what each rank has of the finer one
 _LEAST = 32  # cells along its sides
 _SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
@@ -94,7 +102,7 @@ class HarmonicStart:
 
 
 class NestedStart:
-    """The solution of one of several problems on a coarser grid.
+    """The solution of one of several problems on a coarser grid, and what that and the next coarser one promise of this.
 
     Parameters
     ----------
@@ -104,6 +112,13 @@ class NestedStart:
         Distance of its nodes, in cells of the grid.
     cells
         Of its subdomains.
+
+    Attributes
+    ----------
+    apart
+        As given.
+    found
+        The solution there, once it has been asked for.
     """
 
     def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
@@ -113,7 +128,8 @@ class NestedStart:
         lattice = Lattice(grid, solver.subdomain)
         alone = Ranks.alone().fitted(lattice.subdomains)
         self._engine = engine_of(solver.method)(alone, lattice, solver, loose)
-        self._boundaries, self._apart = problem.boundaries(grid), apart
+        self._boundaries, self.apart = problem.boundaries(grid), apart
+        self.found: np.ndarray | None = None
 
     def check(self) -> None:
         """Check that it can be solved for; as `BaseEngine.check`."""
@@ -121,38 +137,52 @@ class NestedStart:
 
     def __call__(self, part: Slices) -> np.ndarray | None:
         """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
+        self.found = None
         try:
             (outcome,) = self._engine.solve_many(self._boundaries)
         except NotEllipticError:
             return None
         if outcome.field is None or not torch.isfinite(outcome.field).all():
             return None
-        return refined_at(outcome.field.double().cpu().numpy(), self._apart, part)
+        values = self.found = outcome.field.double().cpu().numpy()
+        below = self._engine.on_coarser_grid
+        if below is not None and self.apart == 2:
+            values = extrapolated(values, below)
+        return refined_at(values, self.apart, part)
 
 
 def nested_start(
-    problem: Problem, lattice: Lattice, boundary: Boundary, number: int, settings: SolveSettings
+    problem: Problem,
+    lattice: Lattice,
+    boundary: Boundary,
+    number: int,
+    settings: SolveSettings,
+    ranks: int,
 ) -> NestedStart | None:
-    """Return it for one of several problems; None where there is no coarser grid for it."""
+    """Return it for one of several problems; None where there is no coarser grid for it.
+
+    ``ranks``: how many share the finer grid.
+    """
     grid = lattice.grid
-    apart, cells = next(_coarser_grids(grid, lattice.subdomain.cells), (0, 0))
+    most = max(_MOST, math.prod(grid.shape) // (4 * ranks))
+    apart, cells = next(_coarser_grids(grid, lattice.subdomain.cells, most), (0, 0))
     if not apart:
         return None
     coarse = coarser(problem, grid, boundary, number, apart)
     return None if coarse is None else NestedStart(coarse, apart, cells, settings)
 
 
-def _coarser_grids(grid: Grid, cells: int) -> Iterator[tuple[int, ...]]:
-    """Yield how far apart nodes may be, and the cells of subdomains that cover them then, the best first."""
-    most = 2
-    while math.prod(grid.shape) > _MOST * most**2:
-        most *= 2
-    for apart in (most, most // 2):
+def _coarser_grids(grid: Grid, cells: int, nodes: int) -> Iterator[tuple[int, ...]]:
+    """Yield how far apart nodes may be, so that there are at most so many, and the cells of subdomains that cover them then, the best first."""
+    least = 2
+    while math.prod(grid.shape) > nodes * least**2:
+        least *= 2
+    for apart in (least, least // 2):
         for m in (cells, cells // 2, cells // 4):
             if apart == 1 or m < _SMALLEST:
                 continue
-            step, least = apart * m // 2, apart * max(_LEAST, m)
-            if all(n % step == 0 and n >= least for n in grid.shape):
+            step, fewest = apart * m // 2, apart * max(_LEAST, m)
+            if all(n % step == 0 and n >= fewest for n in grid.shape):
                 yield apart, m
 
 
