@@ -23,8 +23,8 @@ def test_polynomials_of_degree_5_are_refined_exactly(apart):
 def test_what_is_of_second_order_on_two_grids_is_taken_to_a_third():
     y, x = np.meshgrid(np.arange(9) / 8, np.arange(13) / 12, indexing="ij")
     fine, coarse, coarser_yet = (np.sin(x) + h**2 * (1 + x - y * x) for h in (0.1, 0.2, 0.4))
-    found = extrapolated(coarse, coarser_yet[::2, ::2])
-    np.testing.assert_allclose(found, fine, rtol=0, atol=1e-12)
+    promised = extrapolated(coarse, coarser_yet[::2, ::2])
+    np.testing.assert_allclose(promised, fine, rtol=0, atol=1e-12)
 
 
 def test_the_nodes_that_are_there_keep_their_values():

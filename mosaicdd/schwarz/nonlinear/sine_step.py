@@ -63,10 +63,10 @@ class SineStep:
             if dtype not in self._planned:
                 of = self._derivative, self._scales, self._reaction
                 self._planned[dtype] = _Gradients(self._steps, self._inner, *of, dtype)
-            found = self._planned[dtype](self._inner.of_wide(force), rtol)
-        if found is None:
+            result = self._planned[dtype](self._inner.of_wide(force), rtol)
+        if result is None:
             return None
-        values, last = found
+        values, last = result
         squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
         size, error = np.sqrt(squares / self._count)
         return Change(self._inner.embedded(values), float(size), float(error), "converged_rtol")
