@@ -78,7 +78,7 @@ class Cover:
 
         In arrays of numpy's or torch's.
         """
-        return _gathered([cells * share for share in self.quarters], range(self.quarters[0].ndim))
+        return _gathered(_times(self.quarters, cells), range(self.quarters[0].ndim))
 
     def near(self, axis: int) -> Any:
         """Say which edges along an axis have an end inside of an outline, or beside a node that is; True for all."""
@@ -98,13 +98,30 @@ class Cover:
 
         ``(rows - 1, columns)`` or ``(rows, columns - 1)``: each edge has half a face in two cells.
         """
-        faces = [cells * face for face in self.faces[axis]]
-        between = at(axis, faces[0].ndim, slice(1, -1))
-        return _gathered([face[between] for face in faces], others(axis, faces[0].ndim))
+        faces = _times(self.faces[axis], cells)
+        axes = faces[0].ndim
+        return _gathered(faces, others(axis, axes))[at(axis, axes, slice(1, -1))]
+
+
+def _times(shares: Sequence[np.ndarray], cells: Any) -> Sequence[Any]:
+    """Return shares times values of the cells; those of whole cells are one array, which stays one."""
+    if _alike(shares):
+        return (cells * shares[0],) * len(shares)
+    return [cells * share for share in shares]
+
+
+def _alike(shares: Sequence[Any]) -> bool:
+    return all(share is shares[0] for share in shares)
 
 
 def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
     """Add up at nodes, or edges, what the cells around have for their corners along some axes."""
+    if _alike(shares):
+        total = shares[0]
+        for axis in axes:
+            before, after = ends(axis, total.ndim)
+            total = total[before] + total[after]
+        return total
     parts = []
     corners = itertools.product((0, 1), repeat=len(axes))
     for corner, share in zip(corners, shares, strict=True):
