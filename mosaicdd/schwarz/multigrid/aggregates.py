@@ -14,6 +14,7 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 from mosaicdd.parallel.machine import give_back_memory
+from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.llvm import NAMES, function, is_plain, load, over_rows, store
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
@@ -34,7 +35,7 @@ class Aggregates:
         Of all ranks.
     """
 
-    def __init__(self, system: NodeSystem):
+    def __init__(self, system: Coupled):
         self._ranks = system.blocks.ranks
         self._labels, matrix = self._labelled(system)
         self.count = matrix.shape[0]
@@ -47,7 +48,7 @@ class Aggregates:
             options={"SymmetricMode": True},
         )
 
-    def _labelled(self, system: NodeSystem) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
+    def _labelled(self, system: Coupled) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
         """Return the aggregate of each node, a vector, of others how many there are; and ``E``."""
         nodes = system.nodes
         known, piece, names = pieces_of(system)

@@ -7,6 +7,7 @@ import scipy.sparse.linalg
 import torch
 
 from mosaicdd.schwarz.multigrid.anisotropy import halving
+from mosaicdd.schwarz.multigrid.balancing import Balancing, contracts
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
@@ -44,6 +45,9 @@ class Cycle:
         self._copies, shared = blocks.exchange(level.inverse), blocks.shared
         stages: list[tuple[LevelStep, Passage]] = []
         bottom: Bottom | None = None
+        self._second: tuple[LevelOperator, Blocks] | None = None
+        self._small = False  # beside the first, as where all axes are halved
+        self._balancing: Balancing | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
             if level.directed and not blocks.shared:
                 bottom = _factorised(level, blocks)
@@ -59,7 +63,10 @@ class Cycle:
             else:
                 twice = blocks.shares.twice
                 step = Smoothing(level, by, blocks.exchange(level.inverse) if twice else None)
-            level.excess = level.excess.new_empty(0)  # sweeps need the diagonal's inverse only
+            if len(stages) == 1 and not level.directed:
+                self._second, self._small = (level, blocks), all(stages[0][1].by.axes)
+            else:  # sweeps need the diagonal's inverse only
+                level.excess = level.excess.new_empty(0)
             stages.append((step, passage))
             level, blocks = below, passage.below
         self._solve, self._places = bottom or _inverse(level, blocks)
@@ -83,18 +90,43 @@ class Cycle:
         run = self._replay or self._go
         run()
 
-    def _go(self) -> None:
-        if self._copies is not None:
+    def contracts(self) -> bool:
+        """Say whether the cycle of the second level contracts there; all ranks together."""
+        if self._second is None:
+            return True
+        return contracts(*self._second, *self._of_second, lambda: self._go(1))
+
+    def balance(self) -> bool:
+        """From now on leave nothing of aggregates on the second level; say if that is new. All ranks together."""
+        if self._second is None or self._balancing is not None or not self._small:
+            return False
+        self._balancing = Balancing(*self._second, *self._of_second)
+        self._run = self._go  # factors are the host's
+        return True
+
+    @property
+    def _of_second(self) -> tuple[torch.Tensor, torch.Tensor]:
+        smoothing, _, _ = self._stages[1]
+        return smoothing.right_hand_side, smoothing.values
+
+    def _go(self, first: int = 0) -> None:
+        """Go down from a level and back; from the finest by default."""
+        if self._copies is not None and not first:
             self._copies.refresh(self.right_hand_side)
-        for smoothing, down, _ in self._stages:
+        for number, (smoothing, down, _) in enumerate(self._stages[first:], first):
+            if number == 1 and self._balancing is not None:
+                self._balancing.before()
             smoothing.down()
             down()
         lowest, values = self._lowest
         b = lowest.view(-1)[self._places].double()
         values.view(-1)[self._places] = self._solve(b).to(values.dtype)
-        for smoothing, _, up in reversed(self._stages):
+        for number in range(len(self._stages) - 1, first - 1, -1):
+            smoothing, _, up = self._stages[number]
             up()
             smoothing.up()
+            if number == 1 and self._balancing is not None:
+                self._balancing.after()
 
 
 def _factorised(level: LevelOperator, blocks: Blocks) -> Bottom | None:

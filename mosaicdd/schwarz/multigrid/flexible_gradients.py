@@ -85,25 +85,37 @@ class FlexibleGradients:
                 self.add_aggregates()
                 state.begin_again()
                 status, largest = None, math.inf
-                if self._aggregates is not None:  # then the spectrum is another
-                    state.least = 1.0
+                state.least = 1.0  # the spectrum is another
             residual = self._renewed(state, left) / size
             judge.history.residual[-1] = residual
             if status in (None, "converged_rtol"):
-                ended = residual <= judge.aim and judge.confirms(x)
-                status = "converged_rtol" if ended else None
+                aimed = residual <= judge.aim
+                status = "converged_rtol" if aimed and judge.confirms(x) else None
                 gain = _GAIN if self._aggregates is None else _CORRECTED
-                if status is None and not residual <= gain * largest:
+                # Who does not confirm aims lower.
+                if status is None and not aimed and not residual <= gain * largest:
                     status = "stagnated"
         state.begin_again()
         self._least, self._remains = state.least, state.unit
         return status
 
-    def add_aggregates(self) -> None:
-        """From now on let residuals have nothing of what coarse levels do not know, if memory allows; all ranks together."""
+    def prepare(self) -> bool:
+        """Let the cycle know aggregates of its second level, if it does not contract there; say if it does now. All ranks together."""
+        return self._cycle.contracts() or self._cycle.balance()
+
+    def add_aggregates(self) -> bool:
+        """Take aggregates that are not taken yet; say if there are any. All ranks together.
+
+        At first the cycle takes those of its second level; then residuals have nothing of the finest's, if memory allows.
+        """
+        if self._cycle.balance():
+            self._least = 1.0
+            return True
+        new = not self._as_it_is and fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count)
         self._as_it_is = True
-        if fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count):
+        if new:
             self._aggregates, self._least = Aggregates(self.system), 1.0
+        return new
 
     def error(self) -> tuple[torch.Tensor, float, float]:
         """Bound the error that the last solve left, by one more correction ``z`` of its residual.

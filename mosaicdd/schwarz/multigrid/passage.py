@@ -34,7 +34,7 @@ class Passage:
     """
 
     def __init__(self, blocks: Blocks, by: Halving, dtype: torch.dtype = torch.float32):
-        self._fine, self.below, self._by = blocks.nodes, blocks.coarser(by), by
+        self._fine, self.below, self.by = blocks.nodes, blocks.coarser(by), by
         self.between = blocks.shares.between(by)
         self.nodes = self.below.nodes
         self._copies = self.below.exchange(self.nodes.new(dtype))
@@ -88,7 +88,7 @@ class Passage:
         slots = [self._fine.at_slots(values) for values in coarse]
         return [
             (
-                slots[self._by.number_of(below)][here[number]],
+                slots[self.by.number_of(below)][here[number]],
                 self.nodes.at_slots(values)[there[number]],
             )
             for number, (below, values) in enumerate(zip(self.nodes.classes, of, strict=True))
@@ -121,7 +121,7 @@ class Passage:
             yield (
                 [
                     self._fine.of_coarse(
-                        self._by,
+                        self.by,
                         tuple(
                             slice(i.start - turn, i.stop - turn, i.step)
                             for i, (_, turn) in zip(

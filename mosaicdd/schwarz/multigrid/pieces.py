@@ -14,16 +14,12 @@ import scipy.sparse
 import torch
 
 from mosaicdd.lattice.axes import Slices, in_rows, within
-from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.parities import Step
 
 # Of the strongest coupling of either end: a soft node has to be no part of the conductor beside it. In SPE10 0.25 makes
 # half as many pieces more, to the same effect; 0.01 joins too much.
 _STRONG = 0.1
-_LEAST = 8  # nodes of a square along an axis
-# At most, by axes, so that every rank can solve for them. SPE10's layers at 2048 x 2048 take 54 iterations by 2**12, 40 by
-# 2**14 and 35 by 2**16, whose factors are four times as large; in space those of 2**15 cost more than they save.
-_SQUARES = {1: 2**14, 2: 2**14, 3: 2**12}
 _AT_ONCE = 2**16  # nodes of which numbers are looked at together
 
 _Joined = tuple[Slices, Slices, np.ndarray]
@@ -54,7 +50,7 @@ class StrongPieces:
     strongest: np.ndarray
 
 
-def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
+def pieces_of(system: Coupled) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
     """Return the pieces of this rank's nodes; all ranks together.
 
     Returns
@@ -116,7 +112,7 @@ def pieces_of(system: NodeSystem) -> tuple[StrongPieces, np.ndarray, np.ndarray]
 
 
 def _connected(
-    system: NodeSystem, box: Slices, mine: np.ndarray, strong: Sequence[_Joined]
+    system: Coupled, box: Slices, mine: np.ndarray, strong: Sequence[_Joined]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return at own nodes the number of what strong couplings between these connect, -1 elsewhere, and its least index.
 
@@ -186,7 +182,7 @@ def added(
     )
 
 
-def _edges(system: NodeSystem) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
+def _edges(system: Coupled) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
     """Yield where in the box the first and the second ends of couplings in a direction are, and these, divided by `scale`."""
     for step, k in system.couplings.items():
         first, second = _ends(step)
@@ -203,18 +199,17 @@ def _ends(step: Step) -> tuple[Slices, Slices]:
     return tuple(first), tuple(second)
 
 
-def _squares(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
+def _squares(system: Coupled, box: Sequence[slice]) -> list[np.ndarray]:
     """Return per axis in which square the nodes of the box are."""
-    shares, side = system.blocks.shares, _LEAST
-    most = _SQUARES[system.nodes.axes]
-    counts = [last - first + 1 for first, last in shares.domain]
+    side, most = system.side, system.squares[system.nodes.axes]
+    counts = [last - first + 1 for first, last in system.blocks.shares.domain]
     while math.prod(-(-count // side) for count in counts) > most:
-        side *= 2
+        side += 1
     shape = [part.stop - part.start for part in box]
     return [np.broadcast_to(index // side, shape) for index in np.ix_(*_canonical(system, box))]
 
 
-def _indices(system: NodeSystem, box: Sequence[slice], at: Sequence[np.ndarray]) -> np.ndarray:
+def _indices(system: Coupled, box: Sequence[slice], at: Sequence[np.ndarray]) -> np.ndarray:
     """Return the flat indices in the domain of some nodes of the box, by their places in it."""
     flat: np.ndarray = np.zeros((), np.int64)
     every = zip(system.blocks.shares.domain, _canonical(system, box), at, strict=True)
@@ -223,14 +218,14 @@ def _indices(system: NodeSystem, box: Sequence[slice], at: Sequence[np.ndarray])
     return flat
 
 
-def _canonical(system: NodeSystem, box: Sequence[slice]) -> list[np.ndarray]:
+def _canonical(system: Coupled, box: Sequence[slice]) -> list[np.ndarray]:
     """Return the global indices of the box per axis; of copies around periodic axes those of their nodes."""
     rounds = zip(box, system.blocks.shares.rounds, strict=True)
     every = ((np.arange(part.start, part.stop), count) for part, count in rounds)
     return [nodes % count if count else nodes for nodes, count in every]
 
 
-def _names(system: NodeSystem, piece: np.ndarray, least: np.ndarray) -> np.ndarray:
+def _names(system: Coupled, piece: np.ndarray, least: np.ndarray) -> np.ndarray:
     """Return at the nodes of the box the names of pieces, of copies those that their owners know; 0 where none is."""
     if system.copies is None:
         names = np.append(least + 1, 0)

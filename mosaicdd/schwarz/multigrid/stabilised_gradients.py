@@ -171,26 +171,30 @@ def gradients_of(system: NodeSystem) -> FlexibleGradients:
 # driven can be wrong to any degree beside sides that drive large flows, unseen in any residual relative to these. By
 # constant sources they are seen: in mixtures of two phases, node by node, of 1e6 to 1e14, residuals fall by 0.65 an
 # iteration at best, in the conductors of `scripts/media.py` by 0.35.
-_CONTRAST = 1e6
+_VARIED, _CONTRAST = 1e3, 1e6
 _CONTRACTION, _TRIALS = 0.5, 8
 # Iterations where residuals say little and estimates go by what is known of the spectrum alone.
 _LEARNT = 24
 
 
 def try_out(gradients: FlexibleGradients) -> None:
-    """In a medium of high contrast see whether multigrid contracts, and take aggregates if not; all ranks together.
+    """Where a medium varies see whether multigrid contracts, and take aggregates if not; all ranks together.
 
     What iterations see of the spectrum is remembered, for estimates.
     """
     system = gradients.system
-    if system.directed or system.scale <= _CONTRAST * system.least:
+    if system.directed or system.scale <= _VARIED * system.least:
         return
+    sound = gradients.prepare()
+    if system.scale <= _CONTRAST * system.least:
+        return
+    if not sound:
+        gradients.add_aggregates()
+    while not _contracts(gradients):
+        if not gradients.add_aggregates():
+            break
     if system.dtype == torch.float64:
-        gradients.add_aggregates()
         _tried(gradients, _LEARNT)
-    elif not _contracts(gradients):
-        gradients.add_aggregates()
-        _tried(gradients, _TRIALS)
 
 
 def _contracts(gradients: FlexibleGradients) -> bool:

@@ -8,8 +8,9 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid import aggregates, flexible_gradients, pieces
+from mosaicdd.schwarz.multigrid import aggregates, flexible_gradients
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 
 AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
 
@@ -59,7 +60,7 @@ def numbers(system):
 def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     comm, make_ranks, kind, monkeypatch
 ):
-    monkeypatch.setitem(pieces._SQUARES, 2, 60)  # of 16 nodes along an axis
+    monkeypatch.setitem(NodeSystem.squares, 2, 60)  # of 16 nodes along an axis
     problem = problem_of(kind)
     expected, at, of = numbers(system_of(problem, make_ranks(alone=True)))
     whole = np.zeros(problem.fields["f"].shape)
