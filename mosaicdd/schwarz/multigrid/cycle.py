@@ -45,8 +45,8 @@ class Cycle:
         self._copies, shared = blocks.exchange(level.inverse), blocks.shared
         stages: list[tuple[LevelStep, Passage]] = []
         bottom: Bottom | None = None
+        # Of much fewer nodes than the first; else aggregates cost as much as there.
         self._second: tuple[LevelOperator, Blocks] | None = None
-        self._small = False  # beside the first, as where all axes are halved
         self._balancing: Balancing | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
             if level.directed and not blocks.shared:
@@ -63,8 +63,8 @@ class Cycle:
             else:
                 twice = blocks.shares.twice
                 step = Smoothing(level, by, blocks.exchange(level.inverse) if twice else None)
-            if len(stages) == 1 and not level.directed:
-                self._second, self._small = (level, blocks), all(stages[0][1].by.axes)
+            if len(stages) == 1 and not level.directed and all(stages[0][1].by.axes):
+                self._second = level, blocks
             else:  # sweeps need the diagonal's inverse only
                 level.excess = level.excess.new_empty(0)
             stages.append((step, passage))
@@ -91,17 +91,17 @@ class Cycle:
         run()
 
     def contracts(self) -> bool:
-        """Say whether the cycle of the second level contracts there; all ranks together."""
+        """Say whether the cycle of the second level contracts there, if aggregates could help; all ranks together."""
         if self._second is None:
             return True
         return contracts(*self._second, *self._of_second, lambda: self._go(1))
 
     def balance(self) -> bool:
         """From now on leave nothing of aggregates on the second level; say if that is new. All ranks together."""
-        if self._second is None or self._balancing is not None or not self._small:
+        if self._second is None or self._balancing is not None:
             return False
         self._balancing = Balancing(*self._second, *self._of_second)
-        self._run = self._go  # factors are the host's
+        self._replay = None  # factors are the host's
         return True
 
     @property

@@ -99,18 +99,23 @@ class FlexibleGradients:
         self._least, self._remains = state.least, state.unit
         return status
 
-    def prepare(self) -> bool:
-        """Let the cycle know aggregates of its second level, if it does not contract there; say if it does now. All ranks together."""
-        return self._cycle.contracts() or self._cycle.balance()
+    def prepare(self) -> None:
+        """Let the cycle know aggregates of its second level, if it does not contract there; all ranks together."""
+        if not self._cycle.contracts() and self._cycle.balance():
+            self._least = 1.0
 
     def add_aggregates(self) -> bool:
         """Take aggregates that are not taken yet; say if there are any. All ranks together.
 
-        At first the cycle takes those of its second level; then residuals have nothing of the finest's, if memory allows.
+        At first the cycle takes those of its second level; then residuals have nothing of the finest's.
         """
         if self._cycle.balance():
             self._least = 1.0
             return True
+        return self.correct()
+
+    def correct(self) -> bool:
+        """From now on let residuals have nothing of the finest aggregates, if memory allows; say if that is new. All ranks together."""
         new = not self._as_it_is and fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count)
         self._as_it_is = True
         if new:

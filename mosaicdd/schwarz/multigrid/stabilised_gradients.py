@@ -167,7 +167,7 @@ def gradients_of(system: NodeSystem) -> FlexibleGradients:
     return (StabilisedGradients if system.directed else FlexibleGradients)(system)
 
 
-# Ratio of the equations' numbers from which it is made. From about 1e9 on, conductors that hold no coarse node and are not
+# Ratios of the equations' numbers from which levels and residuals are looked at. From about 1e9 on, conductors that hold no coarse node and are not
 # driven can be wrong to any degree beside sides that drive large flows, unseen in any residual relative to these. By
 # constant sources they are seen: in mixtures of two phases, node by node, of 1e6 to 1e14, residuals fall by 0.65 an
 # iteration at best, in the conductors of `scripts/media.py` by 0.35.
@@ -185,16 +185,12 @@ def try_out(gradients: FlexibleGradients) -> None:
     system = gradients.system
     if system.directed or system.scale <= _VARIED * system.least:
         return
-    sound = gradients.prepare()
-    if system.scale <= _CONTRAST * system.least:
-        return
-    if not sound:
-        gradients.add_aggregates()
-    while not _contracts(gradients):
-        if not gradients.add_aggregates():
-            break
-    if system.dtype == torch.float64:
-        _tried(gradients, _LEARNT)
+    told = system.scale <= _CONTRAST * system.least
+    if not told and (system.dtype == torch.float64 or not _contracts(gradients)):
+        gradients.correct()
+    gradients.prepare()
+    if not told:
+        _tried(gradients, _LEARNT if system.dtype == torch.float64 else _TRIALS)
 
 
 def _contracts(gradients: FlexibleGradients) -> bool:

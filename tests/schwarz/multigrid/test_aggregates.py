@@ -8,8 +8,9 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid import aggregates, flexible_gradients
+from mosaicdd.schwarz.multigrid import aggregates, balancing, flexible_gradients
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
+from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 
 AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
@@ -141,3 +142,82 @@ def test_with_them_iterations_are_few_and_alike_on_all_ranks(
     if kind == "insulated":  # a constant is left open
         field, expected = field - field.mean(), expected - expected.mean()
     assert abs(field - expected).max() < 1e-6 * np.ptp(expected)
+
+
+def cycle_of(kind):
+    """Return a cycle that knows aggregates of its second level, of the first equations, and what applies it to numbers."""
+    system = system_of(problem_of(kind), None)
+    cycle = Cycle(system.level(), system.blocks)
+    assert cycle.balance()
+    assert not cycle.balance()  # twice
+    inside = system.nodes.take(torch.from_numpy(system.ones), system.nodes.new(torch.int8))
+    if system.copies is not None:
+        system.copies.clear(inside)
+    places = torch.nonzero(inside.view(-1)).ravel()
+
+    def apply(values):
+        cycle.right_hand_side.zero_()
+        cycle.right_hand_side.view(-1)[places] = torch.from_numpy(values).float()
+        cycle()
+        return cycle.values.view(-1)[places].double().numpy()
+
+    return cycle, apply, len(places)
+
+
+@pytest.mark.parametrize("kind", ["values", "around", "insulated", "a box"])
+def test_a_cycle_that_knows_them_is_symmetric_and_positive_and_has_no_memory(kind):
+    """Around, levels have an odd number of nodes, and one more, of which no right-hand side is kept."""
+    _, apply, count = cycle_of(kind)
+    rng = np.random.default_rng(1)
+    u, v = rng.standard_normal((2, count))
+    if kind == "insulated":
+        u, v = u - u.mean(), v - v.mean()
+    first, other = apply(u), apply(v)
+    size = np.sqrt((first @ u) * (other @ v))
+    assert first @ u > 0
+    assert other @ v > 0
+    assert abs(first @ v - other @ u) < 1e-5 * size
+    assert np.array_equal(apply(u), first)
+
+
+@pytest.mark.parametrize("kind", ["values", "a box"])
+def test_the_second_level_leaves_no_sum_over_any(kind):
+    cycle, _, _ = cycle_of(kind)
+    level, _ = cycle._second
+    matrix, places = level.matrix()
+    labels = cycle._balancing._aggregates._labels.ravel()[places.numpy()]
+    count = cycle._balancing._aggregates.count
+    entries = np.ones(len(labels)), (labels, np.arange(len(labels)))
+    sums = scipy.sparse.csr_array(entries, (count, len(labels)))
+    b, x = cycle._of_second
+    right = np.random.default_rng(0).standard_normal(len(places))
+    b.view(-1)[places] = torch.from_numpy(right).float()
+    cycle._go(1)
+    values = x.view(-1)[places].double().numpy()
+    left = abs(sums @ (right - matrix @ values))
+    rounding = torch.finfo(torch.float32).eps * abs(values).max()  # of what each row multiplies
+    assert (left <= rounding * (sums @ abs(matrix).sum(axis=1))).all()
+    assert (left < 1e-2 * (sums @ abs(right))).all()
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("kind", ["values", "around", "a box"])
+def test_where_the_second_level_does_not_contract_its_cycle_knows_them_from_the_start(
+    comm, known_by_one, by_one, kind, monkeypatch
+):
+    """On all ranks alike; the directions themselves need none."""
+    monkeypatch.setitem(balancing._LEFT, 2, 1e-3)
+    monkeypatch.setitem(balancing._LEFT, 3, 1e-3)
+    problem, settings = problem_of(kind), m.SolveSettings(rtol=1e-6)
+    with m.Solver(problem, settings=settings, ranks=comm) as solver:
+        solution = solver()
+        (planned,) = solver._setup.bound.planned.values()
+        assert planned.gradients._cycle._balancing is not None
+        assert planned.gradients._aggregates is None
+    alone = known_by_one(m.solve, problem, settings=settings)
+    assert solution.converged
+    assert abs(solution.iterations - alone.iterations) <= 1  # as rounding decides about the last
+    field, expected = solution.gather(), by_one(solve_directly, problem)
+    assert abs(field - expected).max() < 1e-5 * np.ptp(expected)
+    error = np.sqrt(np.mean((field - expected) ** 2))
+    assert error <= solution.error_estimate
