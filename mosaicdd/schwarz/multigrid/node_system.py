@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ class NodeSystem(Coupled):
     side = 8
     # So that every rank can solve for them. SPE10's layers at 2048 x 2048 take 54 iterations by 2**12, 40 by 2**14 and 35 by
     # 2**16, whose factors are four times as large; in space those of 2**15 cost more than they save.
-    squares = {1: 2**14, 2: 2**14, 3: 2**12}
+    squares: ClassVar = {1: 2**14, 2: 2**14, 3: 2**12}
 
     def __init__(
         self,
