@@ -16,6 +16,7 @@ Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q
 problems solved at once.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol, Self, Unpack
 
@@ -192,9 +193,10 @@ class BlockPlan:
         self._points = len(points)
         self._source = None
         if solver.source is not None:
-            self._source = BlockSource(
-                solver.source, block, points, **tensors, weights=weights, kept=kept
+            at_points = (
+                solver.source.kept if kept else functools.partial(BlockSource, solver.source)
             )
+            self._source = at_points(block, points, weights=weights, **tensors)
 
     @property
     def affine(self) -> bool:

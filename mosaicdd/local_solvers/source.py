@@ -10,6 +10,8 @@ nodes, in space ``(m - 1)**3``.
 """
 
 import math
+import weakref
+from collections.abc import Hashable
 from typing import Any, Unpack
 
 import numpy as np
@@ -51,6 +53,9 @@ class Source:
         self._operator, self.grid, self.subdomain = operator, grid, subdomain
         self.problem = problem
         self.version = 0
+        self._kept: weakref.WeakValueDictionary[Hashable, BlockSource] = (
+            weakref.WeakValueDictionary()
+        )
 
     @property
     def operator(self) -> Any:
@@ -68,6 +73,27 @@ class Source:
         if values is None:
             values = np.zeros((1, *(p.stop - p.start for p in block.nodes)))
         return torch.as_tensor(values).to(**tensors)
+
+    def kept(
+        self,
+        block: Block,
+        points: np.ndarray,
+        *,
+        weights: np.ndarray | None = None,
+        **tensors: Unpack[Tensors],
+    ) -> "BlockSource":
+        """Return a `BlockSource` that is kept: the same to all who ask for the same, for as long as one has it.
+
+        A network and the exact local solver that estimates its error hold one of them.
+        """
+        by_weights = None if weights is None else np.asarray(weights).tobytes()
+        place = str(tensors["device"]), str(tensors["dtype"])
+        key = block, np.asarray(points).tobytes(), by_weights, *place
+        shared = self._kept.get(key)
+        if shared is None:
+            shared = BlockSource(self, block, points, weights=weights, kept=True, **tensors)
+            self._kept[key] = shared
+        return shared
 
 
 class BlockSource:

@@ -10,6 +10,7 @@ import mosaicdd as m
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.network_solver import self_test_error
+from mosaicdd.local_solvers.source import BlockSource
 from mosaicdd.local_solvers.trained_model import NetworkModel
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
@@ -121,6 +122,26 @@ def test_any_number_of_ranks_gives_the_same_field(model, comm, known_by_one):
     together = m.solve(problem, model, ranks=comm, rtol=1e-12)
     assert together.iterations == alone.iterations
     field = together.gather()
+    np.testing.assert_allclose(field, alone.field, rtol=0, atol=1e-12 * abs(field).max())
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_what_a_source_adds_is_kept_once(model, comm, known_by_one, monkeypatch):
+    """For the network and for the exact cubes that estimate its error, and it is that of each problem."""
+    kept, begin = [], BlockSource.__init__
+
+    def count(self, *data, **options):
+        begin(self, *data, **options)
+        kept.append(options.get("kept", False))
+
+    first, second = (box((12, 20, 16), "poisson", f=f) for f in ("x*y*z", "1 + y"))
+    alone = known_by_one(m.solve, second, model, rtol=1e-12)
+    monkeypatch.setattr(BlockSource, "__init__", count)
+    with m.Solver(first, model, ranks=comm, settings=SolveSettings(rtol=1e-12)) as solver:
+        solver(first)
+        solution = solver(second)
+    assert sum(kept) == 1
+    field = solution.gather()
     np.testing.assert_allclose(field, alone.field, rtol=0, atol=1e-12 * abs(field).max())
 
 
