@@ -1,5 +1,6 @@
 """Types of options that several commands share, and options that are fields of settings."""
 
+import importlib
 import itertools
 import math
 import re
@@ -139,42 +140,19 @@ def once_each(context: click.Context, option: click.Parameter, pairs: tuple) -> 
 Made = TypeVar("Made")
 
 
-def completed(names: Callable[[], Sequence[str]] = tuple) -> Callable:
-    """Return what completes the value of an option in a shell: with names, and where none begins so, with files."""
+def completed(names: str = "") -> Callable:
+    """Return what completes the value of an option in a shell: with names, and where none begins so, with files.
+
+    The names are what a function ``module:name`` of the package returns, which is imported when a shell asks.
+    """
 
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-        fitting = [CompletionItem(name) for name in names() if name.startswith(begun)]
+        module, _, function = names.partition(":")
+        known = getattr(importlib.import_module(f"mosaicdd.{module}"), function)() if names else ()
+        fitting = [CompletionItem(name) for name in known if name.startswith(begun)]
         return fitting or [CompletionItem(begun, type="file")]
 
     return complete
-
-
-def equation_names() -> Sequence[str]:
-    """Return the names of the equations; imported when a shell asks."""
-    from mosaicdd.problems.equations import shipped_equations
-
-    return shipped_equations()
-
-
-def local_solver_names() -> Sequence[str]:
-    """Return the names of local solvers; imported when a shell asks."""
-    from mosaicdd.local_solvers.loading import local_solvers
-
-    return local_solvers()
-
-
-def network_names() -> Sequence[str]:
-    """Return the names of networks that can be trained; imported when a shell asks."""
-    from mosaicdd.training.course import known_networks
-
-    return known_networks()
-
-
-def reference_names() -> Sequence[str]:
-    """Return the names of references; imported when a shell asks."""
-    from mosaicdd.report.comparison import known_references
-
-    return known_references()
 
 
 def choice_option(name: str, values: Sequence[str], text: str) -> Callable:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.options import completed, reference_names
+from mosaicdd.cli.options import completed
 from mosaicdd.cli.show import stage
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.report.comparison import available
@@ -28,7 +28,7 @@ def reference_option(default: str, more: str = "") -> Callable:
         default=default,
         show_default=True,
         metavar="SPEC",
-        shell_complete=completed(reference_names),
+        shell_complete=completed("report.comparison:known_references"),
         help="'pyamg', 'dst' (fast sine transform), 'direct' (sparse factorisation), 'cholmod', 'hypre' or "
         "'pfmg' (by petsc4py; where there is none direct or pyamg), 'auto' (dst, pyamg or direct), "
         f"'expr:...' in x and y (and z), or another solution file{more}.",

@@ -25,8 +25,6 @@ from mosaicdd.cli.options import (
     choice_option,
     collected,
     completed,
-    equation_names,
-    local_solver_names,
     once_each,
     option_given,
     settings_options,
@@ -98,7 +96,7 @@ _GROUPS = {
     default="laplace",
     show_default=True,
     metavar="NAME|FILE.py:NAME",
-    shell_complete=completed(equation_names),
+    shell_complete=completed("problems.equations:shipped_equations"),
     help="Equation to solve, or one of your own.",
 )
 @click.option(
@@ -179,7 +177,7 @@ _GROUPS = {
 @click.option(
     "--local-solver",
     metavar="NAME|FILE",
-    shell_complete=completed(local_solver_names),
+    shell_complete=completed("local_solvers.loading:local_solvers"),
     help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
     "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else, and in "
     "space, exact]",

@@ -18,7 +18,6 @@ from mosaicdd.cli.options import (
     collected,
     completed,
     device_option,
-    network_names,
     settings_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage
@@ -59,7 +58,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "--network",
     default="linear",
     show_default=True,
-    shell_complete=completed(network_names),
+    shell_complete=completed("training.course:known_networks"),
     help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
     "family (for a range of the equation's parameters), faces (for squares and for cubes), conductances (for media, see generate --media), "
     "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "

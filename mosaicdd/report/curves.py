@@ -68,15 +68,8 @@ def draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | 
     for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
         if value is not None and np.isfinite(value) and value > 0:
             axes.axhline(value, color=colour, lw=1.2, label=f"{name} {value:.1e}")
-    if axes.lines:
-        axes.set_yscale("log")
-        axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.tick_params(labelsize=8)
-    axes.set_title(f"{count} iterations\n{solution.status}", fontsize=SMALL)
-    axes.set_xlabel("iteration", fontsize=SMALL)
-    axes.set_ylabel("root mean square", fontsize=SMALL)
+    _finish(axes, "iteration", f"{count} iterations\n{solution.status}")
 
 
 def _draw_steps(axes: Axes, solution: StoredSolution) -> None:
@@ -89,10 +82,15 @@ def _draw_steps(axes: Axes, solution: StoredSolution) -> None:
             style = style if len(times) <= _MARKED else style[1:]
             label = f"{name.replace('_', ' ')} of a step"
             axes.semilogy(times[shown], values[shown], style, label=label, ms=4, lw=1)
+    _finish(axes, "time", f"{len(times)} steps\n{solution.status}")
+
+
+def _finish(axes: Axes, along: str, title: str) -> None:
     if axes.lines:
+        axes.set_yscale("log")
         axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
     axes.tick_params(labelsize=8)
-    axes.set_title(f"{len(times)} steps\n{solution.status}", fontsize=SMALL)
-    axes.set_xlabel("time", fontsize=SMALL)
+    axes.set_title(title, fontsize=SMALL)
+    axes.set_xlabel(along, fontsize=SMALL)
     axes.set_ylabel("root mean square", fontsize=SMALL)

@@ -16,7 +16,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Periodic, Robin
 from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, reduced
 from mosaicdd.report.presented import OpenedSolution
-from mosaicdd.report.sections import Section, heading, sections_of
+from mosaicdd.report.sections import Section, heading, sections_of, sizes
 from mosaicdd.storage.atomic import MARK
 
 _PIXELS = 1024  # along the longer side of a picture, at most
@@ -215,7 +215,7 @@ def _table(solutions: Sequence[OpenedSolution]) -> str:
         "Problem": {
             "equation": _said("pde"),
             "parameters": lambda s: _listed(s.attributes.get("parameters")),
-            "cells": lambda s: _size(s.grid.shape),
+            "cells": lambda s: sizes(s.grid.shape),
             "side of a cell": lambda s: s.grid.cell,
             "domain": _said("domain"),
             "window": _said("window"),
@@ -320,10 +320,6 @@ def _balance(solution: OpenedSolution) -> str:
     parts["stored"] = balance.stored
     told = [f"{name} {value:.4g}" for name, value in parts.items() if value]
     return ", ".join([*told, f"left over {balance.left_over:.1e}"])
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape[::-1]))
 
 
 def _ranks(solution: OpenedSolution) -> str:

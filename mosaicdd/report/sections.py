@@ -143,14 +143,18 @@ def _section(solution: StoredSolution, letter: str, place: float) -> Section:
     return Section(solution, axis, int(np.argmin(abs(nodes - place))))
 
 
+def sizes(shape: Sequence[int]) -> str:
+    """Say how many there are along each axis, that along x first."""
+    return " x ".join(map(str, shape[::-1]))
+
+
 def heading(solution: StoredSolution) -> str:
     """Say what was solved."""
     known = "".join(f", {name} = {value:g}" for name, value in solution.numbers.items())
-    cells = " x ".join(map(str, solution.grid.shape[::-1]))
-    parts = [f"{solution.attributes.get('pde', 'solution')}{known}, {cells} cells"]
+    pde = solution.attributes.get("pde", "solution")
+    parts = [f"{pde}{known}, {sizes(solution.grid.shape)} cells"]
     if solution.window.shape != solution.grid.nodes:
-        nodes = " x ".join(map(str, solution.window.shape[::-1]))
-        parts.append(f"window of {nodes} nodes")
+        parts.append(f"window of {sizes(solution.window.shape)} nodes")
     if solution.problems > 1:
         parts.append(f"problem {solution.number} (0 to {solution.problems - 1})")
     return ", ".join(parts)

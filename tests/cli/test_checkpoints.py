@@ -9,7 +9,7 @@ import time
 import h5py
 import numpy as np
 import pytest
-from forked import Forked
+from forked import Forked, run
 
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
@@ -25,14 +25,6 @@ COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", *SOLVE)
 SLOW = ("--levels", "1", "--sync", "phase", "--rtol", "1e-7")
 LONG = ("--cells", "384x384", *SLOW)  # for a signal from outside, which comes when it comes
 SHORT = ("--cells", "128x96", *SLOW)
-
-
-def run(*arguments, launcher=()):
-    """Run ``solve`` to its end; return the exit code, its JSON, and stderr."""
-    done = subprocess.run(
-        [*launcher, *COMMAND, *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
 def interrupt(number, *arguments, launcher=()):
@@ -85,10 +77,10 @@ def test_four_ranks_are_interrupted_by_a_signal_to_one_and_three_go_on(tmp_path,
     launcher = (mpiexec, "-n", "4")
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *LONG, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
-    code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
+    code, rest, err = run(COMMAND, "-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
     assert code == 0, err
     assert rest["ranks"] == 3
-    assert run("-o", whole, *LONG)[0] == 0
+    assert run(COMMAND, "-o", whole, *LONG)[0] == 0
     with h5py.File(output) as file, h5py.File(whole) as other:
         field, truth = file["solution"][()], other["solution"][()]
     np.testing.assert_allclose(field, truth, rtol=0, atol=1e-12 * np.abs(truth).max())
@@ -167,12 +159,12 @@ def write_medium(path, seed):
 @pytest.mark.limit(300)
 def test_a_medium_is_interrupted_on_three_ranks_and_goes_on_on_one(tmp_path, mpiexec):
     output, medium = tmp_path / "part.h5", write_medium(tmp_path / "a.npy", 0)
-    code, whole, err = run("-o", tmp_path / "whole.h5", *medium)
+    code, whole, err = run(COMMAND, "-o", tmp_path / "whole.h5", *medium)
     assert code == 0, err
     launcher = (mpiexec, "-n", "3")
     code, part, err = interrupt(signal.SIGTERM, "-o", output, *medium, launcher=launcher)
     assert (code, part["status"]) == (1, "interrupted"), err
-    code, rest, err = run("-o", output, *medium, "--resume")
+    code, rest, err = run(COMMAND, "-o", output, *medium, "--resume")
     assert (code, rest["status"]) == (0, whole["status"]), err
     assert rest["iterations"] > part["iterations"]
     with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as other:
@@ -251,7 +243,9 @@ def test_newtons_method_on_a_shape_is_interrupted_on_three_ranks_and_goes_on_on_
     assert part["iterations"] < whole["iterations"]
     ended = mosaicdd(*SOLVE, "-o", output, *NONLINEAR, "--side", "right=neumann:0", "--resume")
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    code, rest, err = run("-o", output, *NONLINEAR, "--resume", launcher=(mpiexec, "-n", "2"))
+    code, rest, err = run(
+        COMMAND, "-o", output, *NONLINEAR, "--resume", launcher=(mpiexec, "-n", "2")
+    )
     assert (code, rest["status"]) == (0, "converged_rtol"), err
     assert rest["iterations"] == whole["iterations"]
     with h5py.File(output) as file, h5py.File(tmp_path / "whole.h5") as other:

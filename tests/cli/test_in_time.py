@@ -1,15 +1,13 @@
 """``solve --steps`` as users and batch systems see it: series, pictures, interruptions."""
 
-import json
 import signal
-import subprocess
 import sys
 import time
 
 import h5py
 import numpy as np
 import pytest
-from forked import Forked
+from forked import Forked, run
 
 import mosaicdd as m
 from mosaicdd.time.checkpoint import TimeCheckpoint
@@ -134,14 +132,6 @@ def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(
     comm.Barrier()
 
 
-def run(*arguments, launcher=()):
-    """Run ``solve`` to its end; return the exit code, its JSON, and stderr."""
-    done = subprocess.run(
-        [*launcher, *COMMAND, *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
-
-
 def kill(output, *arguments):
     """Start ``solve`` and kill it after the first checkpoint."""
     command = ["mosaicdd", *SOLVE, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"]
@@ -197,7 +187,7 @@ def test_what_was_killed_goes_on(mosaicdd, whole, tmp_path, strict_json):
 def test_what_was_killed_goes_on_on_three_ranks(mosaicdd, whole, tmp_path, mpiexec):
     output = tmp_path / "part.h5"
     kill(output, *LONG)
-    code, rest, err = run("-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
+    code, rest, err = run(COMMAND, "-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
     assert (code, rest["ranks"], rest["steps"]) == (0, 3, 24), err
     with h5py.File(output) as file:
         np.testing.assert_allclose(file["solution"][()], whole["solution"], rtol=0, atol=1e-6)

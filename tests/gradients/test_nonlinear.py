@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from adjoint_checks import TIGHT, beside_differences, drawn, require_alike
 from products import products
 
 import mosaicdd as m
-from mosaicdd.gradients.parameters import Parameters
 
 NY, NX = 32, 48
-TIGHT = m.SolveSettings(rtol=1e-12)
-STEP = 1e-4
-
-
-def drawn(shape, seed=0):
-    return np.array(np.random.default_rng((seed, *shape)).uniform(0.5, 2.0, shape))
 
 
 NODES = NY + 1, NX + 1
@@ -53,11 +47,6 @@ def problem_of(name):
     return m.Problem(m.Domain(cells, 0.1), name.split()[0], CASES[name], SIDES)
 
 
-def functional(problem):
-    field = m.solve(problem, "exact", settings=TIGHT).field
-    return float((drawn(field.shape, 5) * field**2).sum())
-
-
 # Which have a part of what others have.
 _REST = (
     "allen-cahn", "quasilinear-diffusion", "quasilinear-diffusion per cell", "reaction-diffusion per cell",
@@ -69,21 +58,10 @@ NAMES = [pytest.param(name, marks=[pytest.mark.nightly] * (name in _REST)) for n
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_central_differences(name):
     problem = problem_of(name)
-    with m.Solver(problem, "exact", settings=TIGHT) as solver:
-        solution = solver()
-        field = solution.field
-        by = m.adjoint(solution, 2 * drawn(field.shape, 5) * field, solver=solver)
-    known = Parameters(problem)
-    values = known.values()
-    assert by.keys() == values.keys() >= {*CASES[name]} | set(problem.equation.numbers)
-    along = {n: drawn(held.shape, 7) for n, held in values.items()}
-    ahead, back = (
-        functional(known.with_values({n: v + s * STEP * along[n] for n, v in values.items()}))
-        for s in (1, -1)
-    )
-    parts = [float((by[n] * along[n]).sum()) for n in values]
-    assert all(parts)
-    assert sum(parts) == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+    parts, slope = beside_differences(problem)
+    assert parts.keys() >= {*CASES[name]} | set(problem.equation.numbers)
+    assert all(parts.values())
+    assert sum(parts.values()) == pytest.approx(slope, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -129,49 +107,4 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
         "allen-cahn": {"eps": drawn(shape), "c": drawn(cells, 2), "f": drawn(cells, 3)},
     }
     problem = m.Problem(m.Domain(cells, 0.02), name, fields[name], SIDES)
-    w = drawn(shape, 9)
-    expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
-    with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
-        solution = solver()
-        by = m.adjoint(solution, w[solution.place], solver=solver)
-    for of, values in expected.items():
-        mine = values[solution.place] if values.ndim == 2 else values  # of cells those there are
-        np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
-
-
-AROUND = {"left": m.Periodic(), "right": m.Periodic(), "top": m.Robin(2.0, 0.5)}
-NATURAL = {"left": m.Dirichlet(1.0), "right": m.Neumann(0.3), "top": m.Robin(2.0, 0.5)}
-
-
-@pytest.mark.parametrize(
-    ("name", "sides", "by"),
-    [
-        ("poisson-boltzmann", AROUND, "c"),
-        ("p-laplace", NATURAL, "a"),
-        ("reaction-diffusion", NATURAL, "f"),
-    ],
-)
-def test_each_side_has_its_own_cells(name, sides, by):
-    cells = 8, 24
-    problem = m.Problem(m.Domain(cells, 0.25), name, {"f": 1.0, by: drawn(cells)}, sides)
-    solve, e = m.differentiable(problem, by, settings=TIGHT), STEP
-    at, along = (torch.from_numpy(drawn(cells, seed)) for seed in (3, 4))
-    (slope,) = torch.autograd.grad(solve(**{by: at.requires_grad_()}).square().sum(), at)
-    ahead, back = (solve(**{by: at.detach() + s * e * along}).square().sum() for s in (1, -1))
-    assert (slope * along).sum().item() == pytest.approx(float(ahead - back) / (2 * e), rel=1e-6)
-
-
-def test_fields_by_which_cells_have_flows_of_their_own_are_at_the_nodes():
-    eps = drawn((NY, NX))
-    with pytest.raises(m.Unsupported, match="eps of allen-cahn is per cell"):
-        m.differentiable(m.Problem((NY, NX), "allen-cahn", {"eps": eps}), "f")
-    solve = m.differentiable(m.Problem((NY, NX), "allen-cahn"), "eps")
-    with pytest.raises(
-        ValueError, match=r"eps has the shape \(32, 48\), the problem takes \(\) or \(33, 49\)"
-    ):
-        solve(eps=torch.from_numpy(eps))
-
-
-def test_what_is_not_known_is_said():
-    with pytest.raises(m.Unsupported, match="allen-cahn is not linear"):
-        m.differentiable(m.Problem((16, 16), "allen-cahn"), "f", dt=0.1, steps=2)
+    require_alike(problem, comm, by_one)

@@ -1,22 +1,15 @@
 """Gradients of solutions of equations that are not linear, on cells that are no squares, nor cubes."""
 
-import numpy as np
 import pytest
 import torch
+from adjoint_checks import TIGHT, beside_differences, drawn, require_alike
 from products import products
 
 import mosaicdd as m
-from mosaicdd.gradients.parameters import Parameters
 
-TIGHT = m.SolveSettings(rtol=1e-12)
-STEP = 1e-4
 PLANE, BOX = (24, 32), (16, 8, 8)
 STEPS = {2: (0.25, 0.1), 3: (0.3, 0.1, 0.15)}
 SIDES = {"left": m.Dirichlet("y"), "top": m.Dirichlet("1 + x*x"), "bottom": m.Dirichlet("x")}
-
-
-def drawn(shape, seed=0):
-    return np.array(np.random.default_rng((seed, *shape)).uniform(0.5, 2.0, shape))
 
 
 NODES, IN_BOX = (25, 33), (17, 9, 9)
@@ -38,30 +31,13 @@ def problem_of(name):
     return m.Problem(m.Domain(cells, STEPS[len(cells)]), name.split()[0], CASES[name], SIDES)
 
 
-def functional(problem):
-    field = m.solve(problem, "exact", settings=TIGHT).field
-    return float((drawn(field.shape, 5) * field**2).sum())
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n not in DAILY)) for n in CASES]
 )
 def test_they_are_central_differences(name):
-    problem = problem_of(name)
-    with m.Solver(problem, "exact", settings=TIGHT) as solver:
-        solution = solver()
-        field = solution.field
-        by = m.adjoint(solution, 2 * drawn(field.shape, 5) * field, solver=solver)
-    known = Parameters(problem)
-    values = known.values()
-    along = {n: drawn(held.shape, 7) for n, held in values.items()}
-    ahead, back = (
-        functional(known.with_values({n: v + s * STEP * along[n] for n, v in values.items()}))
-        for s in (1, -1)
-    )
-    parts = [float((by[n] * along[n]).sum()) for n in values]
-    assert all(parts)
-    assert sum(parts) == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+    parts, slope = beside_differences(problem_of(name))
+    assert all(parts.values())
+    assert sum(parts.values()) == pytest.approx(slope, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "by"), [("burgers", "nu"), ("p-laplace", "a")])
@@ -89,11 +65,4 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
     cells, shape = (96, 128), (97, 129)
     fields = {"a": drawn(shape), "eps": 0.3} if name == "p-laplace" else {"nu": drawn(shape)}
     problem = m.Problem(m.Domain(cells, (0.05, 0.02)), name, fields | {"f": 1.0}, SIDES)
-    w = drawn(shape, 9)
-    expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
-    with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
-        solution = solver()
-        by = m.adjoint(solution, w[solution.place], solver=solver)
-    for of, values in expected.items():
-        mine = values[solution.place] if values.ndim == 2 else values
-        np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+    require_alike(problem, comm, by_one)

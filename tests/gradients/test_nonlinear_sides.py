@@ -3,21 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from adjoint_checks import TIGHT, beside_differences, drawn, require_alike
 from products import products
 
 import mosaicdd as m
-from mosaicdd.gradients.parameters import Parameters
 
 CELLS, H = (20, 24), 0.1
 NODES = tuple(count + 1 for count in CELLS)
 BOX = (8, 8, 12)
-TIGHT = m.SolveSettings(rtol=1e-12)
-STEP = 1e-4
 AROUND = m.Periodic()
-
-
-def drawn(shape, seed=0):
-    return np.array(np.random.default_rng((seed, *shape)).uniform(0.5, 2.0, shape))
 
 
 SIDES = {
@@ -86,11 +80,6 @@ def problem_of(equation, kind, shape, cells=None):
     return m.Problem(domain, equation, fields_of(equation, domain.cells), sides)
 
 
-def functional(problem):
-    field = m.solve(problem, "exact", settings=TIGHT).field
-    return float(np.nansum(drawn(field.shape, 5) * field**2))
-
-
 _DAILY = {
     ("p-laplace", "periodic", "rectangle"),
     ("quasilinear-diffusion", "periodic", "rectangle"),
@@ -114,22 +103,8 @@ CASES = [
 
 @pytest.mark.parametrize(("equation", "kind", "shape"), CASES)
 def test_they_are_central_differences(equation, kind, shape):
-    problem = problem_of(equation, kind, shape)
-    shown = np.isfinite(m.solve(problem, "exact").field)
-    with m.Solver(problem, "exact", settings=TIGHT, keep="unknowns") as solver:
-        solution = solver()
-        slope = np.where(shown, 2 * drawn(shown.shape, 5) * solution.field, 0.0)
-        by = m.adjoint(solution, slope, solver=solver)
-    known = Parameters(problem)
-    values = known.values()
-    along = {n: drawn(held.shape, 7) for n, held in values.items()}
-    along |= {n: 0.01 * along[n] for n in known.of_shape}  # an outline passes no node
-    ahead, back = (
-        functional(known.with_values({n: v + s * STEP * along[n] for n, v in values.items()}))
-        for s in (1, -1)
-    )
-    total = sum(float((by[n] * along[n]).sum()) for n in values)
-    assert total == pytest.approx((ahead - back) / (2 * STEP), rel=1e-6)
+    parts, slope = beside_differences(problem_of(equation, kind, shape))
+    assert sum(parts.values()) == pytest.approx(slope, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +144,4 @@ def test_the_linearised_map_and_its_adjoint_have_the_same_product():
 )
 def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, equation, kind):
     problem = problem_of(equation, kind, "rectangle", (48, 64))
-    w = drawn((49, 65), 9)
-    expected = by_one(lambda: m.adjoint(m.solve(problem, "exact", settings=TIGHT), w))
-    with m.Solver(problem, "exact", settings=TIGHT, ranks=comm) as solver:
-        solution = solver()
-        by = m.adjoint(solution, w[solution.place], solver=solver)
-    for of, values in expected.items():
-        mine = values[solution.place] if values.ndim == 2 else values
-        np.testing.assert_allclose(by[of], mine, rtol=1e-7, atol=1e-9 * abs(values).max())
+    require_alike(problem, comm, by_one)

@@ -1,12 +1,22 @@
 """Processes that are forks of the test: they have imported everything, which takes others seconds."""
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 
 import mosaicdd.cli.main as command_line
+
+
+def run(command, *arguments, launcher=()):
+    """Run a command in processes of its own to its end; return the exit code, its JSON, and stderr."""
+    done = subprocess.run(
+        [*launcher, *command, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
 class Forked:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from mpi4py import MPI
+from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Layout, LayoutRows
 from mosaicdd.parallel.layouts.placements import (
@@ -202,22 +202,11 @@ def test_sums_are_taken_in_the_order_of_the_ranks_to_the_last_bit(ranks):
     np.testing.assert_array_equal(total, expected)
 
 
-class Counting(MPI.Intracomm):
-    """A communicator that counts calls, and ranks that are sent something."""
-
-    calls = messages = 0
-
-    def Alltoallw(self, sent, received):  # noqa: N802 - MPI's name
-        Counting.calls += 1
-        Counting.messages += sum(map(bool, sent[1]))
-        super().Alltoallw(sent, received)
-
-
 def test_a_movement_is_one_call_in_which_only_ranks_that_have_values_for_each_other_talk(
     ranks, monkeypatch
 ):
     if ranks.size > 1:
-        monkeypatch.setattr(type(ranks), "comm", Counting(ranks.comm))
+        monkeypatch.setattr(type(ranks), "comm", CountedMovements(ranks.comm))
     shape = (6 * ranks.size, 4)
     rows = Layout(shape, (ranks.size,), (Shard(0),))
     halo = Layout(shape, (ranks.size,), (Halo(0, 1),))
@@ -229,9 +218,12 @@ def test_a_movement_is_one_call_in_which_only_ranks_that_have_values_for_each_ot
         (everywhere, halo, 0),
         (rows, everywhere, ranks.size - 1),
     ):
-        Counting.calls = Counting.messages = 0
+        CountedMovements.calls = CountedMovements.messages = 0
         Redistribution(source, target, ranks, float)(np.ones(source.local_shape(ranks.rank)))
-        assert (Counting.calls, Counting.messages) == (int(ranks.size > 1), messages)
+        assert (CountedMovements.calls, CountedMovements.messages) == (
+            int(ranks.size > 1),
+            messages,
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f4", "c16", "i8", "?"])

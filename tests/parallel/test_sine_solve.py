@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.fft
-from mpi4py import MPI
+from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
@@ -104,21 +104,11 @@ def test_several_problems_are_solved_as_each_alone_in_four_calls(ranks, monkeypa
     alone = SineSolve(source, target, laplace(shape), ranks)
     expected = [alone(each) for each in mine]
     if ranks.size > 1:
-        monkeypatch.setattr(type(ranks), "comm", Counting(ranks.comm))
+        monkeypatch.setattr(type(ranks), "comm", CountedMovements(ranks.comm))
     solve = SineSolve(source, target, laplace(shape), ranks, problems)
-    Counting.calls = 0
+    CountedMovements.calls = 0
     np.testing.assert_array_equal(solve(mine), expected)
-    assert Counting.calls == (4 if ranks.size > 1 else 0)
-
-
-class Counting(MPI.Intracomm):
-    """A communicator that counts the movements."""
-
-    calls = 0
-
-    def Alltoallw(self, sent, received):  # noqa: N802 - MPI's name
-        Counting.calls += 1
-        super().Alltoallw(sent, received)
+    assert CountedMovements.calls == (4 if ranks.size > 1 else 0)
 
 
 def test_an_array_with_another_number_of_axes_is_refused(ranks):

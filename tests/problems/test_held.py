@@ -7,6 +7,7 @@ import pytest
 import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.linalg
+from medium_by_cells import equations, field_and_flows
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_directly
@@ -43,34 +44,6 @@ def nearest(points, steps):
     return np.unique(np.round(np.concatenate([nodes, at])).astype(int), axis=0)
 
 
-def assembled(a, steps, f, c, known):
-    """Return the solution of a medium per cell between sides that let nothing through, and what flows out at each node.
-
-    ``known``: the values that are given, NaN at all other nodes.
-    """
-    nodes, axes = known.shape, known.ndim
-    number, volume = np.arange(known.size).reshape(nodes), np.zeros(nodes)
-    entries = []
-    # Each corner of a cell has a part of its volume, and of the faces of the three (two) edges there.
-    for corner in itertools.product((0, 1), repeat=axes):
-        place = tuple(slice(at, at + n) for at, n in zip(corner, a.shape, strict=True))
-        volume[place] += np.prod(steps) / 2**axes
-        for axis in range(axes):
-            other = list(place)
-            other[axis] = slice(1 - corner[axis], 1 - corner[axis] + a.shape[axis])
-            k = (a * np.prod(steps) / steps[axis] ** 2 / 2 ** (axes - 1)).ravel()
-            here, there = number[place].ravel(), number[tuple(other)].ravel()
-            entries += [(here, here, k), (here, there, -k)]
-    row, column, value = (np.concatenate(each) for each in zip(*entries, strict=True))
-    matrix = scipy.sparse.coo_array((value, (row, column))).tocsr()
-    matrix += scipy.sparse.diags_array(c * volume.ravel())
-    u, free = np.nan_to_num(known.ravel()), np.isnan(known.ravel())
-    b = f * volume.ravel()
-    right = (b - matrix @ u)[free]
-    u[free] = scipy.sparse.linalg.spsolve(matrix[free][:, free].tocsc(), right)
-    return u.reshape(nodes), (b - matrix @ u).reshape(nodes)
-
-
 @RANKS
 @pytest.mark.parametrize("axes", [2, 3])
 def test_values_and_flows_are_those_of_a_matrix(axes, comm, by_one):
@@ -97,7 +70,8 @@ def test_values_and_flows_are_those_of_a_matrix(axes, comm, by_one):
         nodes["left"] = np.nonzero(x == 0)
         for name, at in nodes.items():
             known[at] = values[name][at]
-        u, out = assembled(a, steps, 2.0, 0.5, known)
+        matrix, volumes = equations(a, steps)
+        u, out = field_and_flows(matrix, 0.5 * volumes, 2.0 * volumes, known)
         return u, {name: float(out[at].sum()) for name, at in nodes.items()}
 
     solution = m.solve(given, ranks=comm, settings=TIGHT)

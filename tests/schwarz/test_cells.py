@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.sparse.linalg import spsolve
+from medium_by_cells import equations, field_and_flows
 
 import mosaicdd as m
 
@@ -61,52 +60,25 @@ def test_the_largest_error_is_of_second_order(name):
 
 
 def assembled(domain, a, c, f, held, exchanged):
-    """Return the minimiser of the energy of piecewise linear edges, from cells' conductivities; written anew.
+    """Return the solution of a medium per cell.
 
     ``held``: values by (axis, end); ``exchanged``: Robin's (alpha, g) by (axis, end).
     """
-    steps, nodes = domain.grid().steps, domain.grid().nodes
-    axes = len(nodes)
-    volume = np.prod(steps)
-    index = np.arange(np.prod(nodes)).reshape(nodes)
-    matrix = sp.csr_array((index.size, index.size))
-    around = np.pad(a, 1)
-    for axis, step in enumerate(steps):
-        k = around[tuple(slice(1, -1) if other == axis else slice(None) for other in range(axes))]
-        for other in range(axes):
-            if other != axis:
-                k = (
-                    k.take(range(nodes[other]), other)
-                    + np.roll(k, -1, other).take(range(nodes[other]), other)
-                ) / 2
-        k = (k * volume / step**2).ravel()
-        low, high = (index.take(range(i, i + nodes[axis] - 1), axis).ravel() for i in (0, 1))
-        rows, columns = (
-            np.concatenate([low, high, low, high]),
-            np.concatenate([low, high, high, low]),
-        )
-        matrix += sp.coo_array((np.concatenate([k, k, -k, -k]), (rows, columns)), matrix.shape)
-    shares = [np.r_[0.5, np.ones(n - 2), 0.5] for n in nodes]
-
-    def product(axis=None):
-        one = [np.ones(1) if other == axis else share for other, share in enumerate(shares)]
-        return np.einsum(*[item for i, s in enumerate(one) for item in (s, [i])], range(axes))
-
-    diagonal, b = c * volume * product(), f * volume * product()
+    steps, axes = domain.grid().steps, len(domain.cells)
+    matrix, volumes = equations(a, steps)
+    diagonal, b, known = c * volumes, f * volumes, np.full(volumes.shape, np.nan)
+    side = {
+        key: tuple(key[1] if i == key[0] else slice(None) for i in range(axes))
+        for key in (*held, *exchanged)
+    }
     for (axis, end), (alpha, g) in exchanged.items():
-        face = product(axis).take(0, axis) * volume / steps[axis]
-        at = tuple(end if other == axis else slice(None) for other in range(axes))
-        diagonal[at] += alpha * face
-        b[at] += g * face
-    known, u = np.zeros(nodes, bool), np.zeros(nodes)
-    for (axis, end), value in held.items():
-        at = tuple(end if other == axis else slice(None) for other in range(axes))
-        known[at], u[at] = True, value
-    matrix = (matrix + sp.diags_array(diagonal.ravel())).tocsr()
-    free, u = ~known.ravel(), u.ravel()
-    b = (b.ravel() - matrix @ u)[free]
-    u[free] = spsolve(matrix[free][:, free].tocsc(), b)
-    return u.reshape(nodes)
+        at = side[axis, end]
+        area = 2 * volumes[at] / steps[axis]
+        diagonal[at] += alpha * area
+        b[at] += g * area
+    for key, value in held.items():
+        known[side[key]] = value
+    return field_and_flows(matrix, diagonal, b, known)[0]
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

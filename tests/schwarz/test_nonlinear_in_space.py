@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
+from medium_by_cells import equations
 
 import mosaicdd as m
 from mosaicdd.local_solvers.exact import Exact
@@ -66,26 +67,10 @@ def test_the_error_is_of_second_order_with_values_fluxes_and_exchanges(name):
     assert np.log2(errors[0] / errors[1]) > 1.8, errors
 
 
-def assembled(a, nodes):
-    """Return ``-h^2 div(a grad)`` of all nodes of a box, of values per voxel."""
-    numbers, entries = np.arange(np.prod(nodes)).reshape(nodes), []
-    for axis in range(3):
-        low, high = ([slice(None)] * 3 for _ in range(2))
-        low[axis], high[axis] = slice(None, -1), slice(1, None)
-        k = a
-        for other in {0, 1, 2} - {axis}:
-            padded = np.pad(k, [(int(other == i),) * 2 for i in range(3)])
-            k = (np.take(padded, range(1, nodes[other] + 1), other) + np.take(padded, range(nodes[other]), other)) / 2  # fmt: skip
-        i, j, k = (v.ravel() for v in (numbers[tuple(low)], numbers[tuple(high)], k))
-        entries += [(i, i, k), (j, j, k), (i, j, -k), (j, i, -k)]
-    rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
-    return scipy.sparse.csr_array((values, (rows, columns)))
-
-
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_a_salt_solution_in_a_medium_of_voxels_is_that_of_a_newton_method_of_its_own(comm):
     a, c, f = positive(CELLS), 30 * positive(NODES, 1), 3 * positive(NODES, 2)
-    matrix = assembled(a, NODES)
+    matrix = equations(a, (H, H, H))[0] / H  # of which H squared is left
     inside = np.zeros(NODES, bool)
     inside[1:-1, 1:-1, 1:-1] = True
     z, y, x = np.indices(NODES) * H

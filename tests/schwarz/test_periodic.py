@@ -5,22 +5,16 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 from media import MEDIA
+from periods import AXES, PAIRS, periodic
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
 TIGHT = SolveSettings(rtol=1e-11)
-PAIRS = {"x": ("left", "right"), "y": ("bottom", "top")}
-AXES = ("x", "y", "xy")
-
-
-def periodic(axes):
-    """Return periodic sides along some axes."""
-    return {side: Periodic() for axis in axes for side in PAIRS[axis]}
 
 
 def manufactured(n, axes, *, varying):

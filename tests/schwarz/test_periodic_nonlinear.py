@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from periods import PAIRS, periodic
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
@@ -11,14 +12,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
 
 TIGHT = SolveSettings(rtol=1e-10)
-PAIRS = {"x": ("left", "right"), "y": ("bottom", "top")}
-AXES = ("x", "y", "xy")
 P = 2 * np.pi
-
-
-def periodic(axes):
-    """Return periodic sides along some axes."""
-    return {side: Periodic() for axis in axes for side in PAIRS[axis]}
 
 
 def manufactured(n, axes, name):

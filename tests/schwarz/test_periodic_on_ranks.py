@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from periods import AXES, periodic
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -18,13 +19,6 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
 TIGHT = SolveSettings(rtol=1e-11)
-PAIRS = {"x": ("left", "right"), "y": ("bottom", "top")}
-AXES = ("x", "y", "xy")
-
-
-def periodic(axes):
-    """Return periodic sides along some axes."""
-    return {side: Periodic() for axis in axes for side in PAIRS[axis]}
 
 
 @pytest.mark.ranks(2, 3, 4, 6)

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from medium_by_cells import volumes_of
 
 import mosaicdd as m
 from mosaicdd.problems.operators.gradient_flux import outflow
@@ -29,14 +30,6 @@ EQUATIONS = {
     "reaction-diffusion": ({"r": lambda u: u**3}, lambda u: u**3),
     "poisson-boltzmann": ({"a": PER_CELL, "c": 2.0}, lambda u: 2 * np.sinh(u)),
 }
-
-
-def volumes_of(domain):
-    """Return the control volumes of all nodes, parts of them on sides."""
-    volumes = np.ones(())
-    for cells, step in zip(domain.cells, domain.grid().steps, strict=True):
-        volumes = np.multiply.outer(volumes, step * np.r_[0.5, np.ones(cells - 1), 0.5])
-    return volumes
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

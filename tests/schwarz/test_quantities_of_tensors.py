@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from medium_by_cells import volumes_of
 
 import mosaicdd as m
 
@@ -12,14 +13,6 @@ TENSOR = {"axx": 2.0, "axy": 0.7, "ayy": 1.0}
 SPATIAL = TENSOR | {"azz": 1.5, "axz": -0.4, "ayz": 0.3}
 # Sums over nodes of a field that is right to 1e-11.
 CLOSE = {"rel": 1e-8, "abs": 1e-8}
-
-
-def volumes_of(domain):
-    """Return the control volumes of all nodes, parts of them on sides."""
-    volumes = np.ones(())
-    for cells, step in zip(domain.cells, domain.grid().steps, strict=True):
-        volumes = np.multiply.outer(volumes, step * np.r_[0.5, np.ones(cells - 1), 0.5])
-    return volumes
 
 
 def rough(domain):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
-from scipy.sparse.linalg import spsolve
+from medium_by_cells import equations, field_and_flows
 
 import mosaicdd as m
 
@@ -210,45 +209,16 @@ def test_what_is_linear_is_exact_with_a_flux_through_a_slope():
 
 
 def assembled(mask, a, f, alpha, g, steps):
-    """Return the solution on a mask of cells with exchange all around, and what flows out: cell by cell, written anew."""
-    (rows, columns), (dy, dx) = mask.shape, steps
-    index = np.arange((rows + 1) * (columns + 1)).reshape(rows + 1, columns + 1)
-    entries, b = {}, np.zeros(index.size)
-
-    def add(i, j, value):
-        entries[i, j] = entries.get((i, j), 0.0) + value
-
-    faces = []
-    for y, x in np.argwhere(mask):
-        for low, high, k in (
-            (index[y, x], index[y, x + 1], a[y, x] * dy / dx / 2),
-            (index[y + 1, x], index[y + 1, x + 1], a[y, x] * dy / dx / 2),
-            (index[y, x], index[y + 1, x], a[y, x] * dx / dy / 2),
-            (index[y, x + 1], index[y + 1, x + 1], a[y, x] * dx / dy / 2),
-        ):
-            for i, j in ((low, high), (high, low)):
-                add(i, i, k)
-                add(i, j, -k)
-        for i in index[y : y + 2, x : x + 2].ravel():
-            b[i] += f * dx * dy / 4
-        for ends, length, (row, column) in (
-            (index[y : y + 2, x], dy, (y, x - 1)),
-            (index[y : y + 2, x + 1], dy, (y, x + 1)),
-            (index[y, x : x + 2], dx, (y - 1, x)),
-            (index[y + 1, x : x + 2], dx, (y + 1, x)),
-        ):
-            inside = 0 <= row < rows and 0 <= column < columns
-            if not (inside and mask[row, column]):
-                faces += [(i, length / 2) for i in ends]
-    for i, length in faces:
-        add(i, i, alpha * length)
-        b[i] += g * length
-    places = np.array(list(entries))
-    matrix = sp.csr_array((list(entries.values()), places.T), (index.size,) * 2)
-    there = matrix.diagonal() > 0
-    field = np.full(index.size, np.nan)
-    field[there] = spsolve(matrix[there][:, there].tocsc(), b[there])
-    return field.reshape(index.shape), sum((alpha * field[i] - g) * length for i, length in faces)
+    """Return the solution on a mask of cells with exchange all around, and what flows out."""
+    matrix, volumes = equations(np.where(mask, a, 0.0), steps)
+    around, lengths = np.pad(mask, 1).astype(int), np.zeros(volumes.shape)
+    rows, columns = (abs(np.diff(around, axis=axis)) for axis in (0, 1))  # faces that bound a cell
+    for end in (slice(None, -1), slice(1, None)):
+        lengths[:, end] += rows[:, 1:-1] * steps[1] / 2
+        lengths[end] += columns[1:-1] * steps[0] / 2
+    nowhere = np.full(volumes.shape, np.nan)
+    field, _ = field_and_flows(matrix, alpha * lengths, f * volumes + g * lengths, nowhere)
+    return np.where(volumes > 0, field, np.nan), ((alpha * field - g) * lengths).sum()
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
