@@ -19,7 +19,7 @@ from mosaicdd.parallel.launcher import (
 from mosaicdd.storage.json_line import json_line
 
 if TYPE_CHECKING:
-    from mosaicdd.planning.findings import Finding
+    from mosaicdd.cli.findings import Finding
 
 
 @click.command()
@@ -55,8 +55,8 @@ def doctor(as_json: bool) -> int:
 
 def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
     """Collect all findings, on rank 0."""
+    from mosaicdd.cli import findings as look
     from mosaicdd.parallel.messages import probe_device_buffers
-    from mosaicdd.planning import findings as look
 
     return [
         look.python(),

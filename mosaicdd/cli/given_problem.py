@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from mosaicdd.storage.field_file import FieldFile
 
 
-_NAMED = re.compile(
-    r"\s*(?!expr:)([A-Za-z_][\w-]*)\s*:\s*(.*\S)\s*"
-)  # a place, and what it is called
+# A place, and what it is called.
+_NAMED = re.compile(r"\s*(?!expr:)([A-Za-z_][\w-]*)\s*:\s*(.*\S)\s*")
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,8 @@ def given_problem(description: Description) -> "Problem":
     from mosaicdd.storage.field_file import FieldFile
     from mosaicdd.storage.inputs import BoundaryFile, read_values_at_points
 
-    cells, spacing, spec, origin = (
-        description.cells,
-        description.spacing,
-        description.domain,
-        description.origin,
-    )
-    axes, boundary = len(cells), description.boundary
+    cells, spacing, origin = description.cells, description.spacing, description.origin
+    axes, spec, boundary = len(cells), description.domain, description.boundary
 
     def read(name: str, condition: Condition) -> Condition:
         if isinstance(condition, Periodic):
@@ -141,14 +135,13 @@ def _wells(wells: tuple[tuple[str, str], ...], beside: object, pde: str, axes: i
         raise ValueError(f"{pde} has no source, and wells are one: take another --pde, as poisson")
     points: list[tuple[list[float], float | str]] = []
     for place, strength in wells:
-        along = [_number(part) for part in place.split(",")]
-        known = [part for part in along if part is not None]
-        if len(known) < len(along) or len(along) != axes:
+        point = _numbers(place)
+        if len(point) != axes:
             raise ValueError(
                 f"{place}={strength} is not of the form {coordinates(axes).replace(', ', ',')}=STRENGTH, with {axes} numbers as place"
             )
         number = _number(strength)
-        points.append((known, strength if number is None else number))
+        points.append((point, strength if number is None else number))
     return Wells(points, beside)
 
 
@@ -169,20 +162,19 @@ def _with_foils(
     kinds = {"resistance": 1, "conductance": 1, "layer": 2}
     every = []
     for place, spec in foils:
-        points = [[_number(part) for part in point.split(",")] for point in place.split()]
+        points = [_numbers(point) for point in place.split()]
         kind, _, text = spec.partition(":")
-        numbers = [_number(part) for part in text.split(",")]
-        if any(len(point) != axes or None in point for point in points):
+        numbers = _numbers(text)
+        if any(len(point) != axes for point in points):
             raise ValueError(
                 f"{place} are no points {coordinates(axes).replace(', ', ',')} with a space between each two: as '0,0.5 1,0.5'"
             )
-        if kinds.get(kind) != len(numbers) or None in numbers:
+        if kinds.get(kind) != len(numbers):
             raise ValueError(
                 f"{spec} is none of resistance:R, conductance:C and layer:THICKNESS,CONDUCTIVITY"
             )
-        known = [number for number in numbers if number is not None]
         every.append(
-            Foil.layer(points, *known) if kind == "layer" else Foil(points, **{kind: known[0]})
+            Foil.layer(points, *numbers) if kind == "layer" else Foil(points, **{kind: numbers[0]})
         )
     names = [name for name in DIFFUSION if name in fields] or ["a"]
     return {name: Foils(every, fields.get(name, equation.parameters["a"])) for name in names}
@@ -200,9 +192,9 @@ def _held(holds: tuple[tuple[str, str], ...], axes: int) -> dict[str, "Condition
         name, place = (f"held{number}", text.strip()) if named is None else named.groups()
         if name in conditions:
             raise ValueError(f"{name} is the name of two places: give each its own")
-        points = [[_number(part) for part in point.split(",")] for point in place.split()]
+        points = [_numbers(point) for point in place.split()]
         where: Any = place
-        if all(number is not None for point in points for number in point):
+        if all(points):
             counts = sorted({len(point) for point in points} | {axes})
             if len(counts) > 1:
                 raise ValueError(
@@ -257,6 +249,12 @@ def _number(spec: str) -> float | None:
         return float(spec)
     except ValueError:
         return None
+
+
+def _numbers(text: str) -> list[float]:
+    """Return numbers with commas between them; none if one is no number."""
+    numbers = [_number(part) for part in text.split(",")]
+    return [] if None in numbers else [number for number in numbers if number is not None]
 
 
 def _require_no_formula(spec: str) -> None:

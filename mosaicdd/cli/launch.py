@@ -28,11 +28,8 @@ def world() -> "Ranks":
 
     They last as long as the process: what is to be freed earlier is made through ``Ranks.of`` them.
 
-    Raises
-    ------
-    click.ClickException
-        If the launcher started several ranks that have no MPI library, or do not see each other:
-        each would solve the whole problem and write the same file.
+    `click.ClickException` if the launcher started several ranks that have no MPI library, or do not see each other:
+    each would solve the whole problem and write the same file.
     """
     if under_torchrun():
         from mosaicdd.parallel.ranks import Ranks

@@ -163,10 +163,7 @@ class LocalSolver(Protocol):
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the local solver for a problem's operator, source and grid.
 
-        Raises
-        ------
-        ValueError
-            If it does not solve the problem's equation, or not on this grid.
+        `ValueError` if it does not solve the problem's equation, or not on this grid.
         """
         ...
 

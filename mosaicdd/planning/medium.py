@@ -69,10 +69,7 @@ class MediumPlan:
 def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:
     """Plan a job in a medium on dims, as the grid's axes; by default those of least time, of equals the most compact.
 
-    Raises
-    ------
-    ValueError
-        If the ranks do not fit the lattice, or the rates know nothing of media.
+    `ValueError` if the ranks do not fit the lattice, or the rates know nothing of media.
     """
     axes = len(job.lattice.subdomains)
     if axes not in {of_medium.axes for of_medium in rates.media}:

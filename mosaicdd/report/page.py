@@ -39,10 +39,7 @@ Rows = dict[str, Callable[[OpenedSolution], str]]
 def page(solutions: Sequence[OpenedSolution]) -> str:
     """Return the page, each solution a column.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If matplotlib is not installed.
+    `ModuleNotFoundError` if matplotlib is not installed.
     """
     several = len(solutions) > 1
     title = f"{len(solutions)} runs" if several else heading(solutions[0])

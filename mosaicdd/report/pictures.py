@@ -104,10 +104,7 @@ _TICKS = 8  # along either axis, at most
 def chart(curves: Mapping[str, Curve], along: str) -> str:
     """Return the picture and its legend; nothing where no value is above zero.
 
-    Parameters
-    ----------
-    along
-        What stands below the horizontal axis.
+    ``along``: what stands below the horizontal axis.
     """
     points = {name: _positive(*curve) for name, curve in curves.items()}
     points = {name: curve for name, curve in points.items() if len(curve)}

@@ -76,10 +76,7 @@ class Lesson(ABC):
     ) -> None:
         """Check that a network can learn from a dataset as the settings ask.
 
-        Raises
-        ------
-        ValueError
-            If it cannot, or a setting means nothing to it.
+        `ValueError` if it cannot, or a setting means nothing to it.
         """
         if cls.needs_labels and not settings.labels:
             raise ValueError(f"the network {name} learns from solutions alone: leave labels on")

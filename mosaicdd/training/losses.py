@@ -89,11 +89,8 @@ def pde_residual(
 ) -> torch.Tensor:
     """Return the residual ``D[u]``, ``(B, Q)``, at collocation points ``(Q, 2)``.
 
-    Parameters
-    ----------
-    laplacian
-        ``"taylor"``: derivatives carried through the layers, where the network can; ``"autograd"``:
-        by two backward passes, as in the paper.
+    ``laplacian``: ``"taylor"``: derivatives carried through the layers, where the network can; ``"autograd"``: by two
+    backward passes, as in the paper.
     """
     jet = getattr(network, "jet", None)
     if laplacian == "taylor" and jet is not None:

@@ -25,10 +25,7 @@ class Objective(torch.nn.Module):
     that stays zero, and whose gradient is whatever each rank puts there. So a step has one
     reduction, and all ranks know the loss, the clock of rank 0 and each other's interrupts.
 
-    Parameters
-    ----------
-    loss
-        Returns the mean loss of a pass, by the network.
+    ``loss``: returns the mean loss of a pass, by the network.
     """
 
     def __init__(self, network: torch.nn.Module, loss: Callable[[Any], torch.Tensor]):

@@ -38,8 +38,9 @@ class OwnRows:
     @classmethod
     def of(cls, whole: Any, ranks: RankGroup, *part: slice) -> "OwnRows":
         """Read this rank's share of both kinds, or a part of each row."""
-        mine, others = shares(whole, ranks)
-        return cls(whole, whole.rows(mine, *part), whole.rows(others, *part))
+        learned, others = len(whole) - whole.held_out, ranks.share(whole.held_out)
+        held_out = slice(learned + others.start, learned + others.stop)
+        return cls(whole, whole.rows(ranks.share(learned), *part), whole.rows(held_out, *part))
 
     @classmethod
     def few(cls, whole: Any, count: int) -> "OwnRows":
@@ -50,13 +51,6 @@ class OwnRows:
             whole.rows(slice(min(count, learned))),
             whole.rows(slice(learned, learned + count)),
         )
-
-
-def shares(whole: Any, ranks: RankGroup) -> tuple[slice, slice]:
-    """Return which rows a rank is to learn from, and which of those that are held out are its own."""
-    learned = len(whole) - whole.held_out
-    others = ranks.share(whole.held_out)
-    return ranks.share(learned), slice(learned + others.start, learned + others.stop)
 
 
 @dataclass(frozen=True)

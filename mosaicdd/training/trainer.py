@@ -91,11 +91,7 @@ class Trainer:
     def run(self, progress: Callable[[Report], None] | None, watch: Watch | None = None) -> bool:
         """Train to the end and put the best weights into the network.
 
-        Returns
-        -------
-        bool
-            Whether the end was reached; otherwise the watch interrupted the training, after a
-            checkpoint was saved.
+        Return whether the end was reached; otherwise the watch interrupted the training, after a checkpoint was saved.
         """
         show = progress or (lambda report: None)
         watch = watch or Watch()

@@ -7,10 +7,10 @@ import sys
 import h5py
 import pytest
 
+from mosaicdd.cli import findings
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
 from mosaicdd.parallel.messages import probe, verdict
-from mosaicdd.planning import findings
 
 SUBJECTS = [
     "mosaicdd",

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from small_problems import CELLS, NODES, H, laplace, screened, source
 
 from mosaicdd import (
     Dirichlet,
@@ -23,32 +24,15 @@ from mosaicdd import (
 )
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.sines.sine_system import SineSystem
 from mosaicdd.unsupported import Unsupported
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
-CELLS = (128, 192)
-NODES = (129, 193)
-H = 1 / 64  # the spacing where neither domain nor local solver gives one
 # Ranks add up in another order: a few units in the last place of values of order 1, per iteration.
 ROUNDING = 1e-12
 PRECISE = SolveSettings(rtol=1e-11)
-
-
-def laplace(seed=0):
-    return Problem(CELLS, "laplace", sides=BoundarySpec(f"gp:seed={seed}"))
-
-
-def screened(source, c=3.0):
-    return Problem(CELLS, "screened-poisson", {"c": c, "f": source}, Dirichlet("x - y"))
-
-
-def source(seed=0, problems=None):
-    shape = NODES if problems is None else (problems, *NODES)
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 @RANKS

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from mpi4py import MPI
+from small_problems import CELLS, NODES, laplace, screened, source
 
 from mosaicdd import (
     Dirichlet,
@@ -13,24 +14,6 @@ from mosaicdd import (
     read,
     solve,
 )
-from mosaicdd.problems.sides.edge_data import BoundarySpec
-
-CELLS = (128, 192)
-NODES = (129, 193)
-H = 1 / 64  # the spacing where neither domain nor local solver gives one
-
-
-def laplace(seed=0):
-    return Problem(CELLS, "laplace", sides=BoundarySpec(f"gp:seed={seed}"))
-
-
-def screened(source, c=3.0):
-    return Problem(CELLS, "screened-poisson", {"c": c, "f": source}, Dirichlet("x - y"))
-
-
-def source(seed=0, problems=None):
-    shape = NODES if problems is None else (problems, *NODES)
-    return np.random.default_rng(seed).standard_normal(shape)
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -55,12 +55,7 @@ class CorrectionSettings:
 
 
 class CorrectionNetwork(torch.nn.Module):
-    """Corrections on the centre lines of a square, the centre counted once.
-
-    Parameters
-    ----------
-    subdomain
-        The square, in whose sides lengths are measured.
+    """Corrections on the centre lines of a square of so many cells, in whose sides lengths are measured, the centre counted once.
 
     Attributes
     ----------

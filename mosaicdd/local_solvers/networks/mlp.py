@@ -206,11 +206,8 @@ class FaceConvolution(torch.nn.Conv2d):
     Beyond an edge are the nodes of the next face, and beyond a corner those of the edge that meets both. What lies on
     several faces has the mean of what they give.
 
-    Parameters
-    ----------
-    symmetric
-        Whether the kernel is the mean of its images by the symmetries of a face: then it commutes with all those of
-        the cube.
+    ``symmetric``: whether the kernel is the mean of its images by the symmetries of a face: then it commutes with all
+    those of the cube.
     """
 
     _around: torch.Tensor  # nodes of faces with what lies around them, ``(6 w w)``

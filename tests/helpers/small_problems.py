@@ -1,0 +1,23 @@
+"""Problems of two linear equations on a small rectangle."""
+
+import numpy as np
+
+from mosaicdd import Dirichlet, Problem
+from mosaicdd.problems.sides.edge_data import BoundarySpec
+
+CELLS = (128, 192)
+NODES = (129, 193)
+H = 1 / 64  # the spacing where neither domain nor local solver gives one
+
+
+def laplace(seed=0):
+    return Problem(CELLS, "laplace", sides=BoundarySpec(f"gp:seed={seed}"))
+
+
+def screened(source, c=3.0):
+    return Problem(CELLS, "screened-poisson", {"c": c, "f": source}, Dirichlet("x - y"))
+
+
+def source(seed=0, problems=None):
+    shape = NODES if problems is None else (problems, *NODES)
+    return np.random.default_rng(seed).standard_normal(shape)
