@@ -1,7 +1,6 @@
 """The residual of a field in a medium, strip by strip, in the equations that the user's coefficients make."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +9,6 @@ from mosaicdd.lattice.axes import Slices, ends_of, even
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.row_weights import RowWeights
-from mosaicdd.problems.discretisation.squares_of_nodes import ArrayInSquares
-from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.schwarz.fill import Strip
@@ -72,75 +69,6 @@ class Stencil:
         return total
 
 
-class CommonConductances:
-    """Conductances without a velocity between the nodes of a region, most of which have the same equation.
-
-    With constant coefficients the residual of a field takes a few passes over its values: nothing is read of
-    conductances (`ArrayInSquares`) but at the nodes along outlines and sides, whose equations are corrected one by one.
-    ``active``: which nodes are. Fields are zero at all others.
-    """
-
-    def __init__(self, conductances: Conductances, active: np.ndarray):
-        every: list[Any] = conductances.arrays()
-        up, right, reaction = every
-        self._up, self._right, self._reaction = (float(array.plain[-1]) for array in every)
-        columns = self._width = reaction.shape[1]
-        # At others than active nodes, and those beside them, all is zero.
-        differs = reaction.differs(up, right)
-        there = np.zeros_like(differs)
-        there[1:-1, 1:-1] = differs[1:-1, 1:-1] | differs[:-2, 1:-1] | differs[1:-1, :-2]
-        nodes, flat = np.flatnonzero(there), active.ravel()
-        beside = [flat[nodes + step] for step in (0, -columns, columns, -1, 1)]
-        self._nodes = nodes = nodes[np.logical_or.reduce(beside)]
-        y, x = np.divmod(nodes, columns)
-        own, below, left = (reaction.places(y - dy, x - dx) for dy, dx in ((0, 0), (1, 0), (0, 1)))
-        # What their own reaction and conductances are more: to the nodes below, above, left and right.
-        self._more = [
-            reaction.at(own) - self._reaction,
-            up.at(below) - self._up,
-            up.at(own) - self._up,
-            right.at(left) - self._right,
-            right.at(own) - self._right,
-        ]
-
-    @classmethod
-    def of(cls, conductances: object, active: np.ndarray) -> "CommonConductances | None":
-        """Return them, if they are of this kind."""
-        if (
-            not isinstance(conductances, Conductances)
-            or not isinstance(conductances.reaction, ArrayInSquares)
-            or not conductances.symmetric
-            or conductances.across
-        ):
-            return None
-        return cls(conductances, active)
-
-    def apply(self, u: np.ndarray, place: Part) -> np.ndarray:
-        """Return ``h^2 A u`` at the nodes of a part of the region, ``u`` having one more all around."""
-        total = u[1:-1, 1:-1] * (self._reaction + 2 * self._up + 2 * self._right)
-        for k, beside in (
-            (self._up, (u[:-2, 1:-1], u[2:, 1:-1])),
-            (self._right, (u[1:-1, :-2], u[1:-1, 2:])),
-        ):
-            for values in beside:
-                total -= values if k == 1 else k * values
-        rows, columns = place
-        ends = rows.start * self._width, rows.stop * self._width
-        portion = slice(*np.searchsorted(self._nodes, ends))
-        y, x = np.divmod(self._nodes[portion], self._width)
-        y, x = y - rows.start, x - columns.start
-        more = [excess[portion] for excess in self._more]
-        there = (x >= 0) & (x < total.shape[1])
-        if not there.all():
-            y, x, more = y[there], x[there], [excess[there] for excess in more]
-        here = u[y + 1, x + 1]
-        added = more[0] * here
-        for (dy, dx), k in zip(((0, 1), (2, 1), (1, 0), (1, 2)), more[1:], strict=True):
-            added += k * (here - u[y + dy, x + dx])
-        total[y, x] += added
-        return total
-
-
 def _factor(values: np.ndarray) -> torch.Tensor | float:
     """Return an array as a tensor, a copy of what may not be written to, for which torch would warn; or its only number."""
     if not values.size or not any(values.strides) or not values.any():
@@ -173,8 +101,6 @@ class FieldResidual:
         What rows count.
     measures
         What residuals are relative to, ``(n,)``.
-    active
-        Which nodes of the region are; None if all.
     """
 
     def __init__(
@@ -185,14 +111,10 @@ class FieldResidual:
         source: NodeSource | None,
         weights: RowWeights,
         measures: np.ndarray,
-        active: np.ndarray | None = None,
     ):
         self._ranks = ranks
         self._block = block = v.block
         self._conductances = conductances
-        self._common = None
-        if active is not None:
-            self._common = CommonConductances.of(conductances, active)
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
@@ -205,14 +127,13 @@ class FieldResidual:
         values, here = self._around(strip)
         if not values.numel():
             return
-        if self._common is None:
-            beyond = (slice(part.start - 1, part.stop + 1) for part in here)
-            conductances = self._conductances.part(*beyond).each(np.asarray)
+        beyond = (slice(part.start - 1, part.stop + 1) for part in here)
+        conductances = self._conductances.part(*beyond).each(np.asarray)
         across = values.shape[2:]
         for rows in even(values.shape[1] - 2, max(1, _VALUES // math.prod(across))):
             place = slice(here[0].start + rows.start, here[0].start + rows.stop), *here[1:]
             around = slice(rows.start, rows.stop + 2), *(slice(0, count) for count in across)
-            equations = self._common or Stencil(conductances.part(*around))
+            equations = Stencil(conductances.part(*around))
             for i, u in enumerate(values[:, around[0]].double().cpu()):
                 residual = self._residual(i, u, place, equations)
                 self._squares[i] += np.vdot(residual, residual)
@@ -255,30 +176,18 @@ class FieldResidual:
         """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
         return np.finfo(float).eps * self._relative(self._rounded)
 
-    def _residual(
-        self, i: int, u: torch.Tensor, here: Slices, equations: CommonConductances | Stencil
-    ) -> np.ndarray:
+    def _residual(self, i: int, u: torch.Tensor, here: Slices, equations: Stencil) -> np.ndarray:
         """Return ``A u - b`` of a problem at some nodes of the region; ``u`` has one more all around."""
         source = None if self._source is None else self._source[i]
-        if isinstance(equations, CommonConductances):
-            residual = equations.apply(u.numpy(), here)
-        elif source is not None and self._driven is None:
-            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
-            source = None
-        else:
+        if source is None or self._driven is not None:
             residual = equations.residual(u).numpy()
-        if source is not None:
-            self._subtract(source, residual, here)
+        else:
+            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+        if source is not None and self._driven is not None:
+            at, place = self._among(self._driven, here)
+            residual[place] -= self._scale * source.reshape(-1)[self._driven[at]]
         self._weigh(residual, here)
         return residual
-
-    def _subtract(self, source: np.ndarray, residual: np.ndarray, here: Slices) -> None:
-        """Take a problem's source off at some nodes of the region."""
-        if self._driven is None:
-            residual -= self._scale * source[here]
-            return
-        at, place = self._among(self._driven, here)
-        residual[place] -= self._scale * source.reshape(-1)[self._driven[at]]
 
     def _weigh(self, values: np.ndarray, here: Slices) -> None:
         """Let numbers of rows count as these do, at some nodes of the region."""

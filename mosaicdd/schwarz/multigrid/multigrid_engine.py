@@ -129,7 +129,6 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             source,
             system.measure.weights,
             measures,
-            None if system.equations is None else system.equations.active,
         )
         seconds = {"iterate": 0.0, "estimate": 0.0}
         solves: list[_Iterated] = []
