@@ -84,15 +84,7 @@ def meant(name: object, known: Iterable[str]) -> str:
 def require_type(name: str, value: Any, kind: type | UnionType, wanted: str = "") -> None:
     """Check that an argument is of a class.
 
-    Parameters
-    ----------
-    wanted
-        What to ask for, by default the name of the class.
-
-    Raises
-    ------
-    TypeError
-        If it is not.
+    ``wanted``: what to ask for, by default the name of the class. `TypeError` if it is not.
     """
     if not isinstance(value, kind):
         wanted = wanted or f"a {getattr(kind, '__name__', kind)}"

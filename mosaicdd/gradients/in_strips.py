@@ -1,5 +1,6 @@
 """First derivatives of a Lagrangian, some rows of nodes at a time, so that all of them stay in the cache."""
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 
@@ -241,3 +242,23 @@ class InStrips:
         gradient[name][first : first + last] = slope
         if first + last < len(gradient[name]) and strip[0].stop == self._own[0].stop:
             gradient[name] = gradient[name][: first + last]  # of cells, which are one row less
+
+
+class OnDomain:
+    """The equations in one domain, with an adjoint, planned where they are first needed.
+
+    Of all nodes at once, as second derivatives need them, and in strips.
+    """
+
+    def __init__(self, parameters: Parameters):
+        self.parameters = parameters
+
+    @functools.cached_property
+    def lagrangian(self) -> Lagrangian:
+        """That of all nodes at once."""
+        return lagrangian_of(self.parameters)(self.parameters, *[self.parameters.whole] * 2)
+
+    @functools.cached_property
+    def strips(self) -> InStrips:
+        """The same, some rows at a time."""
+        return InStrips(self.parameters, self.parameters.whole)

@@ -13,7 +13,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from mosaicdd.gradients.calls import require_names, untraced
-from mosaicdd.gradients.on_domain import OnDomain
+from mosaicdd.gradients.in_strips import OnDomain
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.parallel.machine import beside, device_memory, require_memory

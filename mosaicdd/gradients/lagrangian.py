@@ -41,10 +41,7 @@ ones is more; None without a velocity."""
 class Lagrangian:
     """Of the nodes that a process speaks for, and of what couples them.
 
-    Parameters
-    ----------
-    own, wide
-        These nodes; they and others all around, within the grid: see `reach`.
+    ``own``, ``wide``: these nodes; they and others all around, within the grid: see `reach`.
 
     Attributes
     ----------

@@ -167,9 +167,6 @@ class Parameters:
             conditions |= dict.fromkeys(self._replaced, conditions["outline"])
         return Sides(conditions, axes=len(self.grid.shape))
 
-    def _zeros(self, name: str) -> np.ndarray:
-        return np.zeros(len(self.pieces[self.parts[name].name].nodes))
-
     def held(self, name: str) -> bool:
         """Say whether what is given there are values of the solution."""
         return isinstance(self.parts[name].condition, Dirichlet)
@@ -202,7 +199,11 @@ class Parameters:
         order = np.argsort(own)
         last = piece.nodes == periods
         for ends in np.unique(last, axis=0):
-            probe = {other: self._zeros(other) for other in self._on_sides}
+            probe = {
+                other: np.zeros(len(self.pieces[part.name].nodes))
+                for other, part in self.parts.items()
+                if not is_outline(part.name)
+            }
             probe[name] = (last == ends).all(axis=1).astype(float)
             shaped = {
                 n: self.pieces[self.parts[n].name].as_side(v, self.grid) for n, v in probe.items()
@@ -216,10 +217,6 @@ class Parameters:
             nodes, weights = nodes[weights != 0], weights[weights != 0]
             flat = np.ravel_multi_index(tuple(np.where(ends, periods, nodes).T), self.grid.nodes)
             yield order[np.searchsorted(own[order], flat)], nodes, weights
-
-    @functools.cached_property
-    def _on_sides(self) -> Sequence[str]:
-        return [name for name, part in self.parts.items() if not is_outline(part.name)]
 
 
 def _plain(value: np.ndarray) -> Any:
@@ -240,7 +237,7 @@ def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
         (edges,) = sides.edge_values(grid)
     for name, piece in pieces.items():
         if not piece.replaced and name not in conditions and piece.lengths.any():
-            conditions[name] = Dirichlet(0.0 if edges is None else edges.edges[_side_of(piece)])
+            conditions[name] = Dirichlet(0.0 if edges is None else edges.named[name])
     if problem.domain.shape is not None and not any(is_outline(part.name) for part in parts):
         surface: Any = 0.0
         if edges is not None:
@@ -255,10 +252,6 @@ def _is_fixed(part: SidePart, problem: Problem) -> bool:
     insulated = shape is not None and shape.staircase and is_outline(part.name)
     kind = (Periodic, Neumann) if insulated else Periodic
     return isinstance(part.condition, kind)
-
-
-def _side_of(piece: Any) -> tuple[int, int]:
-    return piece.side
 
 
 def _on_surface(edges: Boundary, grid: Grid, *places: np.ndarray) -> np.ndarray:
@@ -287,14 +280,9 @@ def _fields(problem: Problem) -> dict[str, Field]:
     return fields
 
 
-def _floats(problem: Problem) -> bool:
-    """Say whether solutions are known up to a constant."""
-    return Discretisation(problem, medium_of(problem.operator), problem.domain.grid()).floating
-
-
 def require_differentiable(problem: Problem) -> None:
     """Raise `Unsupported` unless the gradients of a problem are known."""
-    operator, why = problem.operator, ""
+    operator, grid, why = problem.operator, problem.domain.grid(), ""
     shape, around = problem.domain.shape, any(problem.conditions.periodic)
     if problem.equation.steady is not None:
         why = f"{problem.equation.name} is an equation in time"
@@ -302,7 +290,10 @@ def require_differentiable(problem: Problem) -> None:
         why = f"there are {problem.problems} problems"
     elif isinstance(operator, Nonlinear) and operator.in_cells:
         why = f"the field {operator.in_cells[0]} of {problem.equation.name} is per cell, by which each cell has flows of its own"
-    elif not (isinstance(operator, Nonlinear) or problem.plain) and _floats(problem):
+    elif (
+        not (isinstance(operator, Nonlinear) or problem.plain)
+        and Discretisation(problem, medium_of(operator), grid).floating
+    ):
         why = "no side and no reaction holds the level of the solution"
     elif "f" not in problem.equation.fields:
         why = f"{problem.equation.name} has no source, as the adjoint solve has (poisson does)"

@@ -1,6 +1,6 @@
 """A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,8 @@ import torch
 
 from mosaicdd.gradients.adjoint import require_converged, require_solved
 from mosaicdd.gradients.calls import require_names, untraced
-from mosaicdd.gradients.on_domain import OnDomain
+from mosaicdd.gradients.in_strips import OnDomain
+from mosaicdd.gradients.lagrangian import Tensors
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
@@ -64,7 +65,7 @@ class Differentiable:
         ]
         return torch.stack([self._alone(member) for member in members])
 
-    def _alone(self, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def _alone(self, named: Tensors) -> torch.Tensor:
         u = self.unknowns(**named)
         reported = self._on_domain(named).lagrangian.reported
         return u if reported is None else torch.where(reported, u, torch.nan)
@@ -76,7 +77,7 @@ class Differentiable:
         )
         return solution
 
-    def imposed(self, u: torch.Tensor, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
         """Return values with those given on sides and inside, some of which are named."""
         return self._on_domain(named).lagrangian.imposed(u, self._complete(named))
 
@@ -85,12 +86,12 @@ class Differentiable:
         """Of what the problem was given, by name."""
         return {name: values.shape for name, values in self._values.items()}
 
-    def shape_of(self, named: Mapping[str, torch.Tensor]) -> tuple[int, ...]:
+    def shape_of(self, named: Tensors) -> tuple[int, ...]:
         """Return the shape of the solution of some tensors."""
         count = self._members(named)
         return (*(() if count is None else (count,)), *self._parameters.grid.nodes)
 
-    def _members(self, named: Mapping[str, torch.Tensor]) -> int | None:
+    def _members(self, named: Tensors) -> int | None:
         """Return how many members a batch has; None if it is none, and the least if tensors disagree."""
         return min((len(v) for n, v in named.items() if self._is_batch(n, v)), default=None)
 
@@ -106,7 +107,7 @@ class Differentiable:
         """Which nodes of the problem's own domain have values in a field; None if all."""
         return self._on_domain({}).lagrangian.reported
 
-    def _on_domain(self, named: Mapping[str, torch.Tensor]) -> OnDomain:
+    def _on_domain(self, named: Tensors) -> OnDomain:
         """Return the equations in the domain that some parameters make."""
         domain = self._parameters.domain_of({n: v.detach() for n, v in named.items()})
         if domain is self._parameters.problem.domain:
@@ -122,7 +123,7 @@ class Differentiable:
             self._solver.close()
         self._solver, self._planned = None, {}
 
-    def require(self, named: Mapping[str, torch.Tensor]) -> None:
+    def require(self, named: Tensors) -> None:
         """Raise `ValueError` or `TypeError` unless a call may have these."""
         for name, value in named.items():
             if name not in self.wrt:
@@ -161,20 +162,18 @@ class Differentiable:
                 f"{name} has the shape {shape}, the problem takes {' or '.join(map(str, sorted(fits)))}"
             )
 
-    def solved(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    def solved(self, named: Tensors) -> torch.Tensor:
         """Return the solution for some values, of no graph."""
-        solver, problem = self._planned_for(names, tensors)
+        solver, problem = self._planned_for(named)
         solution = solver(problem)
         require_converged(solution, "solution")
         return torch.from_numpy(np.array(solution.gather(), float))
 
-    def _planned_for(
-        self, names: Sequence[str], tensors: Sequence[torch.Tensor]
-    ) -> tuple[Solver, Problem]:
+    def _planned_for(self, named: Tensors) -> tuple[Solver, Problem]:
         """Return the problem of some values, and what is planned for its coefficients."""
-        named = {n: t.detach().numpy() for n, t in zip(names, tensors, strict=True)}
-        problem = self._parameters.with_values(self._values | named)
-        coefficients = {n: v for n, v in named.items() if self._is_coefficient(n)}
+        arrays = {n: t.detach().numpy() for n, t in named.items()}
+        problem = self._parameters.with_values(self._values | arrays)
+        coefficients = {n: v for n, v in arrays.items() if self._is_coefficient(n)}
         same = self._solver is not None and coefficients.keys() == self._planned.keys()
         if not (same and all(np.array_equal(v, self._planned[n]) for n, v in coefficients.items())):
             self.close()
@@ -191,42 +190,29 @@ class Differentiable:
         return coefficient or numbers or name.endswith(".alpha")
 
     def slopes(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        w: torch.Tensor,
-        by: Sequence[str],
+        self, named: Tensors, u: torch.Tensor, w: torch.Tensor, by: Sequence[str]
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the adjoint for derivatives by each value of a solution, and those by what is named; of no graph."""
-        v = self._changed(names, tensors, u, w, transposed=True)
+        v = self._changed(named, u, w, transposed=True)
         u, w = u.detach(), w.detach().contiguous()
-        named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
+        every = self._complete({n: t.detach() for n, t in named.items()})
         with torch.enable_grad():
-            slopes, left = self._on_domain(dict(zip(names, tensors, strict=True))).strips(
-                named, by, u, v, w
-            )
+            slopes, left = self._on_domain(named).strips(every, by, u, v, w)
         require_solved(left)
         return v, slopes
 
     def change(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        w: torch.Tensor,
-        *,
-        transposed: bool,
+        self, named: Tensors, u: torch.Tensor, w: torch.Tensor, *, transposed: bool
     ) -> torch.Tensor:
         """Return what the equations linearised at a solution, or these transposed, make of a force; of no graph."""
         if transposed:
-            return self.slopes(names, tensors, u, w, ())[0]
-        change, u, w = self._changed(names, tensors, u, w), u.detach(), w.detach()
-        named = self._complete({n: t.detach() for n, t in zip(names, tensors, strict=True)})
-        on = self._on_domain(dict(zip(names, tensors, strict=True)))
+            return self.slopes(named, u, w, ())[0]
+        change, u, w = self._changed(named, u, w), u.detach(), w.detach()
+        every = self._complete({n: t.detach() for n, t in named.items()})
+        on = self._on_domain(named)
         with torch.enable_grad():
             at, v = (torch.zeros_like(u).requires_grad_() for _ in range(2))
-            total = on.lagrangian(named, named, u + at, v, torch.zeros_like(u))
+            total = on.lagrangian(every, every, u + at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             (product,) = torch.autograd.grad((slope * change).sum(), v)
         counts = on.strips.counting(self._parameters.whole, on.lagrangian.active)
@@ -235,68 +221,52 @@ class Differentiable:
         return change
 
     def _changed(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        w: torch.Tensor,
-        *,
-        transposed: bool = False,
+        self, named: Tensors, u: torch.Tensor, w: torch.Tensor, *, transposed: bool = False
     ) -> torch.Tensor:
-        solver, _ = self._planned_for(names, tensors)
+        solver, _ = self._planned_for(named)
         values, force = u.detach().numpy(), w.detach().contiguous().numpy()
         how: dict[str, Any] = {"rtol": self._adjoint_rtol, "transposed": transposed}
         return torch.from_numpy(solver.change(values, force, **how))
 
     def gradient(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        w: torch.Tensor,
+        self, named: Tensors, u: torch.Tensor, w: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Return the derivatives by each of the values, differentiable themselves where a graph is made."""
         if not torch.is_grad_enabled():
-            _, slopes = self.slopes(names, tensors, u, w, names)
-            return tuple(slopes[name] for name in names)
-        if moving := [name for name in names if name in self._parameters.of_shape]:
+            _, slopes = self.slopes(named, u, w, tuple(named))
+            return tuple(slopes[name] for name in named)
+        if moving := [name for name in named if name in self._parameters.of_shape]:
             raise Unsupported(
                 f"{', '.join(moving)} are parameters of the domain, which have first derivatives only: leave out "
                 "create_graph and hessian"
             )
-        v = _Changed.apply(self, names, True, u, w, *tensors)
-        here = _renamed(tensors)
-        named = self._complete(dict(zip(names, here, strict=True)))
-        before = self._complete(dict(zip(names, tensors, strict=True)))
-        total = self._own.lagrangian(named, before, u, v, w)
+        v = _Changed.apply(self, tuple(named), True, u, w, *named.values())
+        here = _renamed(named.values())
+        every = self._complete(dict(zip(named, here, strict=True)))
+        total = self._own.lagrangian(every, self._complete(named), u, v, w)
         return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
 
     def bend(
-        self,
-        names: Sequence[str],
-        tensors: Sequence[torch.Tensor],
-        u: torch.Tensor,
-        v: torch.Tensor,
-        change: torch.Tensor,
+        self, named: Tensors, u: torch.Tensor, v: torch.Tensor, change: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Return the derivatives, by the solution and each value, of what equations and adjoint make of a change."""
         deeper = torch.is_grad_enabled()
         with torch.enable_grad():
-            at, *here = _renamed([u, *tensors])
-            named = self._complete(dict(zip(names, here, strict=True)))
-            total = self._own.lagrangian(named, named, at, v, torch.zeros_like(u))
+            at, *here = _renamed([u, *named.values()])
+            every = self._complete(dict(zip(named, here, strict=True)))
+            total = self._own.lagrangian(every, every, at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             return torch.autograd.grad(
                 (slope * change).sum(), [at, *here], create_graph=deeper, materialize_grads=True
             )
 
-    def _complete(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _complete(self, named: Tensors) -> dict[str, torch.Tensor]:
         """Return all that the equations have, but for the parameters of the domain in which they are."""
         every = {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
         return {n: v for n, v in every.items() if n not in self._parameters.of_shape}
 
 
-def _renamed(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _renamed(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Return other names of the same values: derivatives are by these, the solutions' own are not among them."""
     return [t.view_as(t) if t.requires_grad else t.clone().requires_grad_() for t in tensors]
 
@@ -308,7 +278,7 @@ class _Solved(torch.autograd.Function):
     def forward(
         ctx: Any, solve: Differentiable, names: tuple[str, ...], *tensors: torch.Tensor
     ) -> torch.Tensor:
-        u = solve.solved(names, tensors)
+        u = solve.solved(dict(zip(names, tensors, strict=True)))
         ctx.solve, ctx.names = solve, names
         ctx.save_for_backward(u, *tensors)
         return u
@@ -316,7 +286,8 @@ class _Solved(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
         u, *tensors = ctx.saved_tensors
-        return None, None, *ctx.solve.gradient(ctx.names, tensors, u, w)
+        named = dict(zip(ctx.names, tensors, strict=True))
+        return None, None, *ctx.solve.gradient(named, u, w)
 
 
 class _Changed(torch.autograd.Function):
@@ -332,7 +303,8 @@ class _Changed(torch.autograd.Function):
         w: torch.Tensor,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        change = solve.change(names, tensors, u, w, transposed=transposed)
+        named = dict(zip(names, tensors, strict=True))
+        change = solve.change(named, u, w, transposed=transposed)
         ctx.solve, ctx.names, ctx.transposed = solve, names, transposed
         ctx.save_for_backward(u, change, *tensors)
         return change
@@ -342,5 +314,6 @@ class _Changed(torch.autograd.Function):
         u, change, *tensors = ctx.saved_tensors
         back = _Changed.apply(ctx.solve, ctx.names, not ctx.transposed, u, w, *tensors)
         v, along = (change, back) if ctx.transposed else (back, change)
-        by_solution, *slopes = ctx.solve.bend(ctx.names, tensors, u, v, along)
+        named = dict(zip(ctx.names, tensors, strict=True))
+        by_solution, *slopes = ctx.solve.bend(named, u, v, along)
         return None, None, None, by_solution, back, *slopes

@@ -25,6 +25,8 @@ def collect(
 ) -> None:
     """Hand every rank's parts to the root; called by all ranks.
 
+    What making or taking a part has raised on one rank is raised on all.
+
     Parameters
     ----------
     parts
@@ -34,11 +36,6 @@ def collect(
     sink
         ``sink(array, place)``, called on the root only, once per part; the array is overwritten by
         the next.
-
-    Raises
-    ------
-    Exception
-        On all ranks, what making or taking a part has raised on one.
     """
     failures: list[Exception] = []  # raised when all is over: nobody may be missing before
     own = _until_failure(parts, failures)

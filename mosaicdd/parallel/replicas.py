@@ -18,6 +18,8 @@ class Replicas:
        group 2: ranks 4, 5, problem 4
     ```
 
+    `ValueError` if the ranks do not split into groups of equal size, or of these dims.
+
     Parameters
     ----------
     world
@@ -33,11 +35,6 @@ class Replicas:
         Those of this rank's group.
     index
         Its number.
-
-    Raises
-    ------
-    ValueError
-        If the ranks do not split into groups of equal size, or of these dims.
     """
 
     def __init__(self, world: Ranks, count: int, dims: Dims | None = None):

@@ -29,6 +29,8 @@ class SineSolve:
     Besides its parts of ``f`` and ``u``, a rank holds rows and columns, and their eigenvalues, ``ny nx /
     ranks`` values each.
 
+    `ValueError` if the layouts are not of the same array with two axes at least, or do not fit the ranks.
+
     Parameters
     ----------
     source
@@ -44,11 +46,6 @@ class SineSolve:
         Along each axis; by default sines.
     dtype
         Of all arrays.
-
-    Raises
-    ------
-    ValueError
-        If the layouts are not of the same array with two axes at least, or do not fit the ranks.
     """
 
     def __init__(

@@ -16,10 +16,7 @@ def require_in_space(
 ) -> None:
     """Check that a problem on a box has nothing that is known in the plane alone.
 
-    Raises
-    ------
-    Unsupported
-        If it has, with what is solved in space.
+    `Unsupported` if it has, with what is solved in space.
     """
     lacks = None
     linear = equation if isinstance(equation, Equation) else None
@@ -39,10 +36,7 @@ def require_in_space(
 def require_in_plane(grid: Grid, what: str) -> None:
     """Check that something is asked for in the plane, where alone it is known.
 
-    Raises
-    ------
-    Unsupported
-        If it is not.
+    `Unsupported` if it is not.
     """
     if len(grid.shape) != 2:
         raise Unsupported(f"{what} is not there yet in space, on {times(grid.shape)} cells")

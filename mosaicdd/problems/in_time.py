@@ -182,10 +182,7 @@ class CoefficientsInTime:
 
     `ValueError` if a text is no expression, with the field's name.
 
-    Attributes
-    ----------
-    vary
-        Whether one depends on the time.
+    ``vary``: whether one depends on the time.
     """
 
     def __init__(self, problem: Problem):

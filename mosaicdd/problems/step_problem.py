@@ -58,17 +58,14 @@ class Storage:
 
     Where it is given per cell a node has the mean over its control volume.
 
+    `ValueError` if the values are of another grid.
+
     Attributes
     ----------
     name
         Of the equation's parameter; empty if it has none.
     number
         Its value; None if it is a field.
-
-    Raises
-    ------
-    ValueError
-        If the values are of another grid.
     """
 
     def __init__(self, problem: Problem):

@@ -27,6 +27,8 @@ def change_of(
     Of the whole grid, on all ranks, which call it together; see `BaseEngine.change`. Of a linear problem it is the
     same at all values: what the equations without data make of the force.
 
+    `RuntimeError` if the solve has not converged.
+
     Parameters
     ----------
     world
@@ -43,11 +45,6 @@ def change_of(
         Of the residual, relative to the force.
     transposed
         Whether it is the derivative transposed that does, as of adjoints; without a velocity it is the same.
-
-    Raises
-    ------
-    RuntimeError
-        If the solve has not converged.
     """
     if not force.any():
         return np.zeros(values.shape)

@@ -132,10 +132,7 @@ class Embedded:
     def completed(self, strip: Strip, v: Interface) -> Strip:
         """Write what is given, in place, to the nodes of a strip that this rank owns; outside, NaN.
 
-        Parameters
-        ----------
-        v
-            From which the last line along a periodic axis is copied, that the strip is without.
+        ``v``: from which the last line along a periodic axis is copied, that the strip is without.
         """
         strip, nodes = self._with_copies(strip, v)
         owned, outlines = strip.owned, self._shown

@@ -21,10 +21,7 @@ def engine_of(method: str) -> type[BaseEngine]:
 
     It is imported where it is chosen: most solves start sooner without the others.
 
-    Raises
-    ------
-    ValueError
-        If there is no such method.
+    `ValueError` if there is no such method.
     """
     if method not in _ENGINES:
         raise ValueError(f"no engine runs local solvers by the method {method!r}")
@@ -49,10 +46,7 @@ def asks_for_subdomains(settings: SolveSettings) -> str:
 def require_method(settings: SolveSettings) -> None:
     """Check that nothing is asked for that is of the other method.
 
-    Raises
-    ------
-    Unsupported
-        If something is.
+    `Unsupported` if something is.
     """
     if name := asks_for_subdomains(settings):
         raise Unsupported(

@@ -24,10 +24,7 @@ class Stencil:
     That is `Conductances.apply` less a source, for fields that are much larger than a cache: a product and its sum
     are one pass here, and nothing is allocated by the way.
 
-    Parameters
-    ----------
-    conductances
-        Between the nodes of the part, ``(rows, columns)``.
+    ``conductances``: between the nodes of the part, ``(rows, columns)``.
     """
 
     def __init__(self, conductances: Conductances):

@@ -36,10 +36,7 @@ _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
 def require_range(largest: float) -> None:
     """Check that float64 holds the squares of the numbers in equations, by the largest; 0 where there are none.
 
-    Raises
-    ------
-    OutOfRangeError
-        If it does not.
+    `OutOfRangeError` if it does not.
     """
     if largest and not _RANGE[0] < largest < _RANGE[1]:
         raise OutOfRangeError(
@@ -51,10 +48,7 @@ def require_range(largest: float) -> None:
 def require_ratio(least: float, largest: float) -> None:
     """Check that float32, in which preconditioners are, holds the ratios of the numbers on the diagonal.
 
-    Raises
-    ------
-    OutOfRangeError
-        If it does not.
+    `OutOfRangeError` if it does not.
     """
     if not largest < _RATIO * least:
         ratio = largest / least if least else np.inf
@@ -225,10 +219,7 @@ class Measure:
     def added(self, v: Interface, problems: slice = slice(None)) -> np.ndarray:
         """Return what the values on the edge of the lattice add to right-hand sides at the nodes `ring`.
 
-        Parameters
-        ----------
-        problems
-            Which of them; by default all.
+        ``problems``: which of them; by default all.
         """
         added = np.zeros((len(range(v.problems)[problems]), len(self.ring)))
         for edge in self._edges:
@@ -239,10 +230,7 @@ class Measure:
     def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
         """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.
 
-        Parameters
-        ----------
-        nodes
-            See `NodeSource`.
+        ``nodes``: see `NodeSource`.
         """
         if nodes is not None:
             place = zip(np.unravel_index(nodes, source.shape[1:]), self.inner, strict=True)

@@ -37,6 +37,9 @@ class Setup:
 
     All ranks make it together; parameters are those of `Solver`.
 
+    `ValueError`, `TypeError` or `OSError` if these do not fit each other: the same on all ranks, with the argument's
+    name.
+
     Attributes
     ----------
     grid, lattice
@@ -49,11 +52,6 @@ class Setup:
         The local solver, bound to the problem.
     told
         What tells what was planned for from other coefficients and domains.
-
-    Raises
-    ------
-    ValueError, TypeError, OSError
-        If these do not fit each other: the same on all ranks, with the argument's name.
     """
 
     def __init__(
@@ -171,10 +169,7 @@ class Setup:
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
 
-        Raises
-        ------
-        Unsupported
-            If it is, with the argument's name.
+        `Unsupported` if it is, with the argument's name.
         """
         if not self.fill:
             raise Unsupported(
@@ -184,10 +179,8 @@ class Setup:
     def rounds(self, problems: int) -> Rounds:
         """Share problems out to the groups, in batches that fit the memory.
 
-        Raises
-        ------
-        ValueError
-            If there are fewer problems than groups, or a batch does not fit, or the fields do not that no file takes.
+        `ValueError` if there are fewer problems than groups, or a batch does not fit, or the fields do not that no
+        file takes.
         """
         if problems in self._rounds:
             return self._rounds[problems]

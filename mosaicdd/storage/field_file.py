@@ -17,11 +17,8 @@ class FieldFile:
 
     Nothing stays open between two readings, so that it can be kept, copied and sent to other ranks.
 
-    Parameters
-    ----------
-    spec
-        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.tif`` or ``FILE.nc``, of
-        several variables ``FILE.nc:/NAME``, which every rank reads whole.
+    ``spec``: ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv``,
+    ``FILE.tif`` or ``FILE.nc``, of several variables ``FILE.nc:/NAME``, which every rank reads whole.
 
     Attributes
     ----------
@@ -109,10 +106,7 @@ class FieldFile:
 def npy_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Read an array, or map it into memory; objects are refused.
 
-    Raises
-    ------
-    ValueError
-        If the file is no such array, or cut short.
+    `ValueError` if the file is no such array, or cut short.
     """
     with path.open("rb") as file:
         begins = file.read(len(np.lib.format.MAGIC_PREFIX))

@@ -126,10 +126,7 @@ def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
 class BoundaryFile:
     """Boundary data in a file, of one problem or of several, which every rank reads for itself.
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As `read_boundaries`.
+    `FileNotFoundError`, `ValueError` as `read_boundaries`.
     """
 
     def __init__(self, path: str | PathLike):

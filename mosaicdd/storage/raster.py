@@ -28,17 +28,14 @@ class Raster:
 def read_raster(path: Path, variable: str | None, version: object) -> Raster:
     """Read a raster whole, once.
 
+    `ValueError` if it is none, or its places are not evenly spaced.
+
     Parameters
     ----------
     variable
         Of a netCDF file that has several.
     version
         Of the file: one that has changed is read again.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or its places are not evenly spaced.
     """
     raster = _READERS[path.suffix.lower()](path, variable)
     for name in raster.coords:

@@ -91,10 +91,7 @@ class Samples:
     def read(cls, path: str | os.PathLike, *, whole: bool = True) -> Self:
         """Read a file of them.
 
-        Parameters
-        ----------
-        whole
-            Whether the arrays are read, or stay in the file until some rows are asked for.
+        ``whole``: whether the arrays are read, or stay in the file until some rows are asked for.
 
         Raises
         ------

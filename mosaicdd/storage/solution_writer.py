@@ -154,6 +154,8 @@ def writing_solutions(
 ) -> Iterator[SolutionWriter]:
     """Open a solution file for writing; it appears under its name when all is written.
 
+    `OSError` if it cannot be written, as on a full disk; a file that was there before stays.
+
     Parameters
     ----------
     boundaries
@@ -176,11 +178,6 @@ def writing_solutions(
         Besides them, values on all edges, whose surface gives those on the outline of a shape.
     times
         Of the fields of a series, which has one for each.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, as on a full disk; a file that was there before stays.
     """
     window = window or Window.whole(grid)
     with replacing_shards(path, shards or []), new_file(path, "solution") as file:

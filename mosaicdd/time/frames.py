@@ -23,10 +23,7 @@ Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 class Wanted:
     """What a rank has of the part of the fields that is kept.
 
-    Parameters
-    ----------
-    own
-        The nodes of the grid that the rank owns.
+    ``own``: the nodes of the grid that the rank owns.
 
     Attributes
     ----------

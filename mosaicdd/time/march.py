@@ -36,10 +36,8 @@ class March:
 
     Several problems are marched one after another, by the same plans.
 
-    Parameters
-    ----------
-    problem, initial, time, local_solver, ranks, settings, window, output
-        As `march`.
+    ``problem``, ``initial``, ``time``, ``local_solver``, ``ranks``, ``settings``, ``window``, ``output``: as
+    `march`.
     """
 
     def __init__(
@@ -154,11 +152,8 @@ class March:
 
         `OSError` on all ranks, if a file cannot be written; what was there before stays.
 
-        Parameters
-        ----------
-        progress
-            ``progress(fraction, note)``, called after every step; True draws a bar on stderr, or lines where this is no
-            terminal.
+        ``progress``: ``progress(fraction, note)``, called after every step; True draws a bar on stderr, or lines
+        where this is no terminal.
         """
         title = f"marching {self._problem.equation.name}"
         try:

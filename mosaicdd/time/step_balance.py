@@ -22,17 +22,14 @@ from mosaicdd.schwarz.solver import Solver
 class StepBalance:
     """Of all steps of one plan; all ranks make it and call it together.
 
+    `Unsupported` if the equation has no balance, as `ControlVolumes`.
+
     Parameters
     ----------
     problem
         Of a step.
     stepped
         What that is a step of: with the reaction without ``rate s``.
-
-    Raises
-    ------
-    Unsupported
-        If the equation has no balance, as `ControlVolumes`.
     """
 
     def __init__(self, problem: Problem, stepped: Problem, share: FieldShare):

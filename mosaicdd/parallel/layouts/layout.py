@@ -129,6 +129,9 @@ class Layout:
        rank 2: row  2..3, columns 0..4, owns 0..3    rank 3: row  2..3, columns 2..5, owns 3..5
     ```
 
+    `ValueError` if the placements do not fit the mesh or the shape, or one of them leaves an item without an owner
+    or with two.
+
     Parameters
     ----------
     shape
@@ -137,12 +140,6 @@ class Layout:
         Ranks per axis of the mesh; any number of axes, which need not be the array's.
     placements
         One per axis of the mesh.
-
-    Raises
-    ------
-    ValueError
-        If the placements do not fit the mesh or the shape, or one of them leaves an item without
-        an owner or with two.
     """
 
     shape: tuple[int, ...]
@@ -216,10 +213,7 @@ class Layout:
     def place(self, rank: int) -> Slices:
         """Return where a rank's array of consecutive items lies in the whole; copies may go on beyond it.
 
-        Raises
-        ------
-        ValueError
-            If what the rank owns is not consecutive, or nothing.
+        `ValueError` if what the rank owns is not consecutive, or nothing.
         """
         places = []
         for share in self.shares[rank]:

@@ -57,10 +57,7 @@ class Placement(Protocol):
 class Cut(Placement, Protocol):
     """What is asked of a placement with ``OWNER``, too.
 
-    Parameters
-    ----------
-    axis
-        The array axis that is cut.
+    ``axis``: the array axis that is cut.
     """
 
     @property
@@ -101,10 +98,7 @@ class PartialSum:
 class Shard:
     """Consecutive items of an axis for each coordinate, without gap.
 
-    Parameters
-    ----------
-    sizes
-        Items per coordinate; by default as even as possible, the first ones get one more.
+    ``sizes``: items per coordinate; by default as even as possible, the first ones get one more.
     """
 
     axis: int

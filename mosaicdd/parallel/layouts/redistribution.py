@@ -33,11 +33,8 @@ def redistribute(array: np.ndarray, source: Layout, target: Layout, ranks: Ranks
 
     For the same movement again and again, plan a `Redistribution` once.
 
-    Raises
-    ------
-    ValueError
-        On all ranks, if the array of one does not fit the source layout or their types differ, or
-        the layouts do not fit each other or the number of ranks.
+    `ValueError` on all ranks, if the array of one does not fit the source layout or their types differ, or the
+    layouts do not fit each other or the number of ranks.
     """
     ranks.agree(lambda: _require(array, source.local_shape(ranks.rank), array.dtype, "source"))
     dtypes = ranks.allgather(array.dtype)
@@ -52,6 +49,8 @@ class Redistribution:
     Values are taken from their owners, from oneself where one is among them; copies in a halo are
     never read, so a redistribution of a layout to itself refreshes them.
 
+    `ValueError` if the layouts do not fit each other or the number of ranks.
+
     Parameters
     ----------
     source, target
@@ -59,11 +58,6 @@ class Redistribution:
         ranks; their meshes may differ.
     dtype
         Of the arrays.
-
-    Raises
-    ------
-    ValueError
-        If the layouts do not fit each other or the number of ranks.
     """
 
     def __init__(
@@ -136,15 +130,8 @@ class Redistribution:
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's array in the target layout; called by all ranks.
 
-        Parameters
-        ----------
-        out
-            A contiguous array of the target's local shape to fill, which shares no memory with ``array``.
-
-        Raises
-        ------
-        ValueError
-            If the shape or type of an array is not the planned one.
+        ``out``: a contiguous array of the target's local shape to fill, which shares no memory with ``array``.
+        `ValueError` if the shape or type of an array is not the planned one.
         """
         rank = self._ranks.rank
         _require(array, self.source.local_shape(rank), self.dtype, "source")
@@ -185,10 +172,7 @@ class Redistribution:
 def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
     """Return the Euclidean norm of the whole array; copies in halos do not count.
 
-    Raises
-    ------
-    ValueError
-        If a value would count twice or not at all, with the placements that are the reason.
+    `ValueError` if a value would count twice or not at all, with the placements that are the reason.
     """
     if not layout.is_partition:
         raise ValueError(

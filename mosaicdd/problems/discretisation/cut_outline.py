@@ -39,10 +39,7 @@ class CutOutline:
     has a natural outline, or the outline is not the same on two periodic sides.
     ``sides``: whose values do not count; ``each``: whether all outlines have names, though no condition asks for that.
 
-    Attributes
-    ----------
-    names
-        Of the outlines.
+    ``names``: of the outlines.
     """
 
     def __init__(self, shape: Shape, grid: Grid, sides: Sides, *, each: bool = False):

@@ -53,20 +53,13 @@ def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.
 
     Where the coefficients are given at nodes, a cell has the harmonic mean of the tensors at its corners.
 
-    Parameters
-    ----------
-    fields
-        Those of `names_of`, or ``a`` for the diagonal; of pairs of axes by default zero.
+    ``fields``: those of `names_of`, or ``a`` for the diagonal; of pairs of axes by default zero. `ValueError` if a
+    value is not finite, or a tensor is not positive definite: with the first cell where it is not.
 
     Returns
     -------
     ndarray
         ``(3, rows + 1, columns + 1)``, in space 6 with an axis more: as `names_of`; zero where there is no cell.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite, or a tensor is not positive definite: with the first cell where it is not.
     """
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
     cells, where = overlap(wide, grid.shape)

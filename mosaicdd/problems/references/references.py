@@ -64,10 +64,7 @@ class MultigridSolver:
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Solve for one right-hand side ``(n,)``.
 
-        Raises
-        ------
-        RuntimeError
-            If the relative residual, computed anew, stays above the tolerance.
+        `RuntimeError` if the relative residual, computed anew, stays above the tolerance.
         """
         self.iterations = 0
         norm = np.linalg.norm(b)

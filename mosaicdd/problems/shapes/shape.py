@@ -83,6 +83,8 @@ class Level(Shape):
 
     ``field``: the values.
 
+    `ValueError` if a text is no expression, or parameters are of node values, or no numbers.
+
     Parameters
     ----------
     values
@@ -91,11 +93,6 @@ class Level(Shape):
         Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
     parameters
         Numbers by the names that they have in the expression, or as arguments of the function.
-
-    Raises
-    ------
-    ValueError
-        If a text is no expression, or parameters are of node values, or no numbers.
     """
 
     def __init__(

@@ -51,11 +51,8 @@ class Summary:
     def of(cls, ranks: Ranks, voxels: Voxels, own: Slices) -> "Summary":
         """Return that of a medium; all ranks together, each for its own voxels.
 
-        Raises
-        ------
-        ValueError
-            On all ranks, if a conductivity is not finite or negative, or they differ too much, or some voxel conducts along
-            some axes only.
+        `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
+        voxel conducts along some axes only.
         """
         here = ranks.agree(lambda: _Sums(voxels, own))
         sums = ranks.sum(np.concatenate([[here.conducting], here.total, here.inverse]))
@@ -147,10 +144,7 @@ def values_and_axes(values: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, li
 def require_conductivities(k: np.ndarray) -> None:
     """Check conductivities.
 
-    Raises
-    ------
-    ValueError
-        If they are not finite or negative.
+    `ValueError` if they are not finite or negative.
     """
     least = float(k.min())
     if least >= 0 and math.isfinite(float(k.max())):
@@ -192,15 +186,8 @@ def hashin_shtrikman(fraction: float, k: float, other: float, axes: int) -> tupl
 class Paths:
     """The connected parts of what conducts, through faces of voxels.
 
-    Parameters
-    ----------
-    own
-        The voxels of this rank.
-
-    Attributes
-    ----------
-    part_of
-        Of this rank's voxels, the connected part of its box that they belong to, from 1 on; 0 where nothing conducts.
+    ``own``: the voxels of this rank. ``part_of``: of this rank's voxels, the connected part of its box that they
+    belong to, from 1 on; 0 where nothing conducts.
     """
 
     def __init__(self, ranks: Ranks, voxels: Voxels, own: Slices):
@@ -251,10 +238,8 @@ class Paths:
     def _whole_rounds(self, ones: np.ndarray, others: np.ndarray, rounds: np.ndarray) -> np.ndarray:
         """Return along which axes each connected part of a cell leads to its own repetitions, ``(parts, axes)``.
 
-        Parameters
-        ----------
-        ones, others, rounds
-            Which parts of boxes are joined, and how many cells further along each axis the second one is, ``(E, axes)``.
+        ``ones``, ``others``, ``rounds``: which parts of boxes are joined, and how many cells further along each
+        axis the second one is, ``(E, axes)``.
         """
         beside: dict[int, list[int]] = {}
         for edge, ends in enumerate(zip(ones.tolist(), others.tolist(), strict=True)):

@@ -75,10 +75,8 @@ class Surface:
 class ThroughFlow:
     """What flows through a medium, measured at cuts; the first two are passed by all of it.
 
-    Parameters
-    ----------
-    drives
-        Where a rise acts on nodes of this rank, and what it adds to the right-hand side there: places and amounts.
+    ``drives``: where a rise acts on nodes of this rank, and what it adds to the right-hand side there: places and
+    amounts.
     """
 
     def __init__(

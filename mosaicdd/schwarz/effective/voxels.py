@@ -48,11 +48,8 @@ class Voxels:
     ) -> "Voxels":
         """Return a medium as it was given; values are checked by `summary`.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If it has not two or three axes, or no voxel, or its conductivities along axes not the same shape; or a spacing
-            is not positive.
+        `ValueError` or `TypeError` if it has not two or three axes, or no voxel, or its conductivities along axes not
+        the same shape; or a spacing is not positive.
         """
         by_axis = medium if isinstance(medium, Mapping) else None
         first = medium if by_axis is None else next(iter(by_axis.values()), None)

@@ -36,6 +36,8 @@ class SineSystem:
 
     Vectors are arrays of the unknowns of this rank, ``(rows, columns)``.
 
+    `ValueError` on all ranks, if the coefficients are not sound.
+
     Attributes
     ----------
     equations, conductances, measure, own, around
@@ -44,11 +46,6 @@ class SineSystem:
         This, which says what vectors are, and solves.
     unknowns
         Nodes of the whole domain that have stencil.
-
-    Raises
-    ------
-    ValueError
-        On all ranks, if the coefficients are not sound.
     """
 
     directed = False
