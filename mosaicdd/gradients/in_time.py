@@ -101,7 +101,7 @@ class DifferentiableMarch:
         u = torch.broadcast_to(
             every.get("initial", self._values["initial"]), self._parameters.grid.nodes
         )
-        u = self._solve.imposed(u, self._at_begin(every))
+        u = self._solve.imposed(u, self._sides_at(0, 0.0, every))
         levels, frames = [u], [u]
         for first in range(0, self._time.steps, self._stretch):
             steps = range(first, min(first + self._stretch, self._time.steps))
@@ -196,9 +196,6 @@ class DifferentiableMarch:
         if values.ndim <= axes:
             return values
         return (1.0 - share) * values[number] + share * values[number + 1]
-
-    def _at_begin(self, named: Mapping[str, torch.Tensor]) -> Named:
-        return self._sides_at(0, 0.0, named)
 
     def _sides_at(self, number: int, share: float, named: Mapping[str, torch.Tensor]) -> Named:
         """Return what is given on sides in a step, of all that were named or change."""

@@ -270,12 +270,9 @@ class Lagrangian:
             if held and named[name].requires_grad and len(places):
                 change = weights * (named[name] - before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
-                imposed = imposed + (self._held_of(w)[places] * change).sum()
+                by_held = torch.where(self._held, w, 0.0).reshape(-1)
+                imposed = imposed + (by_held[places] * change).sum()
         return imposed + self._tested(named, before, u, v, w, rises or {})
-
-    def _held_of(self, w: torch.Tensor) -> torch.Tensor:
-        """Return derivatives by given values, flat; zero at other nodes."""
-        return torch.where(self._held, w, 0.0).reshape(-1)
 
     def _tested(
         self,

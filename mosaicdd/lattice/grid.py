@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import spelled, times
+from mosaicdd.lattice.axes import coordinates, spelled, times
 
 ROUNDING = 1e-9
 """Cells by which a place may miss a node, or the domain."""
@@ -130,10 +130,16 @@ class Grid:
         return np.multiply(cells, self.steps) + self.origin
 
     def require_inside(self, place: Sequence[float], what: str) -> None:
-        """Check that a place, (x, y), in space (x, y, z), is no further out than the edge.
+        """Check that a place, (x, y), in space (x, y, z), is no further out than the edge, and of as many coordinates.
 
-        `ValueError` if it is, which begins with what it is of, as ``the well at ({}) is outside``.
+        `ValueError` if not, which begins with what it is of, as ``the well at ({}) is outside``.
         """
+        axes = len(self.shape)
+        if len(place) != axes:
+            told = what.partition(")")[0].format(spelled(place))
+            raise ValueError(
+                f"{told}) has {len(place)} coordinates, the domain {axes}: give ({coordinates(axes)})"
+            )
         cells = self.cells(np.asarray(place, float)[::-1])
         if ((cells < 0) | (cells > self.shape)).any():
             raise ValueError(

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from mosaicdd.lattice.axes import times
-from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations import Equation, NonlinearEquation
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
@@ -31,12 +29,3 @@ def require_in_space(
             f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
             f"screened-poisson, diffusion, anisotropic-diffusion, advection-diffusion and heat with the fields {', '.join(_FIELDS)}, values, fluxes, exchanges and periods on sides"
         )
-
-
-def require_in_plane(grid: Grid, what: str) -> None:
-    """Check that something is asked for in the plane, where alone it is known.
-
-    `Unsupported` if it is not.
-    """
-    if len(grid.shape) != 2:
-        raise Unsupported(f"{what} is not there yet in space, on {times(grid.shape)} cells")

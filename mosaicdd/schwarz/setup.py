@@ -16,7 +16,6 @@ from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
-from mosaicdd.problems.in_space import require_in_plane
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Shape
@@ -28,8 +27,6 @@ from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.settings import argument
 from mosaicdd.unsupported import Unsupported
-
-"""Low and high end per axis, (y, x), in units of domain length."""
 
 
 class Setup:
@@ -129,13 +126,10 @@ class Setup:
             problem.conditions.require_parts(self.grid)
         with argument("local_solver" if problem.domain.shape is None else "domain"):
             self.bound = self._bind(problem)
-        if axes != 2:
-            self._require_in_space()
-
-    def _require_in_space(self) -> None:
-        """Check that nothing is asked for that a box lacks: media are multigrid's there, without an interface."""
-        if not self.fill and self.bound.one_by_one:
-            require_in_plane(self.grid, "keep='interface'")
+        if axes != 2 and not self.fill and self.bound.one_by_one:  # media, without an interface
+            raise Unsupported(
+                f"keep='interface' is not there yet in space, on {times(self.grid.shape)} cells"
+            )
 
     def _bind(self, problem: Problem) -> BoundSolver:
         """Bind the local solver; what nothing certifies is tested."""

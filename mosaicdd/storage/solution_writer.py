@@ -43,7 +43,8 @@ class SolutionWriter(ArrayWriter):
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros, of this shape for each problem."""
-        super().create(name, self._shape(shape), dtype)
+        several = (self._problems,) if self._problems > 1 else ()
+        super().create(name, (*several, *shape), dtype)
 
     def create_common(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros that serves all problems."""
@@ -102,39 +103,31 @@ class SolutionWriter(ArrayWriter):
         """Write the foils in a coefficient, a row for each of their sheets, as `Foils.table`."""
         self._file[f"foils/{name}"] = table
 
-    def describe(
-        self,
-        attributes: dict,
-        histories: Sequence[Mapping[str, Sequence[float]]],
-        results: Mapping[str, Sequence] | None = None,
-    ) -> None:
+    def describe(self, report: dict, histories: Sequence[Mapping[str, Sequence[float]]]) -> None:
         """Write what is known of the solve.
 
         Parameters
         ----------
-        attributes
-            Of all problems together; containers and None become JSON texts.
+        report
+            Of all problems together; containers and None become JSON texts. What differs between
+            several is under ``problems``: for each a text or number by name; None becomes NaN.
         histories
             Of each problem, numbers per iteration by name.
-        results
-            What differs between several problems, by name: a text or number for each; None becomes
-            NaN.
         """
-        write_attributes(self._file, attributes)
+        rows = report.get("problems", [])
+        write_attributes(self._file, {name: report[name] for name in report if name != "problems"})
         if self._problems == 1:
             self.history(histories[0])
             return
-        for name, rows in in_rows_of(histories).items():
-            self._file[f"history/{name}"] = rows
-        for name, values in (results or {}).items():
+        for name, numbers in in_rows_of(histories).items():
+            self._file[f"history/{name}"] = numbers
+        for name in [name for name in rows[0] if name != "problem"] if rows else []:
+            values = [row[name] for row in rows]
             texts = any(isinstance(value, str) for value in values)
             empty = "" if texts else np.nan
             data = [empty if value is None else value for value in values]
             dtype = h5py.string_dtype() if texts else np.asarray(data).dtype
             self._file.create_dataset(f"problems/{name}", data=data, dtype=dtype)
-
-    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (self._problems, *shape) if self._problems > 1 else tuple(shape)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from mosaicdd.problems.fingerprint import Told, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.results.given import Sample, samples, write_given
 from mosaicdd.schwarz.results.shards_of_ranks import write_shards
-from mosaicdd.storage.domain_file import ACTIVE, LEVEL
+from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.shards import ShardFile
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import FrameStore
@@ -86,15 +87,8 @@ class Marched:
 
         def complete() -> None:
             if writer is not None:
-                self._write_coefficients(writer)
-                self._write_domain(writer)
-                each = self.report.get("problems", [])
-                names = [name for name in each[0] if name != "problem"] if each else []
-                writer.describe(
-                    {name: value for name, value in self.report.items() if name != "problems"},
-                    [member.record.arrays() for member in self.ended],
-                    {name: [row[name] for row in each] for name in names},
-                )
+                self._write_given(writer)
+                writer.describe(self.report, [member.record.arrays() for member in self.ended])
 
         with ranks.held_by_root(begin) as writer:
             for at, problem in fields if not shards else []:
@@ -137,39 +131,22 @@ class Marched:
         place = (*(slice(0, count) for count in counts), *wanted.place)
         return write_shards(str(path), ranks, parts(), place, "float64", nullcontext())
 
-    def _write_coefficients(self, writer: SolutionWriter) -> None:
-        """Write the parameters at the end, those that are fields a few rows at a time."""
-        last = self.last
-        for name, number in last.parameters.items():
-            writer.field(name, number)
-        for name, field in last.arrays.items():
-            if name == "f":  # which depends on the time
-                continue
-            shape = self.grid.shape if field.per_cell(self.grid) else self.grid.nodes
-            writer.create_common(f"fields/{name}", shape, "float64")
-            if field.foils is not None:
-                writer.foils(name, field.foils.table)
-            for place in _strips(shape):
-                values = field.sample_as_given(self.grid, place)[0]
-                writer.write(f"fields/{name}", values, place)
+    def _write_given(self, writer: SolutionWriter) -> None:
+        """Write parameters at the end, and a domain that is no rectangle, and where it has values, a few rows at a time."""
+        shape, grid, window = self.problem.domain.shape, self.grid, self.store.wanted.window
+        nodes = tuple(slice(0, count) for count in grid.nodes)
 
-    def _write_domain(self, writer: SolutionWriter) -> None:
-        """Write the level of a domain that is no rectangle, a few rows at a time, and where it has values."""
-        shape, grid = self.problem.domain.shape, self.grid
+        def put(name: str, sample: Sample, dtype: str) -> None:
+            for values, place in samples(sample, nodes):
+                writer.write(name, values, place)
+
+        write_given(self.last, grid, "float64", writer, put)
         if shape is None:
             return
-        writer.domain(shape, grid)
-        window = self.store.wanted.window
         writer.create_common(ACTIVE, window.shape, "uint8")
-        for place in _strips(grid.nodes):
+        for place in in_rows(nodes, _VALUES):
             level = shape.level(grid, place)
-            if shape.voxels is None:
-                writer.write(LEVEL, level, place)
             there = (level < 0 if shape.staircase else level <= 0).astype(np.uint8)
             seen = window.clip(place)
             if seen[0].start < seen[0].stop:
                 writer.write(ACTIVE, there[within(seen, place)], window.within(seen))
-
-
-def _strips(shape: tuple[int, ...]) -> Iterator[Slices]:
-    return in_rows(tuple(slice(0, count) for count in shape), _VALUES)

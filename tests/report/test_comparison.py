@@ -32,8 +32,8 @@ def store(tmp_path):
                 part = slice(number, number + 1), slice(None), slice(None)
                 writer.write("solution", field[place][None], part)
             attributes = {"pde": pde, "seconds": {"iterate": 2.0, "assemble": 0.5}}
-            results = {"iterations": [1] * len(fields)}
-            writer.describe(attributes, [{"update": [1.0]}] * len(fields), results)
+            attributes["problems"] = [{"iterations": 1}] * len(fields)
+            writer.describe(attributes, [{"update": [1.0]}] * len(fields))
         return tmp_path / name
 
     return write

@@ -44,8 +44,8 @@ def solved(tmp_path):
                 writer.write("error_estimate", errors, (slice(0, problems), ..., slice(None)))
                 attributes |= {"error_estimate": 5e-5}
             attributes = {"pde": "laplace", "status": "converged_rtol"} | attributes
-            results = {"iterations": [len(history["update"])] * problems}
-            writer.describe(attributes, [history] * problems, results)
+            results = [{"iterations": len(history["update"])}] * problems
+            writer.describe(attributes | {"problems": results}, [history] * problems)
         return read_solution(path, problems - 1)
 
     return make

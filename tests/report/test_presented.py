@@ -23,8 +23,10 @@ def path(tmp_path):
         fields = np.stack([TRUTH, TRUTH + 1e-3])
         writer.write("solution", fields, (slice(0, 2), slice(None), slice(None)))
         attributes = {"pde": "laplace", "local_solver": "<exact>", "error_estimate": 2e-5}
-        results = {"status": ["converged_rtol", "stagnated"], "iterations": [1, 1]}
-        writer.describe(attributes, [{"update": [1.0]}] * 2, results)
+        results = [
+            {"status": status, "iterations": 1} for status in ("converged_rtol", "stagnated")
+        ]
+        writer.describe(attributes | {"problems": results}, [{"update": [1.0]}] * 2)
     return tmp_path / "out.h5"
 
 

@@ -28,9 +28,8 @@ def stored(tmp_path):
             path, GRID, boundaries, "float64", window=window, fields=fields
         ) as writer:
             writer.write("solution", values, (slice(0, problems), *[slice(None)] * 3))
-            writer.describe(
-                {"pde": "diffusion"}, [{"update": []}] * problems, {"iterations": [0] * problems}
-            )
+            results = [{"iterations": 0}] * problems
+            writer.describe({"pde": "diffusion", "problems": results}, [{"update": []}] * problems)
         return path, values
 
     return make

@@ -27,11 +27,9 @@ def fields(problems):
 
 def results(problems):
     """Return what differs between problems."""
-    return {
-        "status": ["converged_rtol", "stagnated", "interrupted"][:problems],
-        "iterations": [2, 3, 0][:problems],
-        "update": [0.1, 0.01, None][:problems],
-    }
+    rows = ("converged_rtol", 2, 0.1), ("stagnated", 3, 0.01), ("interrupted", 0, None)
+    names = "status", "iterations", "update"
+    return [dict(zip(names, row, strict=True)) for row in rows[:problems]]
 
 
 def write(path, problems, **what):
@@ -46,7 +44,7 @@ def write(path, problems, **what):
             place = slice(problem, problem + 1), slice(0, 3), slice(0, 4)
             writer.write("error_estimate", np.full((1, 3, 4), problem + 1.0), place)
         attributes = {"status": "interrupted", "iterations": 3, "pde": "laplace"}
-        writer.describe(attributes, HISTORIES[:problems], results(problems))
+        writer.describe(attributes | {"problems": results(problems)}, HISTORIES[:problems])
     return u
 
 
@@ -67,7 +65,7 @@ def test_the_same_calls_write_one_and_many_problems(problems, tmp_path):
             np.testing.assert_array_equal(solution.history[name], values)
         assert solution.attributes["pde"] == "laplace"
         if problems > 1:
-            assert solution.status == results(problems)["status"][i]
+            assert solution.status == results(problems)[i]["status"]
             assert solution.attributes["iterations"] == len(HISTORIES[i]["update"])
 
 
@@ -94,7 +92,7 @@ def test_windows_and_shards_are_for_any_number_of_problems(problems, tmp_path):
     boundaries = [Boundary.of_field(field) for field in u]
     new = writing_solutions(path, GRID, boundaries, "float64", window=window, shards=shards)
     with new as writer:
-        writer.describe({}, HISTORIES[:problems], results(problems))
+        writer.describe({"problems": results(problems)}, HISTORIES[:problems])
     for i, solution in enumerate(read_solutions(path)):
         np.testing.assert_array_equal(solution.field, u[i][window.place])
         np.testing.assert_array_equal(solution.x, np.arange(2, 7) * 0.25)
@@ -150,7 +148,8 @@ def test_what_was_not_solved_is_left_empty(tmp_path):
     with writing_solutions(tmp_path / "out.h5", GRID, boundaries, "float64") as writer:
         writer.write("solution", u[:1], (slice(0, 1), slice(0, 5), slice(0, 7)))
         writer.leave_empty("solution", 1)
-        writer.describe({}, [HISTORIES[0], HISTORIES[2]], {"iterations": [2, 0]})
+        results = [{"iterations": 2}, {"iterations": 0}]
+        writer.describe({"problems": results}, [HISTORIES[0], HISTORIES[2]])
     solved, empty = read_solutions(tmp_path / "out.h5")
     assert np.isfinite(solved.field).all()
     assert np.isnan(empty.field).all()

@@ -136,8 +136,10 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
         inner = tuple(cells - 1 for cells in self.shape)
         values = right_hand_side.reshape(*inner, -1)
         axes = tuple(range(len(inner)))
-        modes = scipy.fft.dstn(values, type=1, axes=axes) / self.eigenvalues[..., None]
-        return scipy.fft.idstn(modes, type=1, axes=axes).reshape(right_hand_side.shape)
+        modes = scipy.fft.dstn(values, type=1, axes=axes)
+        modes /= self.eigenvalues[..., None]
+        solved = scipy.fft.idstn(modes, type=1, axes=axes, overwrite_x=True)
+        return solved.reshape(right_hand_side.shape)
 
     def apply(self, field: Array) -> Array:
         """Apply the stencil to any field with its edge.
@@ -193,7 +195,8 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
         """Return the 2-norm of each ``b`` without a source, from the edges alone."""
         terms = [values.reshape(-1, len(boundaries)) for _, values in self.edge_terms(boundaries)]
         # One by one, by BLAS, which scales: the squares of large values would overflow.
-        return np.array([_norm(row) for row in np.concatenate(terms).T.copy()])
+        rows = np.concatenate(terms).T.copy()
+        return np.array([scipy.linalg.norm(row, check_finite=False) for row in rows])
 
 
 def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray:
@@ -208,10 +211,6 @@ def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray
         for step in (-1, 0, 1)
     ]
     return sum(bands[1:], bands[0])
-
-
-def _norm(values: np.ndarray) -> float:
-    return float(scipy.linalg.norm(values, check_finite=False))
 
 
 class OutlineSystem(LinearSystem):

@@ -25,6 +25,7 @@ from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable
 from mosaicdd.problems.fields.random_media import PREFIX, Lognormal
+from mosaicdd.unsupported import Unsupported
 
 _STRIP = 2**16  # values that are looked at at a time
 
@@ -183,6 +184,15 @@ class Field:
                 f"the field {self.name} has the shape {self._shape}, the grid has {grid.nodes} nodes "
                 f"({sizes}){hint}"
             )
+
+    def require_common(self, grid: Grid, *, cells: bool) -> None:
+        """Check that values belong to a grid, as `require_shape`, and serve all problems; else raise `Unsupported`."""
+        if self.problems > 1:
+            raise Unsupported(
+                f"the field {self.name} is of {self.problems} problems; problems that are solved "
+                "at once share their coefficients: solve them one by one"
+            )
+        self.require_shape(grid, cells=cells)
 
     def require_spacing(self, grid: Grid) -> None:
         """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, coordinates
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field
@@ -124,14 +124,9 @@ class Wells:
 
     def _spread_on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
         axes = len(grid.shape)
-        places = np.array([place[::-1] for place, _ in self.points])
-        if places.shape[1] != axes:
-            raise ValueError(
-                f"the place of a well has {places.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
-            )
-        at = grid.cells(places)
         for place, _ in self.points:
             grid.require_inside(place, "the well at ({}) is outside")
+        at = grid.cells(np.array([place[::-1] for place, _ in self.points]))
         first = np.minimum(np.floor(at).astype(int), np.array(grid.shape) - 1)
         nodes, shares = [], []
         for step in itertools.product((0, 1), repeat=axes):

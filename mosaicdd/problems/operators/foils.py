@@ -174,10 +174,6 @@ class Foils:
     def require_grid(self, grid: Grid) -> None:
         """Raise `ValueError` if one reaches out of a grid, or resists along its sides; or is of another number of axes."""
         axes = len(grid.shape)
-        if self.axes != axes:
-            raise ValueError(
-                f"a point of a foil has {self.axes} coordinates, the domain {axes}: give ({coordinates(axes)})"
-            )
         for foil in self.foils:
             for place in foil.where:
                 grid.require_inside(place, "the foil through ({}) reaches out")

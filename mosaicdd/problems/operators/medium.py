@@ -148,12 +148,7 @@ class Medium:
         for name, field in self.fields.items():
             if field.foils is not None:
                 field.foils.require_grid(grid)
-            if field.problems > 1:
-                raise Unsupported(
-                    f"the field {field.name} is of {field.problems} problems; problems that are solved "
-                    "at once share their coefficients: solve them one by one"
-                )
-            field.require_shape(grid, cells=not name.startswith("b"))
+            field.require_common(grid, cells=not name.startswith("b"))
 
     def conductances(self, grid: Grid, part: Part) -> Conductances:
         """Return the conductances between the nodes of a part of a grid.

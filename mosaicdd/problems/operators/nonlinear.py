@@ -136,12 +136,7 @@ class Nonlinear:
     def require_shape(self, grid: Grid) -> None:
         """Check that fields are of a grid's nodes, and of all problems; else raise `ValueError` or `Unsupported`."""
         for field in self.fields.values():
-            field.require_shape(grid, cells=True)
-            if field.problems > 1:
-                raise Unsupported(
-                    f"the field {field.name} is of {field.problems} problems; problems that are solved "
-                    "at once share their coefficients: solve them one by one"
-                )
+            field.require_common(grid, cells=True)
         require_known_by_cells(self, grid)
 
     @cached_property

@@ -169,7 +169,8 @@ class NonlinearPart:
 
     def _cells(self, there: Slices) -> torch.Tensor | None:
         """Return the cells between some of the nodes."""
-        return None if self.cells is None else self.cells[_between(there)]
+        between = tuple(slice(p.start, p.stop - 1) for p in there)
+        return None if self.cells is None else self.cells[between]
 
     def _at(self, u: Patch, there: Slices) -> torch.Tensor:
         fields = {name: Patch.of(values[there], len(there)) for name, values in self.fields.items()}
@@ -220,10 +221,6 @@ def _by_offset(
             )
             partial[offset] = torch.from_numpy(-k[at_nodes])
     return partial
-
-
-def _between(nodes: Slices) -> Slices:
-    return tuple(slice(p.start, p.stop - 1) for p in nodes)
 
 
 class Linearised:

@@ -56,7 +56,8 @@ class RegionVolumes:
         grid, axes = self._grid, len(self._grid.shape)
         cells = GridNodes(grid.shape, (None,) * axes).cells(part)
         if self._mask is not None and self._mask.shape == tuple(grid.shape):
-            cells = cells & self._of_cells(part)
+            around = tuple(slice(p.start, p.stop + 1) for p in part)
+            cells = cells & np.pad(self._mask, 1)[around]
         volumes = self._cover(part, cells).volumes * grid.spacing**axes
         if self._mask is not None and self._mask.shape == grid.nodes:
             volumes = volumes * self._mask[part]
@@ -66,11 +67,6 @@ class RegionVolumes:
             shape = [-1 if other == axis else 1 for other in range(axes)]
             volumes = volumes * _share(at, ends, grid.shape[axis]).reshape(shape)
         return volumes
-
-    def _of_cells(self, part: Part) -> np.ndarray:
-        """Return which cells around the nodes of a part belong to the region."""
-        mask = np.pad(self._mask, 1)  # type: ignore[arg-type]  # called where there is one
-        return mask[tuple(slice(p.start, p.stop + 1) for p in part)]
 
     def _cover(self, part: Part, cells: np.ndarray) -> Cover:
         shape = self._problem.domain.shape

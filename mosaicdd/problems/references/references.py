@@ -1,15 +1,12 @@
 """Reference solutions of the whole discrete problem, each by a method of its own."""
 
-import functools
 import logging
 import math
 import time
 from collections.abc import Callable
 
 import numpy as np
-import scipy.fft
 
-from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem, OutlineSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -140,35 +137,15 @@ def solve_by_sine_transform(
             raise Unsupported(
                 "a sine transform needs values on all sides; take the reference pyamg or direct"
             )
-        if isinstance(system, MediumSystem) and isinstance(problem.operator, EllipticOperator):
-            return _by_sines_in_space(problem.operator, system.grid, b)
-        if not isinstance(system, DirichletSystem) or not problem.operator.reflective:
+        operator = problem.operator
+        if not isinstance(operator, EllipticOperator) or not operator.reflective:
             raise Unsupported(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )
-        return by_sine_transform(system, b)
+        return DirichletSystem(operator, system.grid).solve_by_sines(b)
 
     return _solved(problem, grid, number, solve)
-
-
-def by_sine_transform(system: DirichletSystem, b: np.ndarray) -> np.ndarray:
-    """Solve a system whose stencil is symmetric in both axes; returns ``(ny - 1, nx - 1)``."""
-    stencil = system.stencil
-    y, x = (2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in system.shape)
-    symbol = stencil[1, 1] + stencil[0, 1] * y[:, None] + stencil[1, 0] * x
-    transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
-    transformed /= symbol
-    return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
-
-
-def _by_sines_in_space(operator: EllipticOperator, grid: Grid, b: np.ndarray) -> np.ndarray:
-    """Solve on a box, where the diffusion is the same along all axes; returns ``(nz - 1, ny - 1, nx - 1)``."""
-    along = [2 - 2 * np.cos(np.pi * np.arange(1, cells) / cells) for cells in grid.shape]
-    symbol = operator.c * grid.spacing**2 + operator.axx * functools.reduce(np.add, crossed(*along))
-    transformed = scipy.fft.dstn(b.reshape(symbol.shape), type=1, overwrite_x=True)
-    transformed /= symbol
-    return scipy.fft.idstn(transformed, type=1, overwrite_x=True)
 
 
 PEERS = {"cholmod": "direct", "hypre": "pyamg", "pfmg": "pyamg"}

@@ -163,10 +163,7 @@ class Level(Shape):
         """Return the names of the outlines, and which one each node outside belongs to."""
         outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
         numbers, count = labelled(outside, periods, np.ones((3,) * outside.ndim))
-        holes = enclosed(numbers, count, periods)
-        of_piece = np.zeros(count + 1, np.int32)
-        of_piece[holes] = np.arange(1, len(holes) + 1)
-        return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+        return named_pieces(numbers, count, periods)
 
 
 def _number(name: str, value: Any) -> float:
@@ -325,6 +322,16 @@ def _two_by_two(mask: np.ndarray) -> np.ndarray:
         for x in (slice(None, -1), slice(1, None)):
             covered[y, x] |= corners
     return covered
+
+
+def named_pieces(
+    numbers: np.ndarray, count: int, periods: Periods
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names of the outlines of pieces outside, ``1..count``, and numbers of these in their order."""
+    holes = enclosed(numbers, count, periods)
+    of_piece = np.zeros(count + 1, np.int32)
+    of_piece[holes] = np.arange(1, len(holes) + 1)
+    return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
 
 
 def enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:

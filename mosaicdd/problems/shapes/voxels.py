@@ -17,7 +17,7 @@ from mosaicdd.lattice.axes import ends, in_rows, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners
-from mosaicdd.problems.shapes.shape import Shape, enclosed, labelled
+from mosaicdd.problems.shapes.shape import Shape, labelled, named_pieces
 
 _AT_ONCE = 2**24  # voxels that are looked at at a time
 
@@ -92,11 +92,7 @@ class VoxelMask(Shape):
 
         The numbers ``(nz, ny, nx)`` of voxels inside are 0.
         """
-        numbers, count = pieces_of(~self.voxels, periods)
-        holes = enclosed(numbers, count, periods)
-        of_piece = np.zeros(count + 1, np.int32)
-        of_piece[holes] = np.arange(1, len(holes) + 1)
-        return ("outer", *(f"hole{k + 1}" for k in range(len(holes)))), of_piece[numbers]
+        return named_pieces(*pieces_of(~self.voxels, periods), periods)
 
     def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
         """Return what the voxels have of a side."""

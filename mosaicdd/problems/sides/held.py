@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, in_rows, spelled
+from mosaicdd.lattice.axes import in_rows, spelled
 from mosaicdd.lattice.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Periods
@@ -107,14 +107,9 @@ class LinePlace(HeldPlace):
         return f"the line through {len(self.told)} points from ({spelled(self.told[0])})"
 
     def _on(self, grid: Grid) -> np.ndarray:
-        axes = len(grid.shape)
-        if self.told.shape[1] != axes:
-            raise ValueError(
-                f"a point of what is held has {self.told.shape[1]} coordinates, the domain {axes}: give ({coordinates(axes)})"
-            )
-        corners = grid.cells(self.told[:, ::-1])
         for place in self.told:
             grid.require_inside(place, "the point ({}) of what is held is outside")
+        corners = grid.cells(self.told[:, ::-1])
         nodes = [_nearest(corners)]
         for first, last in itertools.pairwise(corners):
             most = int(np.argmax(abs(last - first)))

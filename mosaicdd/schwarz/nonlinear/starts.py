@@ -35,7 +35,6 @@ from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.nonlinear.newton_steps import NodesInside, Steps
@@ -208,7 +207,7 @@ def write_linear_start(
     if f is not None:
         whole = tuple(slice(0, nodes) for nodes in coarse.nodes)
         b += coarse.spacing**2 * Field("f", f).sample(coarse, whole)[0][1:-1, 1:-1]
-    u[1:-1, 1:-1] = by_sine_transform(system, b)
+    u[1:-1, 1:-1] = system.solve_by_sines(b).reshape(u[1:-1, 1:-1].shape)
     step = block.lattice.spacing // apart
     for axis, lines in enumerate(v.lines):
         along = block.origin[1 - axis]

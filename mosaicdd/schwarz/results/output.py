@@ -3,7 +3,6 @@
 Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, in_rows
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -24,11 +23,12 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.results.given import Sample, samples, write_given
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage.domain_file import ACTIVE, LEVEL
+from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
 from mosaicdd.storage.solution_writer import (
     ERRORS,
@@ -39,8 +39,6 @@ from mosaicdd.storage.solution_writer import (
     writing_solutions,
 )
 from mosaicdd.unsupported import Unsupported
-
-_SAMPLES = 2**20  # values of a source that a rank has at a time
 
 
 class SolutionOutput:
@@ -216,27 +214,12 @@ class SolutionOutput:
 
     def source(self, nodes: Slices) -> None:
         """Write the problem's parameters and source, of which each rank samples some nodes."""
-        arrays, grid = self._problem.arrays, self._lattice.grid
-        if self._ranks.is_root:
-            for name, number in self._problem.numbers.items():
-                self._writer.field(name, number)
-            for name, field in arrays.items():
-                several = (field.problems,) if field.problems > 1 else ()
-                shape = grid.shape if field.per_cell(grid) else grid.nodes
-                self._writer.create_common(f"fields/{name}", (*several, *shape), self._dtype)
-                if field.foils is not None:
-                    self._writer.foils(name, field.foils.table)
-        for name, field in arrays.items():
-            checked = self._problem.domain.shape is None
-            sample = functools.partial(field.sample_as_given, grid, checked=checked)
-            self._collect(f"fields/{name}", _samples(sample, nodes), self._dtype)
-        domain = self._problem.domain.shape
-        if domain is not None:
-            if self._ranks.is_root:
-                self._writer.domain(domain, grid)
-            level = functools.partial(domain.level, grid)
-            if domain.voxels is None:
-                self._collect(LEVEL, _samples(lambda part: level(part)[None], nodes), "float64")
+
+        def put(name: str, sample: Sample, dtype: str) -> None:
+            self._collect(name, samples(sample, nodes), dtype)
+
+        writer = self._writer if self._ranks.is_root else None
+        write_given(self._problem, self._lattice.grid, self._dtype, writer, put)
 
     def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Pass parts of fields on, and keep where there are values."""
@@ -268,14 +251,7 @@ class SolutionOutput:
         """Write the report, the results and histories, and NaN for what was not begun."""
         if not self._ranks.is_root:
             return
-        common = {name: value for name, value in report.items() if name != "problems"}
-        small = report.get("problems", [])
-        names = [name for name in small[0] if name != "problem"] if small else []
-        self._writer.describe(
-            common,
-            [asdict(result.history) for result in results],
-            {name: [row[name] for row in small] for name in names},
-        )
+        self._writer.describe(report, [asdict(result.history) for result in results])
         for member, result in enumerate(results):
             if not result.begun:
                 for name in ("solution", ERRORS):
@@ -335,12 +311,3 @@ def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:
             raise Unsupported(
                 f"{name} takes one problem, there are {problems}: solve them one by one"
             )
-
-
-def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:
-    """Yield values ``(n, rows, columns)`` at some nodes, a few rows at a time, and their places."""
-    for place in in_rows(nodes, _SAMPLES):
-        values = sample(place)
-        ends = zip(place, values.shape[1:], strict=True)
-        there = (slice(part.start, part.start + count) for part, count in ends)
-        yield values, (slice(0, len(values)), *there)
