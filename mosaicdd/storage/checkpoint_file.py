@@ -22,22 +22,15 @@ import h5py
 import numpy as np
 import torch
 
+from mosaicdd.storage import hdf5
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import (
-    ArrayWriter,
-    first_difference,
-    line_name,
-    mark,
-    new_file,
-    open_to_read,
-)
 
 FIELD = "field"
 ROWS = "rows/"
 _TRAINING_VERSION = 1
 
 
-class CheckpointWriter(ArrayWriter):
+class CheckpointWriter(hdf5.ArrayWriter):
     """Fills an open checkpoint: arrays part by part, and what is told of each of several problems."""
 
     def told(self, group: str, **told: Any) -> None:
@@ -54,7 +47,7 @@ class CheckpointWriter(ArrayWriter):
 @contextmanager
 def writing_checkpoint(path: str | PathLike, problem: dict) -> Iterator[CheckpointWriter]:
     """Open a checkpoint of a problem for writing; it replaces the one before when all is written."""
-    with new_file(path, "checkpoint") as file:
+    with hdf5.new_file(path, "checkpoint") as file:
         file.attrs["problem"] = json.dumps(problem, sort_keys=True)
         yield CheckpointWriter(file)
 
@@ -68,11 +61,11 @@ def read_checkpoint(
     path: str | PathLike, problem: dict, group: str = ""
 ) -> tuple[tuple[np.ndarray, ...], dict[str, list[float]]]:
     """Read the lines and the history of a problem; errors as `open_to_read` and `require_same`."""
-    with open_to_read(path, "checkpoint") as file:
+    with hdf5.open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
         at = file[group or "/"]
-        axes = at[line_name(0)].ndim
-        lines = tuple(at[line_name(axis)][()] for axis in range(axes))
+        axes = at[hdf5.line_name(0)].ndim
+        lines = tuple(at[hdf5.line_name(axis)][()] for axis in range(axes))
         history = _history(at)
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")
@@ -81,7 +74,7 @@ def read_checkpoint(
 
 def read_told(path: str | PathLike, problem: dict) -> dict[int, dict[str, Any]]:
     """Read what is told of each of the problems of a file, its history among it; errors as `read_checkpoint`."""
-    with open_to_read(path, "checkpoint") as file:
+    with hdf5.open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
         return {
             int(number): {name: json.loads(text) for name, text in at.attrs.items()}
@@ -92,7 +85,7 @@ def read_told(path: str | PathLike, problem: dict) -> dict[int, dict[str, Any]]:
 
 def read_rows(path: str | PathLike, number: int) -> dict[str, np.ndarray]:
     """Read what the solution file is to have of a problem that had ended; errors as `open_to_read`."""
-    with open_to_read(path, "checkpoint") as file:
+    with hdf5.open_to_read(path, "checkpoint") as file:
         at = file[f"{group_of(number)}{ROWS}"]
         rows: dict[str, np.ndarray] = {}
         at.visititems(
@@ -107,7 +100,7 @@ def _history(at: h5py.Group) -> dict[str, list[float]]:
 
 def require_same(path: str | PathLike, stored: dict, identity: dict) -> None:
     """Raise `ValueError` if a checkpoint belongs to another problem, with the first difference."""
-    if told := first_difference(stored, identity, identity):
+    if told := hdf5.first_difference(stored, identity, identity):
         raise ValueError(f"{path} belongs to another problem: its {told}")
 
 
@@ -116,7 +109,7 @@ def read_field(
 ) -> np.ndarray | None:
     """Read some nodes of the field of a problem, ``(rows, columns)``; None if it has none."""
     name = group + FIELD
-    with open_to_read(path, "checkpoint") as file:
+    with hdf5.open_to_read(path, "checkpoint") as file:
         return file[name][place] if name in file else None
 
 
@@ -130,7 +123,7 @@ def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict)
     tree = json.dumps(_flatten(state, arrays))
     # Made in memory: HDF5 does not survive a disk that fills up under an open file.
     with h5py.File("checkpoint", "w", driver="core", backing_store=False) as file:
-        mark(file, "training checkpoint", _TRAINING_VERSION)
+        hdf5.mark(file, "training checkpoint", _TRAINING_VERSION)
         file.attrs["identity"] = json.dumps(identity, sort_keys=True)
         file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
         for number, array in enumerate(arrays):
@@ -144,7 +137,7 @@ def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict)
 
 def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:
     """Read a checkpoint: what it belongs to, and its state; errors as `open_to_read`."""
-    with open_to_read(path, "training checkpoint", _TRAINING_VERSION) as file:
+    with hdf5.open_to_read(path, "training checkpoint", _TRAINING_VERSION) as file:
         identity = json.loads(file.attrs["identity"])
         tree = file["tree"][()].tobytes().decode(errors="replace")
         count = len(file["arrays"]) if "arrays" in file else 0

@@ -42,21 +42,12 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.storage import solution_layout
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
 from mosaicdd.storage.hdf5 import line_name, open_to_read
 from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
-from mosaicdd.storage.solution_layout import (
-    OneProblem,
-    attributes_of_file,
-    fields_of_file,
-    grid_of_file,
-    lattice_of_file,
-    nodes_of_file,
-    numbers_of_file,
-    window_of_file,
-)
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,9 @@ class StoredSolution(Placed):
     def fields(self) -> dict[str, float | np.ndarray]:
         """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
         with self._open() as file:
-            return dict(fields_of_file(file, self.number)) if "fields" in file else {}
+            return (
+                dict(solution_layout.fields_of_file(file, self.number)) if "fields" in file else {}
+            )
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -194,7 +187,7 @@ class StoredSolution(Placed):
             every = self.fields.items()
             return {name: float(value) for name, value in every if np.ndim(value) == 0}
         with self._open() as file:
-            return numbers_of_file(file, self.number)
+            return solution_layout.numbers_of_file(file, self.number)
 
     @cached_property
     def problem(self) -> Problem:
@@ -235,8 +228,8 @@ class StoredSolution(Placed):
         with self._open() as file:
             return self._member(file).array(name) if name in file else None
 
-    def _member(self, file: h5py.File) -> OneProblem:
-        return OneProblem(file, self.number, self.frame)
+    def _member(self, file: h5py.File) -> solution_layout.OneProblem:
+        return solution_layout.OneProblem(file, self.number, self.frame)
 
     def _open(self) -> AbstractContextManager[h5py.File]:
         if version_of(self.path) != self.version:
@@ -266,22 +259,22 @@ def read_solution(
     """
     with open_to_read(path, "solution") as file:
         _require_field(file)
-        return _stored(file, OneProblem(file, problem, frame))
+        return _stored(file, solution_layout.OneProblem(file, problem, frame))
 
 
 def read_solutions(path: str | PathLike, frame: int | None = None) -> Iterator[StoredSolution]:
     """Open a solution file once for all of its problems, one after another; as `read_solution`."""
     with open_to_read(path, "solution") as file:
         _require_field(file)
-        first = OneProblem(file, None, frame)
+        first = solution_layout.OneProblem(file, None, frame)
         for problem in range(first.problems):
-            yield _stored(file, OneProblem(file, problem, first.frame))
+            yield _stored(file, solution_layout.OneProblem(file, problem, first.frame))
 
 
-def _stored(file: h5py.File, member: OneProblem) -> StoredSolution:
+def _stored(file: h5py.File, member: solution_layout.OneProblem) -> StoredSolution:
     problem = member.number
-    nodes = nodes_of_file(file, member)
-    grid = grid_of_file(file, nodes)
+    nodes = solution_layout.nodes_of_file(file, member)
+    grid = solution_layout.grid_of_file(file, nodes)
     return StoredSolution(
         path=Path(file.filename),
         version=version_of(file.filename),
@@ -289,16 +282,16 @@ def _stored(file: h5py.File, member: OneProblem) -> StoredSolution:
         sides=sides_of_file(file, grid, problem)
         if "sides" in file
         else boundary_of_file(file, grid, problem),
-        window=window_of_file(file, grid, nodes),
+        window=solution_layout.window_of_file(file, grid, nodes),
         history={name: member.array(f"history/{name}") for name in file["history"]},
-        attributes=attributes_of_file(file) | member.results(),
+        attributes=solution_layout.attributes_of_file(file) | member.results(),
         shape=shape_of_file(file),
         number=member.number,
         problems=member.problems,
         frame=member.frame,
         times=file["time"][()] if "time" in file else None,
         foils={name: table[()] for name, table in file.get("foils", {}).items()},
-        **lattice_of_file(file),
+        **solution_layout.lattice_of_file(file),
     )
 
 

@@ -9,18 +9,10 @@ import numpy as np
 
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems import in_time
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import (
-    CoefficientsInTime,
-    SidesInTime,
-    SourceInTime,
-    exchange_at,
-    one_in_time,
-    problems_in_time,
-    sampled,
-)
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance
@@ -95,12 +87,12 @@ class Stepper:
         self._method = time.scheme
         with argument("initial"):
             self._initial = Field("initial", initial, len(problem.domain.cells))
-        self.problems = problems_in_time(problem, self._initial)
+        self.problems = in_time.problems_in_time(problem, self._initial)
         self._every, self._problem = problem, self._one(problem, 0)
-        self._sides = SidesInTime(self._problem.conditions)
+        self._sides = in_time.SidesInTime(self._problem.conditions)
         self._shape = shape = problem.domain.shape
         with argument("field"):
-            self._coefficients = CoefficientsInTime(self._problem)
+            self._coefficients = in_time.CoefficientsInTime(self._problem)
         self._planned: dict[tuple[float, float], Planned] = {}
         self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
         lattice = self.solver.lattice
@@ -132,7 +124,7 @@ class Stepper:
             planned.solver.close()
 
     def _one(self, problem: Problem, number: int) -> Problem:
-        return problem if self.problems == 1 else one_in_time(problem, number)
+        return problem if self.problems == 1 else in_time.one_in_time(problem, number)
 
     def begin(self, number: int) -> np.ndarray:
         """Take the steps of one of the problems from now on.
@@ -143,16 +135,16 @@ class Stepper:
         """
         share, grid, initial = self.share, self.share.grid, self._initial
         self._problem = problem = self._one(self._every, number)
-        self._sides = SidesInTime(problem.conditions)
-        self._coefficients = CoefficientsInTime(problem)
-        self._source = SourceInTime(problem, grid, self._time.dt)
+        self._sides = in_time.SidesInTime(problem.conditions)
+        self._coefficients = in_time.CoefficientsInTime(problem)
+        self._source = in_time.SourceInTime(problem, grid, self._time.dt)
 
         def begun() -> np.ndarray:
             initial.require_shape(grid)
             several = initial.problems > 1
             own = Sliced.some(initial.values, range(number, number + 1)) if several else None
             field = initial if own is None else Field("initial", own, initial.axes)
-            return self._with_given(sampled(field, self._shape, grid, share.wide), 0.0)
+            return self._with_given(in_time.sampled(field, self._shape, grid, share.wide), 0.0)
 
         with argument("field"):
             self._source.require_until(self._time.end)
@@ -214,7 +206,7 @@ class Stepper:
         if f is not None:
             force += f
         if sides is not None:  # of which an exchange counts as a coefficient
-            problem = problem.with_sides(exchange_at(sides, problem.conditions, t))
+            problem = problem.with_sides(in_time.exchange_at(sides, problem.conditions, t))
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
         problem = problem.with_fields(f=share.as_field(force))

@@ -22,14 +22,8 @@ from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.signs import DIFFUSION, require_sign, sample_signed
+from mosaicdd.problems.operators import edge_means
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.edge_means import (
-    MIXED,
-    fitted,
-    in_series,
-    shares,
-    sum_around,
-)
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
 from mosaicdd.problems.shapes.apertures import Cover
@@ -72,7 +66,7 @@ class Medium:
     ``foils``: whether there are any in the diffusion, see `Foils`.
     """
 
-    NAMES = (*DIFFUSION, *MIXED, "bx", "by", "bz", "c")
+    NAMES = (*DIFFUSION, *edge_means.MIXED, "bx", "by", "bz", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
@@ -88,7 +82,7 @@ class Medium:
     @property
     def couples_corners(self) -> bool:
         """Whether nodes are coupled across cells: the tensor is not diagonal, or cells are bilinear elements."""
-        mixed = [self.fields[name] for name in MIXED if name in self.fields]
+        mixed = [self.fields[name] for name in edge_means.MIXED if name in self.fields]
         return self.bilinear or any(field.number != 0.0 for field in mixed)
 
     def _along(self, axes: int) -> list[Field]:
@@ -170,7 +164,7 @@ class Medium:
         for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
             low, high = ends(axis, len(part))
             velocity = grid.spacing * b.sample(grid, part)[0] / self._side(axis)
-            ways.append(fitted(k, (velocity[high] + velocity[low]) / 2))
+            ways.append(edge_means.fitted(k, (velocity[high] + velocity[low]) / 2))
         along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
 
@@ -216,7 +210,7 @@ class Medium:
             values = grid.spacing * near[0] / self._side(axis)
             low, high = ends(axis, len(part))
             velocity = cover.of_edges(axis) * (values[low] + values[high]) / 2
-            both = fitted(np.where(k > 0, k, 1.0), velocity)
+            both = edge_means.fitted(np.where(k > 0, k, 1.0), velocity)
             ways.append([np.where(k > 0, way, 0.0) for way in both])
         along, against = zip(*ways, strict=True)
         return Conductances(along, reaction, against)
@@ -229,9 +223,11 @@ class Medium:
             return self._tensors(grid, part)
         # Once of a coefficient, which mostly is the same along all axes.
         every = self._along(len(part))
-        kept = {a: shares(a, grid, part) for a in dict.fromkeys(every)}
+        kept = {a: edge_means.shares(a, grid, part) for a in dict.fromkeys(every)}
         along = [
-            sum_around(kept[a], axis) if a.per_cell(grid) else in_series(kept[a], axis)
+            edge_means.sum_around(kept[a], axis)
+            if a.per_cell(grid)
+            else edge_means.in_series(kept[a], axis)
             for axis, a in enumerate(every)
         ]
         for axis, side in enumerate(self.aspect):

@@ -18,17 +18,12 @@ import torch
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.fields.signs import require_sign, sample_signed
+from mosaicdd.problems.operators import probes
 from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
 from mosaicdd.problems.operators.known_by_cells import require_known_by_cells
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
-from mosaicdd.problems.operators.probes import (
-    is_as_in_squares,
-    is_sum_of_cells,
-    is_sum_of_flows,
-    only_reacts,
-)
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 from mosaicdd.problems.shapes.sample_near import sample_near
@@ -145,7 +140,7 @@ class Nonlinear:
 
         Of others, in which a reaction is linear, a node has the mean over its volume.
         """
-        return tuple(name for name in self._per_cell if not only_reacts(self, name))
+        return tuple(name for name in self._per_cell if not probes.only_reacts(self, name))
 
     def on(self, grid: Grid, part: Part) -> "NonlinearPart":
         """Sample the fields at the nodes of a part, once for all values of ``u`` there.
@@ -247,17 +242,17 @@ class Nonlinear:
     @cached_property
     def by_cells(self) -> bool:
         """Whether it is symmetric and the sum of what each of the cells around a node has, which it knows apart."""
-        return self.self_adjoint and is_sum_of_cells(self)
+        return self.self_adjoint and probes.is_sum_of_cells(self)
 
     @cached_property
     def one_by_one(self) -> bool:
         """Whether the neighbours of a node count one by one, and its corners not at all."""
-        return is_sum_of_flows(self)
+        return probes.is_sum_of_flows(self)
 
     @cached_property
     def knows_aspect(self) -> bool:
         """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
-        return is_as_in_squares(self)
+        return probes.is_as_in_squares(self)
 
     def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, Patch]:
         """Return fields of their numbers; where they vary of some from place to place, never 1: others by other seeds."""

@@ -143,7 +143,7 @@ def solve_by_sine_transform(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
             )
-        return DirichletSystem(operator, system.grid).solve_by_sines(b)
+        return DirichletSystem(operator, grid or problem.domain.grid()).solve_by_sines(b)
 
     return _solved(problem, grid, number, solve)
 

@@ -19,6 +19,7 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import is_number, real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.sides import side_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.edge_data import (
@@ -33,20 +34,6 @@ from mosaicdd.problems.sides.parts import (
     part_of_name,
     part_on_outline,
     require_conditions,
-)
-from mosaicdd.problems.sides.side_values import (
-    ROUNDING_OF_ENDS,
-    EvaluatedPart,
-    OutlineValues,
-    alpha_on_side,
-    beside_parts,
-    collected,
-    covered,
-    ends_of_part,
-    enter,
-    evaluated,
-    evaluated_at,
-    holds_a_node,
 )
 from mosaicdd.settings import concerning
 
@@ -131,7 +118,7 @@ class Sides:
         """
         part, places = self.outline(name), tuple(points.T)
         if part is not None:
-            values = evaluated_at(part, tuple(grid.at(points).T))
+            values = side_values.evaluated_at(part, tuple(grid.at(points).T))
             return require_finite(values, part.called)
         if self.data is None:
             return np.zeros((1, len(points)))
@@ -174,8 +161,10 @@ class Sides:
             if is_outline(part.name) or part.whole:
                 continue
             along = others(names[part.name][0], self.axes)[::-1]
-            low, high = (ends[::-1] for ends in ends_of_part(part, grid))
-            beyond = np.minimum(low, np.take(grid.shape, along) - high) < -ROUNDING_OF_ENDS
+            low, high = (ends[::-1] for ends in side_values.ends_of_part(part, grid))
+            beyond = (
+                np.minimum(low, np.take(grid.shape, along) - high) < -side_values.ROUNDING_OF_ENDS
+            )
             if (beyond | (low >= high)).any():
                 first, last = (
                     ", ".join(f"{grid.ends[axis][end]:.10g}" for axis in along) for end in (0, 1)
@@ -183,7 +172,7 @@ class Sides:
                 raise ValueError(
                     f"{part} reaches beyond the side, which goes from {first} to {last}"
                 )
-            if isinstance(part.condition, Dirichlet) and not holds_a_node(low, high):
+            if isinstance(part.condition, Dirichlet) and not side_values.holds_a_node(low, high):
                 apart = times([f"{grid.steps[axis]:g}" for axis in along[::-1]])
                 raise ValueError(
                     f"{part} holds no node, so its value would have no effect: nodes are "
@@ -254,7 +243,7 @@ class Sides:
             if is_outline(part.name) or part.inside:
                 continue
             if part.whole and isinstance(part.condition, Dirichlet):
-                edges[part.name] = evaluated(part, pieces[part.name], grid)
+                edges[part.name] = side_values.evaluated(part, pieces[part.name], grid)
             elif part.whole:
                 edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
         return [
@@ -273,7 +262,7 @@ class Sides:
             boundary.require_shape(grid)
         return boundaries
 
-    def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> OutlineValues:
+    def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> side_values.OutlineValues:
         """Evaluate all conditions at the nodes of an outline.
 
         `ValueError` if values are of another shape than their piece, or not finite, or a part reaches beyond its
@@ -287,28 +276,30 @@ class Sides:
             # What a part says comes before what is said of the whole.
             default = next((part for part in own if part.whole), None)
             parts = [part for part in own if not part.whole]
-            rest, beside = piece.lengths.copy(), beside_parts(parts, piece, grid)
+            rest, beside = piece.lengths.copy(), side_values.beside_parts(parts, piece, grid)
             for part in parts:
-                lengths, inside = covered(part, piece, grid)
+                lengths, inside = side_values.covered(part, piece, grid)
                 rest -= lengths
-                enter(part, piece, lengths, inside, grid, known, natural)
+                side_values.enter(part, piece, lengths, inside, grid, known, natural)
             if default is not None and isinstance(default.condition, Periodic):
                 continue
             if default is not None:
-                enter(default, piece, rest, beside, grid, known, natural)
+                side_values.enter(default, piece, rest, beside, grid, known, natural)
             else:
                 values = edges.get(name, np.zeros((1, len(rest))))
                 if piece.inside is not None:
                     beside &= piece.inside
                 known.append((piece.nodes[beside], values[:, beside]))
-        return collected(known, natural, self.periods(grid))
+        return side_values.collected(known, natural, self.periods(grid))
 
     def periods(self, grid: Grid) -> Periods:
         """Return after how many nodes of a grid each axis comes round; None where it does not."""
         sizes = zip(grid.shape, self.periodic, strict=True)
         return tuple(cells if around else None for cells, around in sizes)
 
-    def evaluated(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> list[EvaluatedPart]:
+    def evaluated(
+        self, grid: Grid, pieces: Mapping[str, OutlinePiece]
+    ) -> list[side_values.EvaluatedPart]:
         """Return the conditions on sides with their values at nodes; of what no condition names, too.
 
         But for sides that the outline of a shape replaces: what is said of that holds there.
@@ -321,17 +312,19 @@ class Sides:
             own = [part for part in self.parts if part.name == name]
             if not any(part.whole for part in own):
                 values = edges.get(name, np.zeros((1, len(piece.nodes))))
-                parts.append(EvaluatedPart(name, "Dirichlet", 0.0, piece.as_side(values, grid)))
+                parts.append(
+                    side_values.EvaluatedPart(name, "Dirichlet", 0.0, piece.as_side(values, grid))
+                )
             for part in own:
-                values = evaluated(part, piece, grid)
+                values = side_values.evaluated(part, piece, grid)
                 if not part.whole:
-                    lengths, holds = covered(part, piece, grid)
+                    lengths, holds = side_values.covered(part, piece, grid)
                     values = np.where((lengths > 0) | holds, values, 0.0)
                 kind = type(part.condition).__name__
                 values = piece.as_side(values, grid)
                 places = grid.at(piece.nodes)[:, ::-1] if part.inside else None
-                alpha = alpha_on_side(part, piece, grid)
-                parts.append(EvaluatedPart(str(part), kind, alpha, values, places))
+                alpha = side_values.alpha_on_side(part, piece, grid)
+                parts.append(side_values.EvaluatedPart(str(part), kind, alpha, values, places))
         return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:

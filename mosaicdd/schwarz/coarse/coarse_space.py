@@ -19,15 +19,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch, Transfer
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.coarse.coarse_solve import (
-    CoarseSolver,
-    ReplicatedSolve,
-    assemble,
-    coarse_gather,
-    coarse_solver,
-    factorised,
-    require_factorisable,
-)
+from mosaicdd.schwarz.coarse import coarse_solve
 from mosaicdd.schwarz.sweep import Task
 
 
@@ -37,7 +29,7 @@ class CoarseSpace(ABC):
     ``coarsening``: of the lattice, with ``q`` coarse nodes per lattice cell along a line.
     """
 
-    _solve: CoarseSolver
+    _solve: coarse_solve.CoarseSolver
 
     def __init__(self, task: Task, coarsening: Coarsening):
         tensors, problems = task.tensors, task.problems
@@ -105,7 +97,7 @@ class SharedCoarseSpace(CoarseSpace):
         coarsening = Coarsening(task.block.lattice, points)
         super().__init__(task, coarsening)
         self._responses = responses = hat_responses(task.block, operator, responses, points)
-        self._solve = coarse_solver(task, coarsening, responses, operator)
+        self._solve = coarse_solve.coarse_solver(task, coarsening, responses, operator)
 
     def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
         torch.mm(around, self._responses, out=out)
@@ -119,11 +111,13 @@ class OwnCoarseSpace(CoarseSpace):
 
     def __init__(self, task: Task):
         coarsening = Coarsening(task.block.lattice, 1)
-        require_factorisable(coarsening, "'exact'")
+        coarse_solve.require_factorisable(coarsening, "'exact'")
         super().__init__(task, coarsening)
-        self._gather = coarse_gather(task, coarsening, problems=8)
+        self._gather = coarse_solve.coarse_gather(task, coarsening, problems=8)
         self._inverse = lambda nodes: nodes
-        self._solve = ReplicatedSolve(task, coarsening, lambda nodes: self._inverse(nodes))
+        self._solve = coarse_solve.ReplicatedSolve(
+            task, coarsening, lambda nodes: self._inverse(nodes)
+        )
 
     def take(self, responses: torch.Tensor, centre: torch.Tensor) -> None:
         """Take responses, and factorise the coarse problem; where they are not finite, nor is a correction.
@@ -134,9 +128,13 @@ class OwnCoarseSpace(CoarseSpace):
         self._responses = responses
         with self._solving:
             everywhere, _ = self._gather(centre.flatten(1).double().cpu(), np.empty(0))
-            matrix = assemble(self._coarsening, everywhere[:, :, None].expand(-1, -1, 2))
+            matrix = coarse_solve.assemble(
+                self._coarsening, everywhere[:, :, None].expand(-1, -1, 2)
+            )
             sound = np.isfinite(matrix.data).all()
-            self._inverse = factorised(matrix) if sound else lambda nodes: nodes * math.nan
+            self._inverse = (
+                coarse_solve.factorised(matrix) if sound else lambda nodes: nodes * math.nan
+            )
 
     def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
         responses = self._responses[batch].flatten(0, 1)  # (b, 8, Q)

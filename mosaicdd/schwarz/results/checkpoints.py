@@ -30,16 +30,7 @@ from mosaicdd.schwarz.results.output import SolutionOutput, write_lines
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import RESUMABLE, SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.storage.checkpoint_file import (
-    FIELD,
-    ROWS,
-    CheckpointWriter,
-    group_of,
-    read_checkpoint,
-    read_field,
-    read_told,
-    writing_checkpoint,
-)
+from mosaicdd.storage import checkpoint_file
 
 _SAMPLES = 2**20  # values of a field that are read at once
 
@@ -128,7 +119,7 @@ class Checkpoints:
         return self.path if self.problems == 1 else self.path / f"{kind}-{number:06d}"
 
     def _group(self, number: int) -> str:
-        return group_of(None if self.problems == 1 else number)
+        return checkpoint_file.group_of(None if self.problems == 1 else number)
 
     def begin(self) -> None:
         """Begin anew, or go on: what is left of another run with several problems is of no use."""
@@ -158,9 +149,9 @@ class Checkpoints:
         identity, first = self._identity, self.first + number
         path = self._file("begun", first)
 
-        def writing() -> AbstractContextManager[CheckpointWriter]:
+        def writing() -> AbstractContextManager[checkpoint_file.CheckpointWriter]:
             self._make_room()
-            return writing_checkpoint(path, identity)
+            return checkpoint_file.writing_checkpoint(path, identity)
 
         with self._ranks.held_by_root(writing) as writer:
             for i, history in enumerate(histories):
@@ -171,7 +162,7 @@ class Checkpoints:
                 write_lines(self._engine.movement, lines, writer, self._dtype, group)
                 if field is not None:
                     parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
-                    name = group + FIELD
+                    name = group + checkpoint_file.FIELD
                     if writer is not None:
                         writer.create(name, v.block.lattice.grid.nodes, "float64")
                     into = (lambda *_: None) if writer is None else writer.into(name)
@@ -204,10 +195,12 @@ class Checkpoints:
 
         def write() -> None:
             self._make_room()
-            with writing_checkpoint(self._file("ended", min(pending)), identity) as writer:
+            with checkpoint_file.writing_checkpoint(
+                self._file("ended", min(pending)), identity
+            ) as writer:
                 for number, result in pending.items():
-                    group = group_of(number)
-                    writer.arrays(f"{group}{ROWS}", file.rows(number))
+                    group = checkpoint_file.group_of(number)
+                    writer.arrays(f"{group}{checkpoint_file.ROWS}", file.rows(number))
                     writer.history(asdict(result.history), group)
                     writer.told(group, report=result.report)
 
@@ -231,15 +224,15 @@ class Checkpoints:
 
         def read() -> Earlier:
             if self.problems == 1:
-                read_checkpoint(self.path, identity)
+                checkpoint_file.read_checkpoint(self.path, identity)
                 return Earlier({}, {}, {0: self.path}, {})
             if self.path.is_file():
-                read_told(self.path, identity)
+                checkpoint_file.read_told(self.path, identity)
             # What was not written to its end when a job was killed has another name.
             files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
             if not files:
                 raise FileNotFoundError(f"{self.path}: the checkpoint is missing")
-            told = {path: read_told(path, identity) for path in files}
+            told = {path: checkpoint_file.read_told(path, identity) for path in files}
             ended = {n: path for path, each in told.items() for n in each if "report" in each[n]}
             begun = {
                 n: p
@@ -248,7 +241,7 @@ class Checkpoints:
                 if "report" not in each[n] and n not in ended
             }
             for number, path in begun.items():
-                read_checkpoint(path, identity, group_of(number))
+                checkpoint_file.read_checkpoint(path, identity, checkpoint_file.group_of(number))
             results = {
                 n: Result(told[p][n]["report"], History(**told[p][n]["history"]))
                 for n, p in ended.items()
@@ -289,12 +282,16 @@ class Checkpoints:
 
         def read() -> dict:
             nonlocal lines
-            lines, history = read_checkpoint(path, identity, group)
+            lines, history = checkpoint_file.read_checkpoint(path, identity, group)
             return history
 
         history = History(**self._ranks.on_root(read))
         own = self._engine.block.owned_nodes()[1]
-        return lines, history, self._ranks.agree(lambda: read_field(path, own, group))
+        return (
+            lines,
+            history,
+            self._ranks.agree(lambda: checkpoint_file.read_field(path, own, group)),
+        )
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""

@@ -28,16 +28,9 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.storage import solution_writer
 from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.hdf5 import ArrayWriter, line_name
-from mosaicdd.storage.solution_writer import (
-    ERRORS,
-    GHOSTS,
-    HIDDEN,
-    OUTSIDE,
-    SolutionWriter,
-    writing_solutions,
-)
 from mosaicdd.unsupported import Unsupported
 
 
@@ -93,7 +86,7 @@ class SolutionOutput:
         self._shards = shards
         self._writing = clock.part("write")
         self._open = ExitStack()
-        self._opened: SolutionWriter | None = None
+        self._opened: solution_writer.SolutionWriter | None = None
         self._maps: set[str] = set()
         self._tell_points, self._seen = outline_points, seen
 
@@ -113,7 +106,7 @@ class SolutionOutput:
                 self._open.__exit__(kind, failure, trace)
 
     @property
-    def _writer(self) -> SolutionWriter:
+    def _writer(self) -> solution_writer.SolutionWriter:
         """What the root writes with, from the first values on."""
         if self._opened is None:
             raise RuntimeError("the fields or the lines come first")
@@ -160,11 +153,11 @@ class SolutionOutput:
     def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
         """Write what is known per lattice node of some problems, or take part with none."""
         nodes = [outcome.error_estimate.nodes for outcome in outcomes]
-        self._map(ERRORS, nodes, outcomes, members, self._dtype)
+        self._map(solution_writer.ERRORS, nodes, outcomes, members, self._dtype)
         outside = [outcome.outside for outcome in outcomes if outcome.outside is not None]
         if self._ranks.any(bool(outside)):
             flags = [flag.to(torch.uint8) for flag in outside]
-            self._map(OUTSIDE, flags, outcomes, members, "uint8")
+            self._map(solution_writer.OUTSIDE, flags, outcomes, members, "uint8")
 
     def _map(
         self,
@@ -200,9 +193,9 @@ class SolutionOutput:
         def on_root() -> None:
             for problem, arrays in rows:
                 for name, array in arrays.items():
-                    if name in (ERRORS, OUTSIDE):
+                    if name in (solution_writer.ERRORS, solution_writer.OUTSIDE):
                         self._create_map(name, array.dtype.name)
-                    if name in (ACTIVE, GHOSTS):
+                    if name in (ACTIVE, solution_writer.GHOSTS):
                         self._create_flags()
                     whole = (slice(None),) * array.ndim
                     which = () if name == ACTIVE else (slice(problem, problem + 1),)
@@ -238,8 +231,8 @@ class SolutionOutput:
             if place[0].start == 0
         ]
         self._collect(ACTIVE, first, "uint8")
-        hidden = ((HIDDEN * (1 - flags), place) for flags, place in self._inside)
-        self._collect(GHOSTS, hidden, "uint8")
+        hidden = ((solution_writer.HIDDEN * (1 - flags), place) for flags, place in self._inside)
+        self._collect(solution_writer.GHOSTS, hidden, "uint8")
 
     def _create_flags(self) -> None:
         """Add the arrays for where there are values, if there are none yet."""
@@ -254,7 +247,7 @@ class SolutionOutput:
         self._writer.describe(report, [asdict(result.history) for result in results])
         for member, result in enumerate(results):
             if not result.begun:
-                for name in ("solution", ERRORS):
+                for name in ("solution", solution_writer.ERRORS):
                     self._writer.leave_empty(name, member)
 
     def _begin(self, **what: Any) -> None:
@@ -274,7 +267,7 @@ class SolutionOutput:
                     sides = conditions_of(problem, grid, points)
                 if problem.domain.shape is not None:
                     edges = problem.conditions.edge_values(grid)
-                new = writing_solutions(
+                new = solution_writer.writing_solutions(
                     self._path, *inputs, window=self._window, sides=sides, edges=edges, **what
                 )
                 self._opened = self._open.enter_context(new)
