@@ -1,5 +1,6 @@
 """What flows through a network, from face to face or through a cell that repeats itself, and a judge that ends an iteration where both flows agree."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.settings import StoppingRule
@@ -208,3 +210,15 @@ class FlowJudge(Judge):
         """Aim at a smaller residual, so many times the last one as far as that is sensible."""
         least, most = _FURTHER
         self.aim = min(max(factor, least), most) * self.history.residual[-1]
+
+
+def shown(
+    show: Progress, rtol: float, name: str, number: int, count: int
+) -> Callable[[int, float], None]:
+    """Return what shows the iterations of one of so many axes, on a logarithmic scale, as if residuals fell to the tolerance."""
+
+    def of_iteration(iteration: int, residual: float) -> None:
+        done = min(max(math.log(residual) / math.log(rtol), 0.0), 1.0) if residual > 0 else 1.0
+        show((number + done) / count, f"{name}: iteration {iteration}, residual {residual:.1e}")
+
+    return of_iteration

@@ -22,7 +22,7 @@ from mosaicdd.schwarz.multigrid.sums import Left, planned
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
 # of 12.
-_CONTRAST = 1e8
+CONTRAST = 1e8
 _LONG = 2**18  # numbers of a stretch where few are read more than once
 
 
@@ -45,6 +45,8 @@ class NodeSystem(Coupled):
         Which nodes of the part have an unknown; by default all. The others are decoupled, and stay zero.
     weights
         What rows of the part count in norms of residuals; by default 1.
+    contrast
+        Of `scale` and `least`, above which levels and directions are float64.
 
     Attributes
     ----------
@@ -85,6 +87,7 @@ class NodeSystem(Coupled):
         start: Sequence[int],
         active: np.ndarray | None = None,
         weights: RowWeights | None = None,
+        contrast: float = CONTRAST,
     ):
         super().__init__(blocks)
         self.directed = not conductances.symmetric
@@ -133,7 +136,7 @@ class NodeSystem(Coupled):
         numbers = [*self.couplings.values(), owned]
         self.scale = blocks.ranks.largest(max(float(k.max()) for k in numbers))
         self.least = 1 / blocks.ranks.largest(self._largest_inverse(counted))
-        self.dtype = torch.float64 if self.scale > _CONTRAST * self.least else torch.float32
+        self.dtype = torch.float64 if self.scale > contrast * self.least else torch.float32
         self._keep_excess()
 
     def excess(self) -> torch.Tensor:

@@ -8,8 +8,10 @@ import scipy.sparse.linalg
 import torch
 
 import mosaicdd as m
+from mosaicdd.schwarz.effective import effective
 from mosaicdd.schwarz.effective.summary import hashin_shtrikman
 from mosaicdd.schwarz.effective.through_flow import FlowJudge
+from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 
 SINGLE = 3e-7  # conductances are float32 numbers, right to 6e-8; of conductivities they are means
 
@@ -187,6 +189,32 @@ def test_high_contrasts_are_right_or_not_converged(contrast):
     assert not ended.converged
     assert ended.iterations == 3
     assert ended.error > 1e-5 * ended.conductivity
+
+
+@pytest.mark.ranks(1, 2, 4)
+@pytest.mark.parametrize("iterations", [100, 1])
+def test_flows_are_right_by_levels_of_single_precision_or_else_by_others(
+    iterations, comm, monkeypatch
+):
+    """Of a ratio between those of fields and of flows; after one iteration flows do not agree."""
+    digits = []
+
+    def system_of(*of, **how):
+        system = NodeSystem(*of, **how)
+        digits.append(system.dtype)
+        return system
+
+    monkeypatch.setattr(effective, "NodeSystem", system_of)
+    monkeypatch.setattr(effective, "_ITERATIONS", iterations)
+    medium = np.where(blobs((40, 40), 0.5, width=0.7), 5e8, 1.0)
+    along = m.effective(medium, axis="x", ranks=comm)["x"]
+    conductivity, _ = expected([medium] * 2, (1.0, 1.0), 1)
+    assert along.converged
+    assert along.conductivity == pytest.approx(conductivity, rel=1e-5)
+    assert digits == [torch.float32, torch.float64][: 1 + (iterations == 1)]
+    digits.clear()
+    m.effective(medium, axis="x", field=True, ranks=comm)
+    assert digits == [torch.float64]
 
 
 def test_grains_that_do_not_touch_are_right():
