@@ -110,7 +110,7 @@ class Stepper:
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
         )
-        self._force, self._expected = np.empty(held), np.empty(held)
+        self._force, self._expected, self._gained = (np.empty(held) for _ in range(3))
         self._difference = np.empty(owned)
         self._fixed: np.ndarray | None = None
         if self._shape is not None or self._sides.vary:
@@ -200,7 +200,8 @@ class Stepper:
         problem = planned.problem
         weights = tuple(weight / length for weight in step.past)
         force = levels.weighted(weights, self._force)
-        force *= self._storage
+        if not isinstance(self._storage, float) or self._storage != 1.0:
+            force *= self._storage
         later, rest = t + length, 1.0 - step.share
         f, sides = self._data(t, later, step.share, after)
         if f is not None:
@@ -224,7 +225,8 @@ class Stepper:
         stage = step.share * wide + rest * levels.newest if rest else wide
         balanced: Balance | None = None
         if balance is not None:
-            gained = self._method.weight / length * self._storage * stage
+            rate = self._method.weight / length * self._storage
+            gained = np.multiply(rate, stage, out=self._gained)
             gained -= force
             balanced = balance(problem, stage, gained, f)
         return Taken(

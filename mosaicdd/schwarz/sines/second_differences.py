@@ -1,8 +1,9 @@
 """The residual of constant coefficients at all unknowns, in differences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 
 from mosaicdd.lattice.axes import at, even
 from mosaicdd.parallel.layouts.layout import Layout
@@ -10,8 +11,9 @@ from mosaicdd.parallel.layouts.placements import Halo
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.waves import Waves
+from mosaicdd.schwarz.multigrid.sums import Sum, planned
 
-_VALUES = 2**15  # that are handled at once, for the cache
+_VALUES = 2**13  # that are handled at once, for the cache
 
 
 class SecondDifferences:
@@ -50,6 +52,7 @@ class SecondDifferences:
             ]
             held = Layout(layout.shape, layout.mesh, tuple(halos))
             self._halo = Redistribution(layout, held, ranks, np.float64)
+        self._out, self._compute = self._planned()
         # The ends of axes where this rank's first and last nodes are, with fluxes.
         self._natural: list[tuple[int, int, int]] = []
         if min(shape) == 0:
@@ -70,6 +73,31 @@ class SecondDifferences:
                     self._natural.append((axis, 0, 2))
                 if highest and not of.given[1]:
                     self._natural.append((axis, -1, -3))
+
+    def _planned(self) -> tuple[np.ndarray, Callable[..., None]]:
+        """Plan ``A u`` of the padded values, and return where it will be.
+
+        Rows are one after another in memory, and all of them one stretch, the ends of each included, which nobody reads.
+        """
+        padded, out = self._padded, np.zeros_like(self._padded)
+        u, result = (torch.from_numpy(values).view(-1) for values in (padded, out))
+        distances = [stride // padded.itemsize for stride in padded.strides]
+        reach = sum(distances)
+        along = [
+            (k, way * d) for k, d in zip(self._couplings, distances, strict=True) for way in (-1, 1)
+        ]
+        ones = torch.ones(min(_VALUES, u.numel()), dtype=u.dtype)
+        factors = {k: k * ones for k, _ in along} | {self._reaction: self._reaction * ones}
+        nothing = torch.zeros_like(ones)
+        sums = []
+        for part in even(max(0, u.numel() - 2 * reach), _VALUES):
+            first, last = part.start + reach, part.stop + reach
+            count = last - first
+            terms = [(factors[k][:count], u[first + d : last + d]) for k, d in along]
+            if self._reaction:
+                terms.append((factors[self._reaction][:count], nothing[:count]))
+            sums.append(Sum(result[first:last], None, terms, own=u[first:last]))
+        return out, planned(sums)
 
     def per_volume(self, b: np.ndarray) -> np.ndarray:
         """Return a right-hand side divided by the volumes; itself where these are whole."""
@@ -92,18 +120,5 @@ class SecondDifferences:
         padded[self._held] = x if self._halo is None else self._halo(x)
         for axis, ghost, mirrored in self._natural:
             padded[at(axis, axes, ghost)] = padded[at(axis, axes, mirrored)]
-        left = np.empty_like(b)
-        across = max(1, x[:1].size)
-        for rows in even(len(x), max(1, _VALUES // across)):
-            u = padded[rows.start : rows.stop + 2]
-            centre = u[self._inner]
-            total, rise = left[rows], np.empty(centre.shape)
-            np.multiply(centre, -self._reaction, out=total)
-            total += b[rows]
-            for axis, k in enumerate(self._couplings):
-                for beside in (slice(None, -2), slice(2, None)):
-                    np.subtract(u[at(axis, axes, beside, slice(1, -1))], centre, out=rise)
-                    if k != 1.0:
-                        rise *= k
-                    total += rise
-        return left
+        self._compute()
+        return np.subtract(b, self._out[self._inner])
