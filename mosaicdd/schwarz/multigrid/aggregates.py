@@ -9,18 +9,20 @@ from functools import cache
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.schwarz.multigrid.coupled import Coupled
+from mosaicdd.schwarz.multigrid.factors import Factors
 from mosaicdd.schwarz.multigrid.llvm import NAMES, function, is_plain, load, over_rows, store
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
 from mosaicdd.unsupported import Unsupported
 
-_SMALL = 3  # nodes of a piece that joins the one that it is coupled to most
+# By axes, nodes of a piece that joins the one that it is coupled to most, at most. In the plane 12 cost iterations, and 3 factors
+# a quarter larger; in space 6 cost iterations of wires.
+_SMALL = {1: 6, 2: 6, 3: 3}
 # Of the strongest coupling in a piece, for that to another: without it the piece is a conductor by itself, which no sweep sees.
 _LOOSE = 0.01
 _MOST = 2**16  # aggregates: of more, larger ones join others
@@ -40,13 +42,8 @@ class Aggregates:
         self._labels, matrix = self._labelled(system)
         self.count = matrix.shape[0]
         give_back_memory(always=True)  # factors take larger blocks than pieces have left
-        # Couplings of symmetric positive matrices need no pivots; those of aggregates have few neighbours.
-        self._factors = scipy.sparse.linalg.splu(
-            matrix,
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
+        self._factors = Factors(matrix)
+        give_back_memory(always=True)  # what was beside those that are kept
 
     def _labelled(self, system: Coupled) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
         """Return the aggregate of each node, a vector, of others how many there are; and ``E``."""
@@ -54,7 +51,7 @@ class Aggregates:
         known, piece, names = pieces_of(system)
         of_ranks = self._ranks.allgather(known)
         every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
-        aggregate, matrix = _joined(of_ranks, every)
+        aggregate, matrix = _joined(of_ranks, every, _SMALL[nodes.axes])
         none = np.int32(matrix.shape[0])
         of_piece = aggregate[np.searchsorted(every, known.names)]
         number = np.append(of_piece, none).astype(np.int32)[piece]
@@ -78,9 +75,12 @@ class Aggregates:
 
 
 def _joined(
-    of_ranks: Sequence[StrongPieces], every: np.ndarray
+    of_ranks: Sequence[StrongPieces], every: np.ndarray, least: int
 ) -> tuple[np.ndarray, scipy.sparse.csc_array]:
-    """Return the number of each piece's aggregate, and the equations between these."""
+    """Return the number of each piece's aggregate, and the equations between these.
+
+    ``least``: see `_SMALL`.
+    """
     count = len(every)
 
     def total(of: Sequence[np.ndarray]) -> np.ndarray:
@@ -98,13 +98,13 @@ def _joined(
     tops = np.zeros(count)
     for each in of_ranks:
         np.maximum.at(tops, np.searchsorted(every, each.names), each.tops)
-    aggregate, small = together(same, count), _SMALL
+    aggregate, small = together(same, count), least
     while True:
         of_pairs = np.sort(aggregate[pairs], axis=1)
         between = of_pairs[:, 0] != of_pairs[:, 1]
         coupled = added(of_pairs[between], sums[between], strongest[between])
         size = np.bincount(aggregate, sizes)
-        if small > _SMALL and (len(size) <= _MOST or small > sizes.sum()):
+        if small > least and (len(size) <= _MOST or small > sizes.sum()):
             return aggregate, _matrix(coupled[0], coupled[1], np.bincount(aggregate, excess))
         mates, to_mate = _strongest(coupled[0], coupled[2], len(size))
         top = np.zeros(len(size))
