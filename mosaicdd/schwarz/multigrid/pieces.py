@@ -100,13 +100,15 @@ def pieces_of(system: Coupled) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
             same.append(_both(ends, joined[rows] & differ & (mine_first | mine_second)))
             differ &= mine_first & there[second][rows] & (k[rows] != 0)
             between.append(added(_both(ends, differ), k[rows][differ].astype(float)))
+        # Before the next direction, of which many couplings are between the same.
+        between = [added(*(np.concatenate(parts) for parts in zip(*between, strict=True)))]
     known = StrongPieces(
         least + 1,
         sizes,
         excess / system.scale,
         tops,
         np.unique(np.concatenate(same), axis=0),
-        *added(*(np.concatenate(parts) for parts in zip(*between, strict=True))),
+        *between[0],
     )
     return known, piece, names
 
@@ -237,4 +239,4 @@ def _names(system: Coupled, piece: np.ndarray, least: np.ndarray) -> np.ndarray:
 
 def _both(ends: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
     """Return the names of both ends of some couplings, ``(n, 2)``."""
-    return np.stack([names[where] for names in ends], axis=1).astype(np.int64)
+    return np.stack([names[where] for names in ends], axis=1)
