@@ -70,6 +70,19 @@ def write(comm, common_path):
 
 
 @pytest.fixture
+def solve_json(mosaicdd, common_path, strict_json):
+    """Return a function that runs ``solve --json`` to a named file: exit code, report and path of the solution."""
+
+    def run(*arguments, name="out"):
+        path = common_path / f"{name}.h5"
+        ended = mosaicdd("solve", "-o", path, "--json", *arguments)
+        assert ended.err == ""
+        return ended.code, strict_json(ended.out), path
+
+    return run
+
+
+@pytest.fixture
 def refused(mosaicdd, comm, common_path):
     """Return a function that runs ``solve``, checks that it is refused, and returns the line."""
 

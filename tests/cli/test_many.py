@@ -50,16 +50,8 @@ def problems_file(comm, common_path, boundaries):
 
 
 @pytest.fixture
-def solve(mosaicdd, common_path, strict_json):
-    """Return a function that runs ``solve --json``: exit code, report and path of the solution."""
-
-    def run(*arguments):
-        path = common_path / "out.h5"
-        ended = mosaicdd("solve", "-o", path, *CELLS, "--json", *arguments)
-        assert ended.err == ""
-        return ended.code, strict_json(ended.out), path
-
-    return run
+def solve(solve_json):
+    return lambda *arguments: solve_json(*CELLS, *arguments)
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ ROUNDING = 1e-12
 
 
 @pytest.fixture
-def solve(mosaicdd, common_path, strict_json):
-    """Return a function that runs ``solve --json`` to a named file: its path and the report."""
+def solve(solve_json):
+    """Return a function that solves to a named file: its path and the report."""
 
     def run(name, *arguments):
-        path = common_path / f"{name}.h5"
-        ended = mosaicdd("solve", "-o", path, *PROBLEM, *arguments, "--json")
-        assert (ended.code, ended.err) == (0, "")
-        return path, strict_json(ended.out)
+        code, report, path = solve_json(*PROBLEM, *arguments, name=name)
+        assert code == 0
+        return path, report
 
     return run
 

@@ -35,14 +35,12 @@ SECONDS = {"setup", "iterate", "assemble", "write", "total"}
 
 
 @pytest.fixture
-def solve(mosaicdd, common_path, strict_json):
-    """Return a function that runs ``solve --json``: exit code, report and stored solution."""
+def solve(solve_json):
+    """Return a function that solves: exit code, report and stored solution."""
 
     def run(*arguments, cells="256x128"):
-        path = common_path / "out.h5"
-        ended = mosaicdd("solve", "-o", path, "--cells", cells, "--json", *arguments)
-        assert ended.err == ""
-        return ended.code, strict_json(ended.out), read_solution(path)
+        code, report, path = solve_json("--cells", cells, *arguments)
+        return code, report, read_solution(path)
 
     return run
 

@@ -1,13 +1,20 @@
-"""Problems of two linear equations on a small rectangle."""
+"""Problems of two linear equations on a small rectangle, and conditions of all kinds on its sides."""
 
 import numpy as np
 
-from mosaicdd import Dirichlet, Problem
+from mosaicdd import Dirichlet, Neumann, Problem, Robin
 from mosaicdd.problems.sides.edge_data import BoundarySpec
 
 CELLS = (128, 192)
 NODES = (129, 193)
 H = 1 / 64  # the spacing where neither domain nor local solver gives one
+MIXED = {
+    "left": Dirichlet("y"),
+    "right": Neumann(0.3),
+    "bottom": Neumann(0.0),
+    "top": Robin(2.0, 1.0),
+}
+INSULATED = dict.fromkeys(MIXED, Neumann(0.0))
 
 
 def laplace(seed=0):

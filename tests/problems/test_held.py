@@ -8,19 +8,13 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.linalg
 from medium_by_cells import equations, field_and_flows
+from small_problems import INSULATED, MIXED
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_directly
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = m.SolveSettings(rtol=1e-12)
-MIXED = {
-    "left": m.Dirichlet("y"),
-    "right": m.Neumann(0.3),
-    "bottom": m.Neumann(0.0),
-    "top": m.Robin(2.0, 1.0),
-}
-INSULATED = dict.fromkeys(MIXED, m.Neumann(0.0))
 # A line, a disk, a node, and a line to a side.
 PLANE = {
     "river": m.Held([(0.06, 0.7), (0.52, 0.47), (0.9, 0.49)], "3 - x"),

@@ -4,18 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from small_problems import MIXED
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_by_multigrid
 
 TIGHT = m.SolveSettings(rtol=1e-12)
-MIXED = {
-    "left": m.Dirichlet("y"),
-    "right": m.Neumann(0.3),
-    "bottom": m.Neumann(0.0),
-    "top": m.Robin(2.0, 1.0),
-}
-INSULATED = dict.fromkeys(MIXED, m.Neumann(0.0))
 
 
 def test_files_hold_nodes_and_values_and_are_solved_anew(tmp_path):
