@@ -9,6 +9,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
+from products import require_symmetric_and_positive
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
@@ -182,17 +183,7 @@ def test_the_cycle_is_symmetric_and_positive(shape, stretched):
     equations = equations_of(medium(shape, stretched=stretched), inside(shape))
     level = equations.level()
     places = level.matrix()[1]
-    cycle = Cycle(level, equations.blocks)
-    rng = torch.Generator().manual_seed(0)
-    columns = torch.randn(len(places), 8, generator=rng)
-    images = torch.zeros_like(columns)
-    for i in range(columns.shape[1]):
-        cycle.right_hand_side.view(-1)[places] = columns[:, i]
-        cycle()
-        images[:, i] = cycle.values.view(-1)[places]
-    products = columns.double().T @ images.double()
-    assert torch.allclose(products, products.T, rtol=0, atol=1e-5 * products.abs().max().item())
-    assert torch.linalg.eigvalsh((products + products.T) / 2).min() > 0
+    require_symmetric_and_positive(Cycle(level, equations.blocks), places)
 
 
 @pytest.mark.parametrize("unknown", [inside, everywhere])

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
+from products import require_symmetric_and_positive
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
@@ -113,15 +114,7 @@ def test_the_cycle_is_symmetric_and_positive(shape):
     owned = torch.ones_like(cycle.values)
     system.copies.clear(owned)
     places = torch.nonzero((owned * system.level().inverse).view(-1)).ravel()
-    columns = torch.randn(len(places), 8, generator=torch.Generator().manual_seed(0))
-    images = torch.zeros_like(columns)
-    for i in range(columns.shape[1]):
-        cycle.right_hand_side.view(-1)[places] = columns[:, i]
-        cycle()
-        images[:, i] = cycle.values.view(-1)[places]
-    products = columns.double().T @ images.double()
-    assert torch.allclose(products, products.T, rtol=0, atol=1e-5 * products.abs().max().item())
-    assert (torch.linalg.eigvalsh((products + products.T) / 2) > 0).all()
+    require_symmetric_and_positive(cycle, places)
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
