@@ -277,7 +277,9 @@ def lesson_data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """Return a file of 300 solutions of Laplace's equation in squares of 8 cells, for this rank."""
-    from mosaicdd.training.generation import GenerationSettings, generate_dataset
+    from drawn_data import generate_dataset
+
+    from mosaicdd.training.generation import GenerationSettings
 
     path = tmp_path_factory.mktemp("laplace") / "data.h5"
     squares = {"subdomain": Subdomain(cells=8, size=0.125), "method": "direct"}

@@ -25,7 +25,7 @@ from mosaicdd.problems.fields.gaussian_process import (
     sobol_hyperparameters,
 )
 from mosaicdd.problems.references.references import MultigridSolver
-from mosaicdd.storage.dataset_file import Dataset, joined
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256  # samples: what an ended run makes again, at most, on each rank
@@ -168,12 +168,6 @@ class PartGenerator:
             grid = Grid((cells,) * subdomain.axes, subdomain.spacing)
             self._solvers[key] = _field_solver(DirichletSystem(operator, grid), method)
         return self._solvers[key]
-
-
-def generate_dataset(settings: GenerationSettings) -> Dataset:
-    """Draw and solve all problems of a dataset in this process, and write nothing."""
-    generator = PartGenerator(settings)
-    return generator.dataset(**joined(map(generator.part, range(generator.parts))))
 
 
 def _hyperparameters(settings: GenerationSettings, count: int, seed: int) -> np.ndarray:

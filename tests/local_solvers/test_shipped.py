@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
@@ -15,7 +16,6 @@ from mosaicdd.local_solvers.loading import (
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
 CPU = torch.device("cpu")

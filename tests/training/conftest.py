@@ -2,9 +2,9 @@
 
 import pytest
 import torch.distributed as dist
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.rank_group import rank_group
 from mosaicdd.training.settings import GenerationSettings
 

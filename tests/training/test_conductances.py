@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from drawn_data import generate_dataset
 
 import mosaicdd as m
 from mosaicdd.cli.generate import generate
@@ -24,7 +25,6 @@ from mosaicdd.problems.fields.random_media import KINDS, draw
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.conductances import CoarseSolve, coarse_conductances
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings, MediaSettings, TrainingSettings
 
 

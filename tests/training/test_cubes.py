@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from drawn_data import generate_dataset
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
@@ -18,7 +19,6 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import train
 from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer

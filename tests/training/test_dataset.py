@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import data
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.settings import GenerationSettings
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)

@@ -3,22 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from drawn_data import generate_dataset
 
 from mosaicdd.problems.equations import any_equation
-from mosaicdd.storage.dataset_file import joined
 from mosaicdd.training.conductances import ConductanceLesson
 from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.row_lesson import OwnRows, RowPass
 from mosaicdd.training.settings import ExecutionSettings, SquareSettings, TrainingSettings
-from mosaicdd.training.squares import EquationStep, SquareGenerator
+from mosaicdd.training.squares import EquationStep
 
 LESSONS = {"poisson-boltzmann": CorrectionLesson, "minimal-surface": UnrolledLesson}
 
 
 def squares(pde, **settings):
-    generator = SquareGenerator(SquareSettings(pde, samples=64, validation=0.25, **settings))
-    return generator.dataset(**joined(map(generator.part, range(generator.parts))))
+    return generate_dataset(SquareSettings(pde, samples=64, validation=0.25, **settings))
 
 
 def lesson_of(data, **settings):

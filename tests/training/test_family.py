@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -23,7 +24,6 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.course import Course
 from mosaicdd.training.equation_lesson import FamilyLesson
 from mosaicdd.training.family import family_ranges, fit_family
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.loop import Training, train_course
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.training.course import Course
-from mosaicdd.training.generation import generate_dataset
 from mosaicdd.training.loop import train_course
 from mosaicdd.training.optimisers import TrainingDivergedError
 from mosaicdd.training.rank_group import RankGroup

@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset, joined
@@ -14,7 +15,7 @@ from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training import data
 from mosaicdd.training import generation as generation_module
 from mosaicdd.training.data import Generation, MediaGenerator, generate
-from mosaicdd.training.generation import PartGenerator, generate_dataset
+from mosaicdd.training.generation import PartGenerator
 from mosaicdd.training.settings import GenerationSettings, MediaSettings
 
 SETTINGS = GenerationSettings(
