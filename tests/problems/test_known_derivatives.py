@@ -76,3 +76,24 @@ def test_they_are_those_of_automatic_differentiation(axes, residual, spacing, mo
         )
     if residual is flow:  # no digit is lost of a difference
         assert not known.derivative(u, known.part).apply(np.ones_like(u)).any()
+
+
+@pytest.mark.parametrize("name", ["minimal-surface", "poisson-boltzmann", "quasilinear-diffusion"])
+def test_conductances_do_not_depend_on_the_strips_they_are_made_in(name, monkeypatch):
+    problem = Problem(Domain((40, 7), 0.1), name, {}, Dirichlet(0.0))
+    grid = problem.domain.grid()
+    known = problem.operator.on(grid, tuple(slice(0, n) for n in grid.nodes))
+    u = np.random.default_rng(0).standard_normal(grid.nodes)
+    whole = known.derivative(u, known.part)
+    short = known.derivative(u, known.part, np.float32)
+    monkeypatch.setattr(nonlinear_part, "_STRIP", 1)
+    for rows in (1, 5):
+        monkeypatch.setattr(nonlinear_part, "_ROWS", rows)
+        strips = known.derivative(u, known.part)
+        for expected, k, rounded in zip(
+            whole.arrays(), strips.arrays(), short.arrays(), strict=True
+        ):
+            size = abs(expected).max()
+            np.testing.assert_allclose(k, expected, rtol=0, atol=1e-14 * size)
+            assert rounded.dtype == np.float32
+            np.testing.assert_allclose(rounded, expected, rtol=0, atol=1e-6 * max(size, 1.0))

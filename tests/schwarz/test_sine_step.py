@@ -94,6 +94,18 @@ def test_a_step_is_what_the_derivative_asks_for(ranks, make_lattice, name, field
     )
 
 
+@RANKS
+@pytest.mark.parametrize("size", [1.0, 1e-60, 1e60])
+def test_a_loose_step_has_the_digits_asked_for_whatever_the_numbers_size(ranks, make_lattice, size):
+    """In float32, or where that is too short in float64."""
+    case = Case(ranks, make_lattice((7, 8)), "p-laplace", {"p": 2.0, "a": size})
+    force = size * np.random.default_rng(0).standard_normal(case.grid.nodes)
+    change, truth = case.step(force[case.place.wide], 1e-4), case.exact(force)
+    mine = truth[case.place.own]
+    # Random forces are rough: a residual of 1e-4 is an error of some 1e-3 of what smooth ones make.
+    np.testing.assert_allclose(change.values, mine, rtol=0, atol=1e-3 * abs(truth).max())
+
+
 def test_iterations_do_not_grow_with_the_grid(ranks, make_lattice):
     """Counted by the sine transforms that are asked for."""
     counts = []

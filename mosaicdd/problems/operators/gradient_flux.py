@@ -146,7 +146,7 @@ def _of_energy(
     """Return the conductances along the edges between the nodes of an array, and across, of the derivative there."""
     axes = patch.axes
     corners, steps = _Corners(axes), steps_across(axes)
-    rises = [u.diff(dim=axis - axes) for axis in range(axes)]
+    rises = [u.diff(dim=axis - axes).to(patch.dtype) for axis in range(axes)]
     between = [torch.zeros_like(rise) for rise in rises]
     diagonals = {
         step: u.new_zeros([n - abs(s) for n, s in zip(u.shape, step, strict=True)])
@@ -158,6 +158,8 @@ def _of_energy(
         products = (slope * rise for slope, rise in zip(slopes, meeting, strict=True))
         k, rate = _with_rate(conductivity, _total(products))
         share = corners.share(corner, patch, a)
+        if isinstance(share, torch.Tensor):
+            share = share.to(patch.dtype)
         k, rate = k * (share / 2**axes), rate * (share / 2 ** (axes - 1))
         flows = [rate * slope for slope in slopes]
         for axis, (scale, flow, slope) in enumerate(zip(scales, flows, slopes, strict=True)):

@@ -11,13 +11,18 @@ from mosaicdd.lattice.axes import Slices, steps_across, steps_along, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.jacobian import elliptic_conductances, require_positive
+from mosaicdd.problems.operators.jacobian import (
+    NotEllipticError,
+    elliptic_conductances,
+    require_positive,
+)
 from mosaicdd.problems.operators.patch import Differentiated, Offset, Patch, beside, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
 
 _STRIP = 2**16  # nodes whose patches are differentiated at a time: they stay in the cache
+_ROWS = 16  # of nodes at least, where two more are differentiated with them
 
 
 class NonlinearPart:
@@ -61,33 +66,37 @@ class NonlinearPart:
                 values[strip] = self._at(patch, there).numpy()
         return values
 
-    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
-        """Return the derivative between the nodes of a part within this one.
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        """Return the derivative between the nodes of a part within this one, in numbers of a type.
 
         Where a node's residual is not known, as on the edge of ``part``, what its neighbour has of their
         edge counts; along the edge of the domain, where there is no equation, what lies beside it, or half of it.
 
-        `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
+        `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances, or seems so in numbers of
+        this type.
         """
         whole: Conductances | None = None
         height = part[0].stop - part[0].start - 2
-        for strip, derivative in self._derivatives(u, part):
-            if not (isinstance(derivative, Conductances) and self.self_adjoint):
-                return elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
-            inside = (slice(1, -1),) * u.ndim
-            require_positive(derivative.diagonal()[inside])
-            if whole is None:
-                whole = _empty_like(derivative, height + 2)
-            for (rises, *_), values, to in zip(
-                steps_along(u.ndim) + steps_across(u.ndim),
-                (*derivative.along, *derivative.across),
-                (*whole.along, *whole.across),
-                strict=True,
-            ):
-                # Of an edge between the outermost rows of a strip the next strip has the other half.
-                low = not rises and strip.start > 0
-                high = len(values) - (not rises and strip.stop < height)
-                to[strip.start + low : strip.start + high] = values[low:high]
+        try:
+            for strip, there in self._strips(part, _ROWS):
+                # With a row more on both sides, as couplings are known from both ends, or half from each cell.
+                first = strip.start - (strip.start > 0)
+                more = slice(
+                    there[0].start + first - strip.start, there[0].stop + (strip.stop < height)
+                )
+                derivative = self._in_strip(u, (more, *there[1:]), dtype)
+                if isinstance(derivative, Conductances) and self.self_adjoint:
+                    require_positive(derivative.diagonal()[(slice(1, -1),) * u.ndim])
+                else:
+                    partial = {o: k.numpy() for o, k in _by_offset(derivative).items()}
+                    derivative = elliptic_conductances(partial, symmetric=self.self_adjoint)
+                whole = whole or _empty_like(derivative, height + 2, dtype)
+                _put(derivative, whole, strip, first)
+        except NotEllipticError:  # which is said of all nodes
+            every = elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
+            if dtype == np.float64:
+                return every
+            raise  # numbers are too small for the type
         if whole is None:
             raise RuntimeError("a part has nodes inside")
         return whole
@@ -128,44 +137,50 @@ class NonlinearPart:
     def _derivatives(
         self, u: np.ndarray, part: Part
     ) -> Iterator[tuple[slice, Conductances | dict[Offset, torch.Tensor]]]:
-        """Yield strips as `_strips`, and the derivatives there.
-
-        They are conductances where the residual is what knows these, and else by the values at offsets from the nodes.
-        """
+        """Yield strips as `_strips`, and the derivatives there, as `_in_strip`."""
         for strip, there in self._strips(part):
-            known: list[Differentiated] = []
-            values = torch.from_numpy(u[there])
-            leaves = [leaf.detach().requires_grad_() for leaf in Patch.of(values, u.ndim).values]
-            cells = self._cells(there)
-            patch = Patch(*leaves, whole=values, cells=cells, differentiated=known)
-            total = self._at(patch, there).sum()
-            by = [*leaves, *(each.residual for each in known)]
-            gradients = torch.autograd.grad(total, by, allow_unused=True)
-            of_leaves, of_known = gradients[: len(leaves)], gradients[len(leaves) :]
-            pairs = zip(offsets(u.ndim), of_leaves, strict=True)
-            partial = {offset: gradient for offset, gradient in pairs if gradient is not None}
-            factors = [
-                (each, factor)
-                for each, factor in zip(known, of_known, strict=True)
-                if factor is not None
-            ]
-            if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
-                yield strip, _conductances(factors[0][0], number)
-                continue
-            for each, factor in factors:
-                for offset, gradient in _by_offset(_conductances(each)).items():
-                    more = factor * gradient
-                    partial[offset] = partial[offset] + more if offset in partial else more
-            yield strip, partial
+            yield strip, self._in_strip(u, there)
 
-    def _strips(self, part: Part) -> Iterator[tuple[slice, Slices]]:
-        """Yield strips of the nodes inside a part, and where in this one these and those around are."""
-        rows, *others = within(part, self.part)
-        height = rows.stop - rows.start - 2
-        step = max(1, _STRIP // math.prod(p.stop - p.start for p in others))
+    def _in_strip(
+        self, u: np.ndarray, there: Slices, dtype: type = np.float64
+    ) -> Conductances | dict[Offset, torch.Tensor]:
+        """Return the derivatives at the nodes inside a strip of this part.
+
+        They are conductances, of a type, where the residual is what knows these, and else by the values at offsets from the
+        nodes.
+        """
+        known: list[Differentiated] = []
+        values = torch.from_numpy(u[there])
+        leaves = [leaf.detach().requires_grad_() for leaf in Patch.of(values, u.ndim).values]
+        cells, kind = self._cells(there), torch.float32 if dtype == np.float32 else torch.float64
+        patch = Patch(*leaves, whole=values, cells=cells, differentiated=known, dtype=kind)
+        total = self._at(patch, there).sum()
+        by = [*leaves, *(each.residual for each in known)]
+        gradients = torch.autograd.grad(total, by, allow_unused=True)
+        of_leaves, of_known = gradients[: len(leaves)], gradients[len(leaves) :]
+        pairs = zip(offsets(u.ndim), of_leaves, strict=True)
+        partial = {offset: gradient for offset, gradient in pairs if gradient is not None}
+        factors = [
+            (each, factor)
+            for each, factor in zip(known, of_known, strict=True)
+            if factor is not None
+        ]
+        if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
+            return _conductances(factors[0][0], number)
+        for each, factor in factors:
+            for offset, gradient in _by_offset(_conductances(each)).items():
+                more = factor * gradient
+                partial[offset] = partial[offset] + more if offset in partial else more
+        return partial
+
+    def _strips(self, part: Part, rows: int = 1) -> Iterator[tuple[slice, Slices]]:
+        """Yield strips of the nodes inside a part, of so many rows at least, and where in this one these and those around are."""
+        every, *others = within(part, self.part)
+        height = every.stop - every.start - 2
+        step = max(rows, _STRIP // math.prod(p.stop - p.start for p in others))
         for start in range(0, height, step):
             stop = min(start + step, height)
-            yield slice(start, stop), (slice(rows.start + start, rows.start + stop + 2), *others)
+            yield slice(start, stop), (slice(every.start + start, every.start + stop + 2), *others)
 
     def _cells(self, there: Slices) -> torch.Tensor | None:
         """Return the cells between some of the nodes."""
@@ -191,17 +206,25 @@ def _conductances(known: Differentiated, factor: float = 1.0) -> Conductances:
         for edges in (known.along, known.across)
     )
     sizes = [max(sizes) for sizes in zip(*(k.shape for k in along), strict=True)]
-    return Conductances(along, np.zeros(sizes), across=across)
+    return Conductances(along, np.zeros(sizes, along[0].dtype), across=across)
 
 
-def _empty_like(strip: Conductances, rows: int) -> Conductances:
-    """Return the conductances of all strips, of so many rows of nodes, without values yet and without a reaction."""
+def _empty_like(strip: Conductances, rows: int, dtype: type) -> Conductances:
+    """Return the conductances of all strips, of so many rows of nodes, without values yet."""
     lacking = rows - len(strip.reaction)
-    along, across = (
-        tuple(np.empty((len(k) + lacking, *k.shape[1:])) for k in edges)
-        for edges in (strip.along, strip.across)
-    )
-    return Conductances(along, np.zeros((rows, *strip.reaction.shape[1:])), across=across)
+    return strip.each(lambda k: np.zeros((len(k) + lacking, *k.shape[1:]), dtype))
+
+
+def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> None:
+    """Put the conductances of a strip, that begins at a row of the nodes inside, in their place, as far as they are of some rows."""
+    height = len(whole.reaction) - 2
+    along, across = steps_along(strip.axes), steps_across(strip.axes)
+    steps = [*along, (0,) * strip.axes, *(() if strip.symmetric else along), *across]
+    for (rises, *_), values, to in zip(steps, strip.arrays(), whole.arrays(), strict=False):
+        # Along a row of nodes, those inside, and the outermost.
+        low = rows.start + (not rises and rows.start > 0)
+        high = rows.stop + 1 + (not rises and rows.stop == height)
+        to[low:high] = values[low - first : high - first]
 
 
 def _by_offset(

@@ -69,6 +69,8 @@ class Patch:
         The sides of a cell per axis in units of the spacing; empty where all are the same.
     differentiated
         Where what knows its own derivative puts it, for one that asks for it.
+    dtype
+        Of these derivatives.
     """
 
     def __init__(
@@ -78,10 +80,11 @@ class Patch:
         cells: torch.Tensor | None = None,
         aspect: tuple[float, ...] = (),
         differentiated: list[Differentiated] | None = None,
+        dtype: torch.dtype = torch.float64,
     ):
         self._values = list(values)  # None until they are asked for
         self.whole, self.cells, self.aspect = whole, cells, aspect
-        self.differentiated = differentiated
+        self.differentiated, self.dtype = differentiated, dtype
 
     @classmethod
     def of(

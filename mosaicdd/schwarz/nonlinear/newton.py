@@ -87,12 +87,14 @@ class Newton:
         self.status: str | None = None
         self.failure: str | None = None
 
-    def run(self, u: np.ndarray, step: Step | None = None) -> None:
+    def run(
+        self, u: np.ndarray, step: Step | None = None, residual: np.ndarray | None = None
+    ) -> None:
         """Iterate from values on until the residual is small, or nothing makes it smaller.
 
-        ``step``: by the derivative there, if it has been taken.
+        ``step`` and ``residual``: by the derivative there, and the one there, if they have been taken.
         """
-        self._take(u)
+        self._take(u, residual)
         self._linear = step
         while True:
             self._step()
@@ -245,7 +247,9 @@ class Newton:
         """
         self._far = False
         try:
-            form = self._steps.ranks.agree(lambda: self._equations.linear_form(self.u))
+            form = self._steps.ranks.agree(
+                lambda: self._equations.linear_form(self.u, self._residual)
+            )
         except NotEllipticError:  # as the next step will find, too
             self._measure = _NOTHING
         else:
@@ -306,15 +310,17 @@ class Newton:
         if interrupted:
             self.status = self.status or "interrupted"
 
-    def _take(self, u: np.ndarray) -> None:
-        """Go to other values: evaluate their residual, its 2-norm and their root mean square over all ranks."""
+    def _take(self, u: np.ndarray, residual: np.ndarray | None = None) -> None:
+        """Go to other values: evaluate their residual, if it is not known, its 2-norm and their root mean square over all ranks."""
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
-            self._residual = steps.ranks.agree(lambda: self._equations.residual(u))
+            if residual is None:
+                residual = steps.ranks.agree(lambda: self._equations.residual(u))
+            self._residual = residual
             nodes = self._place.owned(u)
-            residual = self._place.owned(self._weights * self._residual)
+            weighted = self._place.owned(self._weights * residual)
             with np.errstate(over="ignore"):  # of a step that is too long
-                mine = [np.square(residual).sum(), np.square(nodes).sum(), nodes.size]
+                mine = [np.square(weighted).sum(), np.square(nodes).sum(), nodes.size]
         norm, total, count = steps.ranks.sum(np.array(mine)).tolist()
         self._norm, self.size = math.sqrt(norm), math.sqrt(total / count)
 

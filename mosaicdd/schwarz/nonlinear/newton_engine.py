@@ -17,6 +17,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
@@ -108,24 +109,36 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         data = (sides, number) if self._inner is None else boundary
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
-            smooth = self._ranks.agree(lambda: self._linearised(u, equations))
+            smooth, residual = self._ranks.agree(lambda: self._linearised(u, equations))
             nested = None
             if self._inner is not None:
                 where = self._solver.source.problem, self.block.lattice, boundary, number
                 how = self.settings, self._ranks.size
                 nested = self._ranks.agree(lambda: nested_start(*where, *how))
-            self._known = _Beginning(data, u, smooth, nested)
+            problem = self._solver.source.problem
+            square = 0.0 if nested is None else self._square(residual, smooth)
+            self._known = _Beginning(data, u, smooth, (problem, number), square, nested)
         return self._known
 
-    def _linearised(self, u: np.ndarray, equations: NewtonEquations) -> LinearForm:
-        """Return the equation linearised at values."""
-        if not np.isfinite(equations.residual(u)).all():
+    def _square(self, residual: np.ndarray, smooth: LinearForm) -> float:
+        """Return the square of a residual over all ranks, as its rows count."""
+        own = self._place.owned(smooth.weights * residual)
+        with np.errstate(over="ignore"):  # between data that are too large
+            mine = np.array([np.square(own).sum()])
+        return float(self._ranks.sum(mine)[0])
+
+    def _linearised(
+        self, u: np.ndarray, equations: NewtonEquations
+    ) -> tuple[LinearForm, np.ndarray]:
+        """Return the equation linearised at values, and the residual there."""
+        residual = equations.residual(u)
+        if not np.isfinite(residual).all():
             raise NotEllipticError(
                 "the equation's residual is not finite for values between those on the sides"
             )
-        form = equations.linear_form(u)
+        form = equations.linear_form(u, residual)
         require_range(float(abs(self._place.owned(form.constant)).max(initial=0.0)))
-        return form
+        return form, residual
 
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
@@ -181,10 +194,11 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             first, beginning.step = beginning.step, None  # it may be large
             start, watch = options.begun(i), options.watch or Watch()
             watch.number = i
+            residual: np.ndarray | None = None
             if start is not None:
                 begin, first = self._begun(i, start, equations), None
             else:
-                begin = self._nearer(beginning, equations)
+                begin, residual = self._nearer(i, beginning, equations)
             solve = Newton(
                 self._steps,
                 equations,
@@ -195,7 +209,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 progress=options.progress,
                 watch=watch,
             )
-            solve.run(begin, first)
+            solve.run(begin, first, residual)
             iterated = time.perf_counter()
             evidence = solve.evidence  # while the values are as the residual has them
             estimate = solve.estimate()
@@ -228,20 +242,26 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             for i, (solve, estimate, evidence) in enumerate(solves)
         ]
 
-    def _nearer(self, beginning: "_Beginning", equations: NewtonEquations) -> np.ndarray:
-        """Return values to begin with: those of a coarser grid, if they leave less of a residual."""
+    def _nearer(
+        self, number: int, beginning: "_Beginning", equations: NewtonEquations
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return values to begin with, and their residual, if it is known: those of a coarser grid, if they leave less of one."""
         if beginning.nested is None:
-            return beginning.u
+            return beginning.u, None
         with self.clock.part("start"):
             values = beginning.nested(self._place.wide)
         if values is None:
-            return beginning.u
-        starts = equations.begun(values), beginning.u
-        residuals = self._ranks.agree(lambda: [*map(equations.residual, starts)])
-        weights = beginning.smooth.weights
-        squares = [np.square(self._place.owned(weights * r)).sum() for r in residuals]
-        norms = self._ranks.sum(np.array(squares))
-        return starts[0] if norms[0] < norms[1] else starts[1]
+            return beginning.u, None
+        start = equations.begun(values)
+        residual = self._ranks.agree(lambda: equations.residual(start))
+        problem, known = self._solver.source.problem, beginning.of
+        if known[0] is not problem or known[1] != number:  # of another source
+            other = self._ranks.agree(lambda: equations.residual(beginning.u))
+            beginning.square = self._square(other, beginning.smooth)
+            beginning.of = problem, number
+        if self._square(residual, beginning.smooth) < beginning.square:
+            return start, residual
+        return beginning.u, None
 
     def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:
         """Return the values from which a problem's solve begins that has a start."""
@@ -259,6 +279,8 @@ class _Beginning:
     data: "_Data"
     u: np.ndarray  # the smooth surface, at the nodes that are held here
     smooth: LinearForm  # the equation linearised there
+    of: tuple[Problem, int]  # which of several problems this is the square of the residual there of
+    square: float  # over all ranks
     nested: NestedStart | None = None  # what finds the solution on a coarser grid
     step: Step | None = None  # by the derivative at ``u``, if it has been taken
 

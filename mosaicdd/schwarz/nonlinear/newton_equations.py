@@ -59,12 +59,12 @@ class NewtonEquations(abc.ABC):
         """Return the residual times the squared spacing; zero where there is no unknown."""
 
     @abc.abstractmethod
-    def linear_form(self, u: np.ndarray) -> LinearForm:
-        """Return the equation linearised at values, but for its operator."""
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        """Return the equation linearised at values, of which this is the residual, but for its operator."""
 
     @abc.abstractmethod
-    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
-        """Return the derivative between the nodes of a part.
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        """Return the derivative between the nodes of a part, in numbers of a type.
 
         `NotEllipticError` if it is that of no elliptic equation.
         """
@@ -140,16 +140,16 @@ class _OnRectangle(NewtonEquations):
         r -= self.source
         return self.cleared(r)
 
-    def linear_form(self, u: np.ndarray) -> LinearForm:
-        right, constant = np.zeros_like(u), np.zeros_like(u)
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        right, constant = -residual - self.source, np.zeros_like(u)
         free = u - self._boundary.impose(np.zeros_like(u), self._place.wide)
         changes = free, self.cleared(np.ones_like(u))
-        right[_inside(u)], constant[_inside(u)] = self._operator.products(u, changes)
-        right[_inside(u)] -= self._operator.residual(u)
+        linear, constant[_inside(u)] = self._operator.products(u, changes)
+        right[_inside(u)] += linear
         return LinearForm(self.cleared(right), self.cleared(constant), 1.0)
 
-    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
-        return self._operator.derivative(u, part)
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        return self._operator.derivative(u, part, dtype)
 
     def cleared(self, values: np.ndarray) -> np.ndarray:
         for _, _, there in edges_of(self._place.wide, self._grid.nodes):
@@ -187,17 +187,17 @@ class _OnOutlines(NewtonEquations):
     def residual(self, u: np.ndarray) -> np.ndarray:
         return self._equations.residual(u, self._data)
 
-    def linear_form(self, u: np.ndarray) -> LinearForm:
-        right, active = -self.residual(u) - self.source, self._equations.active
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        right, active = -residual - self.source, self._equations.active
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
         right[_inside(u)] += conductances.apply(np.where(active, u, 0.0))
         constant = self.cleared(conductances.reaction.copy())
         return LinearForm(self.cleared(right), constant, weights.every(active.shape))
 
-    def derivative(self, u: np.ndarray, part: Part) -> Conductances:
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
         whole = self._equations.derivative(u, self._data).conductances
-        return whole.part(*within(part, self._place.wide))
+        return whole.part(*within(part, self._place.wide)).each(lambda k: k.astype(dtype))
 
     def cleared(self, values: np.ndarray) -> np.ndarray:
         values[~self._equations.active] = 0.0

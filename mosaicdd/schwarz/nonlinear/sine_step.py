@@ -19,6 +19,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, ends_of
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.schwarz.multigrid.combinations import Combination, combining, dot
 from mosaicdd.schwarz.multigrid.sums import Sum, planned
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
@@ -38,38 +39,60 @@ class SineStep:
 
     def __init__(self, steps: Steps, inner: NodesInside, equations: NewtonEquations, u: np.ndarray):
         self._steps, self._inner = steps, inner
-        ranks = steps.ranks
-        with steps.clock.part("derivative"):
-            self._derivative = derivative = ranks.agree(lambda: equations.derivative(u, inner.part))
+        self._equations, self._u = equations, u
+        self._planned: dict[type, _Gradients | None] = {}
+        if self._of(np.float32) is None:
+            self._of(np.float64)
+
+    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
+        """Solve by conjugate gradients, if these are quick; see `Step`."""
+        gradients = self._of(np.float32) if rtol >= _SHORT else None
+        gradients = self._of(np.float64) if gradients is None else gradients
+        if gradients is None:
+            return None
+        with self._steps.clock.part("cg"):
+            result = gradients(self._inner.of_wide(force), rtol)
+        if result is None:
+            return None
+        values, last = result
+        nodes = math.prod(self._inner.owned.shape)
+        squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
+        size, error = np.sqrt(squares / nodes)
+        return Change(self._inner.embedded(values), float(size), float(error), "converged_rtol")
+
+    def _of(self, dtype: type) -> "_Gradients | None":
+        """Return what solves in numbers of a type; None where these are too short for the derivative, or nothing flows.
+
+        `NotEllipticError` where that is of no elliptic equation.
+        """
+        if dtype not in self._planned:
+            with self._steps.clock.part("derivative"):
+                self._planned[dtype] = self._made(dtype)
+        return self._planned[dtype]
+
+    def _made(self, dtype: type) -> "_Gradients | None":
+        ranks, inner = self._steps.ranks, self._inner
+        # Numbers may be too large or too small for the type, and flows nothing beside a reaction.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            try:
+                derivative = ranks.agree(
+                    lambda: self._equations.derivative(self._u, inner.part, dtype)
+                )
+            except NotEllipticError:  # on all ranks; in shorter numbers what is small is zero
+                if dtype == np.float64:
+                    raise
+                return None
             inside = (slice(1, -1),) * derivative.axes
             c = derivative.reaction[inside]
             scales = derivative.diagonal()[inside]
             scales -= c
             scales /= inner.diagonal
-            # Where flows are nothing beside a reaction they are no numbers.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                sums = ranks.sum(np.array([(c / scales).sum(), scales.size, (scales <= 0).sum()]))
-            self._sound = bool(sums[2] == 0 and np.isfinite(sums[0]))
-            self._scales, self._reaction = scales, max(float(sums[0] / sums[1]), 0.0)
-        self._count = int(sums[1])
-        self._planned: dict[type, _Gradients] = {}
-
-    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
-        """Solve by conjugate gradients, if these are quick; see `Step`."""
-        if not self._sound:
+            share = (c / scales).sum(dtype=float)
+            lacking = scales.size - ((scales > 0) & np.isfinite(scales)).sum()
+        share, count, lacking = ranks.sum(np.array([share, scales.size, lacking]))
+        if lacking or not np.isfinite(share):
             return None
-        with self._steps.clock.part("cg"):
-            dtype = np.float32 if rtol >= _SHORT else np.float64
-            if dtype not in self._planned:
-                of = self._derivative, self._scales, self._reaction
-                self._planned[dtype] = _Gradients(self._steps, self._inner, *of, dtype)
-            result = self._planned[dtype](self._inner.of_wide(force), rtol)
-        if result is None:
-            return None
-        values, last = result
-        squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
-        size, error = np.sqrt(squares / self._count)
-        return Change(self._inner.embedded(values), float(size), float(error), "converged_rtol")
+        return _Gradients(self._steps, inner, derivative, scales, max(share / count, 0.0), dtype)
 
 
 class _Gradients:
@@ -91,7 +114,7 @@ class _Gradients:
         self._ranks, self._inner = steps.ranks, inner
         self._shape = shape = derivative.reaction.shape
         self._inside = (slice(1, -1),) * len(shape)
-        self._roots: np.ndarray = inner.widened(1 / np.sqrt(scales)).astype(dtype, copy=False)
+        self._roots: np.ndarray = inner.widened(1 / np.sqrt(scales, dtype=float)).astype(dtype)
         self._solve = inner.sine_solve(reaction, dtype)
         self._owned: np.ndarray = np.empty(scales.shape, dtype)
         self._r, self._p, self._z, self._image = (
