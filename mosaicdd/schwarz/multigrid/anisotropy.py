@@ -46,6 +46,7 @@ def _logarithms(level: LevelOperator, blocks: Blocks) -> np.ndarray:
             if step[axis]:
                 along[every] += level.coupling(nodes.classes[number], step, every)
         own = nodes.at_slots(along)[here[number]]
-        logarithms = own[own > 0].log_()
-        numbers[:, axis] = float(logarithms.sum(dtype=torch.float64)), len(logarithms)
+        there = own > 0
+        logarithms = torch.where(there, own, 1.0).log_()
+        numbers[:, axis] = float(logarithms.sum(dtype=torch.float64)), float(there.sum())
     return numbers

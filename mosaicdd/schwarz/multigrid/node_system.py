@@ -168,7 +168,7 @@ class NodeSystem(Coupled):
                 diagonal = self._excess[number, s].clone()
                 for k, _, _ in self._around(of, s):
                     diagonal += k
-                inverse = torch.where(owned[number, s] > 0, 1 / diagonal, 0.0)
+                inverse = diagonal.reciprocal_().masked_fill_(owned[number, s] == 0, 0.0)
                 largest = max(largest, float(inverse.max()))
         return largest
 
