@@ -12,7 +12,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.patch import Patch
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.nonlinear import newton_steps, starts
+from mosaicdd.schwarz.nonlinear import sine_step, starts
 
 NAMES = ("minimal-surface", "p-laplace")
 CELLS, H = (12, 16, 20), 0.05
@@ -95,7 +95,7 @@ def test_any_number_of_ranks_finds_what_newtons_method_by_factorisations_does(
     comm, by_one, monkeypatch, name, by
 ):
     if by == "multigrid":  # as where sine transforms are slow
-        monkeypatch.setattr(newton_steps, "_MOST", 0)
+        monkeypatch.setattr(sine_step, "_MOST", 0)
     problem = m.Problem(m.Domain(CELLS, H), name, FIELDS[name], m.Dirichlet(STEEP))
     solution = m.solve(problem, ranks=comm, rtol=1e-11)
     assert solution.status == "converged_rtol"

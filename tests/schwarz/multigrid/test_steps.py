@@ -14,7 +14,7 @@ from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.engines import engine_of
 from mosaicdd.schwarz.multigrid import flexible_gradients
-from mosaicdd.schwarz.nonlinear import newton_steps
+from mosaicdd.schwarz.nonlinear import sine_step
 
 CELLS, H = (64, 96), 1 / 64
 TIGHT = m.SolveSettings(rtol=1e-11)
@@ -26,7 +26,7 @@ def steep(x, y):
 
 @pytest.fixture(autouse=True)
 def no_other_way(monkeypatch):
-    monkeypatch.setattr(newton_steps, "_MOST", 0)
+    monkeypatch.setattr(sine_step, "_MOST", 0)
 
 
 def derivative(problem):
