@@ -125,9 +125,8 @@ def _through_edges(
     for axis, rise in enumerate(rises):
         conducts: Any = 0.0
         for corner in corners:
-            if not corner[
-                axis
-            ]:  # of both ends of the edge that begins there, in the cells around inner ones
+            # Of both ends of the edge that begins there, in the cells around inner ones.
+            if not corner[axis]:
                 both = k[corner] + k[(*corner[:axis], 1, *corner[axis + 1 :])]
                 opposite = tuple(1 - c for c in corner)
                 conducts = conducts + both[corners.edges(opposite, axis)]

@@ -103,28 +103,22 @@ class Cover:
         return _gathered(faces, others(axis, axes))[at(axis, axes, slice(1, -1))]
 
 
-def _times(shares: Sequence[np.ndarray], cells: Any) -> Sequence[Any]:
+def _times(shares: Sequence[np.ndarray], cells: Any) -> list[Any]:
     """Return shares times values of the cells; those of whole cells are one array, which stays one."""
-    if _alike(shares):
-        return (cells * shares[0],) * len(shares)
-    return [cells * share for share in shares]
-
-
-def _alike(shares: Sequence[Any]) -> bool:
-    return all(share is shares[0] for share in shares)
+    products = {key: cells * share for key, share in {id(share): share for share in shares}.items()}
+    return [products[id(share)] for share in shares]
 
 
 def _gathered(shares: Sequence[np.ndarray], axes: Sequence[int]) -> np.ndarray:
     """Add up at nodes, or edges, what the cells around have for their corners along some axes."""
-    if _alike(shares):
+    if all(share is shares[0] for share in shares):
         total = shares[0]
         for axis in axes:
             before, after = ends(axis, total.ndim)
             total = total[before] + total[after]
         return total
     parts = []
-    corners = itertools.product((0, 1), repeat=len(axes))
-    for corner, share in zip(corners, shares, strict=True):
+    for corner, share in zip(itertools.product((0, 1), repeat=len(axes)), shares, strict=True):
         place = [slice(None)] * share.ndim
         for axis, high in zip(axes, corner, strict=True):  # the high corner is of the cell before
             place[axis] = slice(None, -1) if high else slice(1, None)

@@ -177,7 +177,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
     def on_coarser_grid(self) -> np.ndarray | None:
         """The solution on a grid twice as coarse; see `BaseEngine`."""
         nested = None if self._known is None else self._known.nested
-        return nested.found if nested is not None and nested.apart == 2 else None
+        return nested.solution if nested is not None and nested.apart == 2 else None
 
     def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
         """Let the next solve begin with fields; without them, with what the lines span between them."""

@@ -116,7 +116,7 @@ class NestedStart:
     ----------
     apart
         As given.
-    found
+    solution
         The solution there, once it has been asked for.
     """
 
@@ -128,7 +128,7 @@ class NestedStart:
         alone = Ranks.alone().fitted(lattice.subdomains)
         self._engine = engine_of(solver.method)(alone, lattice, solver, loose)
         self._boundaries, self.apart = problem.boundaries(grid), apart
-        self.found: np.ndarray | None = None
+        self.solution: np.ndarray | None = None
 
     def check(self) -> None:
         """Check that it can be solved for; as `BaseEngine.check`."""
@@ -136,14 +136,14 @@ class NestedStart:
 
     def __call__(self, part: Slices) -> np.ndarray | None:
         """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
-        self.found = None
+        self.solution = None
         try:
             (outcome,) = self._engine.solve_many(self._boundaries)
         except NotEllipticError:
             return None
         if outcome.field is None or not torch.isfinite(outcome.field).all():
             return None
-        values = self.found = outcome.field.double().cpu().numpy()
+        values = self.solution = outcome.field.double().cpu().numpy()
         below = self._engine.on_coarser_grid
         if below is not None and self.apart == 2:
             values = extrapolated(values, below)
