@@ -327,3 +327,12 @@ def test_beyond_a_fold_it_is_said_that_there_may_be_no_solution():
     solution = solve(Problem(Domain((32, 32), 1 / 32), bratu, {"c": 50.0}))
     assert solution.status == "stagnated"
     assert "the equation may have no solution" in solution.report["failure"]
+
+
+def test_where_no_derivative_tells_it_the_error_is_unknown():
+    # Insulated but for an exchange, from c = 0.9 on; what is negative definite has no step.
+    bratu = NonlinearEquation("bratu", "-lap u - c exp(u) = f", exploding, parameters={"c": 1.0})
+    sides = dict.fromkeys(["left", "right", "top"], Neumann(0.0)) | {"bottom": Robin(180.0, 0.0)}
+    solution = solve(Problem(Domain((24, 24), 1 / 24), bratu, {"c": 3.0}, sides))
+    assert (solution.status, solution.error_estimate) == ("stagnated", np.inf)
+    assert "not positive definite" in solution.report["failure"]

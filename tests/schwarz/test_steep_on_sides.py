@@ -224,6 +224,28 @@ def test_steep_data_do_not_lead_far_beyond_the_surface():
     assert abs(solution.field).max() < 20
 
 
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize(
+    ("cells", "p"),
+    [((33, 50), 1.5), ((33, 50), 2.0), ((33, 50), 5.0), ((17, 17, 34), 2.0)],  # for 2 corners count nothing
+)  # fmt: skip
+def test_what_sides_drive_alone_is_an_answer(comm, cells, p):
+    """Between a flux and an exchange the slope is that of the formula; residuals are measured by both."""
+    slope, eps, level = 0.7, 0.1, 3.0
+    flux = 1.4 * (eps**2 + slope**2) ** ((p - 2) / 2) * slope
+    names = ["left", "right", "bottom", "top", "back", "front"][: 2 * len(cells)]
+    sides = dict.fromkeys(names, m.Neumann(0.0))
+    sides |= {"right": m.Neumann(flux), "left": m.Robin(2.0, 2.0 * level - flux)}
+    problem = m.Problem(m.Domain(cells, H), "p-laplace", {"a": 1.4, "p": p, "eps": eps}, sides)
+    solution = m.solve(problem, ranks=comm, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    assert solution.iterations <= 6
+    expected = level + slope * H * np.arange(cells[-1] + 1)
+    np.testing.assert_allclose(
+        solution.gather(), np.broadcast_to(expected, [n + 1 for n in cells]), rtol=1e-10
+    )
+
+
 @pytest.mark.ranks(1, 2)
 def test_what_has_no_energy_of_whole_cells_is_refused_in_one_line(comm):
     disk = m.Domain.from_distance(lambda x, y: np.hypot(x - 1, y - 1) - 0.7, (20, 20), H)

@@ -155,7 +155,7 @@ class Newton:
             return self._unknown()
         finally:
             self._linear = None
-        if not math.isfinite(change.size + change.error):
+        if change.status not in CONVERGED or not math.isfinite(change.size + change.error):
             return self._unknown()
         share = min(change.size / last, _SLOWEST) if last > 0 else 0.0
         scale = _SAFETY * (1.0 + change.error / change.size) / (1.0 - share) if change.size else 1.0
@@ -283,7 +283,9 @@ class Newton:
         elif not improved and linear in CONVERGED:
             self._stagnate("no part of the next one lowers the residual")
         elif linear == "stagnated":
-            self._stagnate("rounding leaves too much of its linear problem")
+            self._stagnate(
+                "rounding leaves too much of its linear problem, or the derivative is not positive definite there"
+            )
         elif not improved or linear in ("diverged_nan", "diverged_tolerance"):
             self.status = "stagnated" if linear == OUT_OF_ITERATIONS else linear
             self.failure = f"the linear problem of a step of Newton's method ended as {linear}"

@@ -191,7 +191,8 @@ class _OnOutlines(NewtonEquations):
         right, active = -residual - self.source, self._equations.active
         derivative, weights = self._equations.weighed_derivative(u, self._data)
         conductances = derivative.conductances
-        right[_inside(u)] += conductances.apply(np.where(active, u, 0.0))
+        # Nodes on natural sides are unknowns, too.
+        right += conductances.of_all(np.where(active, u, 0.0)) + conductances.reaction * u
         constant = self.cleared(conductances.reaction.copy())
         return LinearForm(self.cleared(right), constant, weights.every(active.shape))
 
