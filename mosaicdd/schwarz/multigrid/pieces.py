@@ -80,11 +80,11 @@ def pieces_of(system: Coupled) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
         strong.append((first, second, joined))
     del k
     piece, least = _connected(system, box, mine, strong)
-    sizes, tops = np.zeros(len(least), np.int64), np.zeros(len(least))
+    sizes, tops = np.zeros(len(least), np.int64), np.zeros(len(least), top.dtype)
     for rows in in_rows(_all_of(piece), _AT_ONCE):
-        of_mine = piece[rows][mine[rows]]
-        sizes += np.bincount(of_mine, minlength=len(least))
-        np.maximum.at(tops, of_mine, top[rows][mine[rows]])
+        of_mine = piece[rows][mine[rows]].astype(np.intp)
+        np.add.at(sizes, of_mine, 1)
+        np.maximum.at(tops, of_mine, top[rows][mine[rows]])  # twenty times slower if kinds differ
     del top
     labels = system.nodes.new(torch.int32).fill_(-1)
     excess = system.sums_of_excess(system.nodes.take(torch.from_numpy(piece), labels), len(least))
@@ -172,13 +172,18 @@ def added(
     """
     if not len(pairs):
         return pairs, sums, sums
-    low, high = pairs.min(axis=1), pairs.max(axis=1)
-    order = np.lexsort((high, low))
-    pairs = np.stack([low, high], axis=1)[order]
-    starts = np.flatnonzero(np.r_[True, (pairs[1:] != pairs[:-1]).any(axis=1)])
+    low, high = np.minimum(*pairs.T), np.maximum(*pairs.T)
+    first = int(low.min())
+    # One number for both sorts in a third of the time.
+    names = (low.astype(np.int64) - first) * (int(high.max()) - first + 1) + high
+    order = np.argsort(names, kind="stable")
+    names = names[order]
+    starts = np.flatnonzero(np.r_[True, names[1:] != names[:-1]])
+    order_of_first = order[starts]
+    pairs = np.stack([low[order_of_first], high[order_of_first]], axis=1)
     largest = (sums if strongest is None else strongest)[order]
     return (
-        pairs[starts],
+        pairs,
         np.add.reduceat(sums[order], starts),
         np.maximum.reduceat(largest, starts),
     )
