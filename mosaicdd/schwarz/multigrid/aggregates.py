@@ -132,12 +132,14 @@ def _strongest(
     pairs: np.ndarray, couplings: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what each of so many is coupled to most, of equals the first, and how much; -1 if to nothing."""
-    ends = np.concatenate([pairs, pairs[:, ::-1]])
-    order = np.lexsort((-ends[:, 1], np.tile(couplings, 2)))
-    mates = np.full(count, -1)
+    ends, mates_of_ends = np.concatenate([pairs, pairs[:, ::-1]]).T.copy()
+    couplings = np.tile(couplings, 2)
     most = np.zeros(count)
-    mates[ends[order, 0]] = ends[order, 1]  # the last one stays
-    most[ends[order, 0]] = np.tile(couplings, 2)[order]
+    np.maximum.at(most, ends, couplings)
+    strongest = couplings == most[ends]
+    mates = np.full(count, count)
+    np.minimum.at(mates, ends[strongest], mates_of_ends[strongest])
+    mates[mates == count] = -1
     return mates, most
 
 
