@@ -250,8 +250,7 @@ def require_levels(system: NodeSystem) -> None:
     """
     if system.directed:
         return
-    low = _TOLD * system.scale
-    weak = any(bool(((k > 0) & (k < low)).any()) for k in system.couplings.values())
+    weak = any(bool(((k > 0) & (k < _TOLD)).any()) for k in system.couplings.values())
     if not system.blocks.ranks.any(weak):
         return
     of_ranks = system.blocks.ranks.allgather(pieces_of(system)[0])

@@ -20,13 +20,11 @@ class Coupled(ABC):
     blocks, nodes
         How the nodes lie over the ranks, and those of this rank.
     couplings
-        By direction, ``(C, M)``; see `LevelOperator`.
+        By direction, ``(C, M)``, divided by `scale`; see `LevelOperator`.
     ones
         One at the nodes of the box with an unknown, zero elsewhere, copies included.
     scale
-        By which couplings and excess are divided.
-    dtype
-        Of what they make then.
+        By which an excess is to be divided.
     side, squares
         Nodes of the smallest squares that parts of conductors are looked for in, along an axis, and how many of these there
         are at most, by axes.
@@ -36,7 +34,6 @@ class Coupled(ABC):
     couplings: Mapping[Step, torch.Tensor]
     ones: np.ndarray
     scale: float
-    dtype: torch.dtype
     side: ClassVar[int]
     squares: ClassVar[Mapping[int, int]]
 
@@ -70,7 +67,7 @@ class CoupledLevel(Coupled):
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
         super().__init__(blocks)
-        self.couplings, self.dtype = level.couplings, level.inverse.dtype
+        self.couplings = level.couplings
         self.ones = (self.values(level.inverse) > 0).astype(np.int8)
         self._excess = level.excess
 

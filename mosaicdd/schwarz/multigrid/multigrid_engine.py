@@ -30,7 +30,7 @@ from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Evidence, suspected
 
-_STRIP = 2**18  # values of the field that are handed out at once
+_STRIP = 2**17  # values of the field that are handed out at once
 
 # The residual of a field is that of its values on the lines but for rounding, up to 1e-8 of it where both are near 1e-8.
 _SAME = 1 + 1e-6

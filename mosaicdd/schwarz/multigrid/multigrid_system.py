@@ -106,10 +106,10 @@ class MultigridSystem:
             if isinstance(medium, Medium):  # of a Newton step the equations that it is for tell
                 require_levels(self.nodes)
             self.gradients = gradients_of(self.nodes)
-            if isinstance(medium, Medium):
-                give_back_memory(always=True)
         with clock.part("trial"):
             try_out(self.gradients)
+        if isinstance(medium, Medium):
+            give_back_memory(always=True)
 
     def right_hand_side(
         self, v: Interface, source: NodeSource | None, number: int, room: Room = None

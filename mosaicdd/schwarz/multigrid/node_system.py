@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -38,7 +38,7 @@ class NodeSystem(Coupled):
     conductances
         Between the nodes of a part of the grid, without a velocity also across cells: those of this rank, copies included, and
         those beside them. The conductance from one to a node that has no unknown is an excess of its diagonal, as
-        the reaction is. What is along axes in float32 is kept so; with a `scale` of 1 no copy of it is made.
+        the reaction is. What is along axes in float32 is kept as it is where `scale` is 1.
     start
         The global indices of the part's first nodes.
     active
@@ -137,7 +137,29 @@ class NodeSystem(Coupled):
         self.scale = blocks.ranks.largest(max(float(k.max()) for k in numbers))
         self.least = 1 / blocks.ranks.largest(self._largest_inverse(counted))
         self.dtype = torch.float64 if self.scale > contrast * self.least else torch.float32
+        self._finer: dict[Step, torch.Tensor] = {}
+        del numbers, owned
+        for step in list(couplings):
+            couplings[step] = self._divided(step, couplings[step])
         self._keep_excess()
+
+    def _divided(self, step: Step, k: torch.Tensor) -> torch.Tensor:
+        """Return couplings divided by `scale` in `dtype`; what that leaves of them to float64 is kept beside these.
+
+        Both parts together have 48 bits and more, and take as much memory as float64.
+        """
+        if self.scale == 1 and k.dtype == self.dtype:
+            return k
+        if self.dtype == torch.float64:
+            return k.double().div_(self.scale)
+        main, finer = (torch.empty_like(k, dtype=self.dtype) for _ in range(2))
+        for of_class, part, rest in zip(k, main, finer, strict=True):
+            exact = of_class.double() / self.scale
+            part.copy_(exact)
+            rest.copy_(exact.sub_(part))
+        if finer.any():
+            self._finer[step] = finer
+        return main
 
     def excess(self) -> torch.Tensor:
         """Return the excess of the diagonal, a vector; not to be changed."""
@@ -166,7 +188,7 @@ class NodeSystem(Coupled):
         for number, of in enumerate(self.nodes.classes):
             for s in self.nodes.stretches():
                 diagonal = self._excess[number, s].clone()
-                for k, _, _ in self._around(of, s):
+                for k, _, _ in self._around(self.couplings, of, s):
                     diagonal += k
                 inverse = diagonal.reciprocal_().masked_fill_(owned[number, s] == 0, 0.0)
                 largest = max(largest, float(inverse.max()))
@@ -213,13 +235,7 @@ class NodeSystem(Coupled):
             excess.view(-1)[self._places] = (self._amounts / self.scale).to(self.dtype)
         else:
             torch.mul(self._excess, 1 / self.scale, out=excess)
-        couplings = {
-            step: k
-            if self.scale == 1 and k.dtype == self.dtype
-            else (k / self.scale).to(self.dtype)
-            for step, k in self.couplings.items()
-        }
-        return LevelOperator(self.nodes, couplings, excess)
+        return LevelOperator(self.nodes, self.couplings, excess)
 
     def residual(
         self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor
@@ -243,7 +259,7 @@ class NodeSystem(Coupled):
             def by_parts(unit: float) -> None:
                 for right, excess, values, base, compute in parts:
                     torch.addcmul(right, excess, values, value=-1.0, out=base)
-                    compute(1 / unit)
+                    compute(self.scale / unit)
 
             return by_parts
         each = [self._left(r, b[number, s], x, number, s) for s in stretches for number in numbers]
@@ -253,7 +269,7 @@ class NodeSystem(Coupled):
             # The right-hand side itself takes what few excesses make, for the moment.
             kept = flat[self._places]
             flat[self._places] = kept - self._amounts * values[self._places]
-            compute(1 / unit)
+            compute(self.scale / unit)
             flat[self._places] = kept
 
         return of_all
@@ -269,13 +285,16 @@ class NodeSystem(Coupled):
         """Return what is left of a base of a class in a stretch by couplings to the nodes around."""
         around = [
             (k, shifted(x[beside], s, distance))
-            for k, beside, distance in self._around(self.nodes.classes[number], s)
+            for couplings in (self.couplings, self._finer)
+            for k, beside, distance in self._around(couplings, self.nodes.classes[number], s)
         ]
-        return Left(r[number, s], base, around, x[number, s])
+        return Left(r[number, s], base, around, x[number, s], 1 / self.scale)
 
-    def _around(self, of: Class, s: slice) -> Iterator[tuple[torch.Tensor, int, int]]:
+    def _around(
+        self, couplings: Mapping[Step, torch.Tensor], of: Class, s: slice
+    ) -> Iterator[tuple[torch.Tensor, int, int]]:
         """Yield a class's couplings in all directions in a stretch, with the neighbours' number and distance."""
-        for forth, k in self.couplings.items():
+        for forth, k in couplings.items():
             for step in (forth, opposite(forth))[: 1 if self.directed else 2]:
                 there, distance = self.nodes.neighbour(of, step)
                 beside = self.nodes.number[there]

@@ -190,13 +190,10 @@ def added(
 
 
 def _edges(system: Coupled) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
-    """Yield where in the box the first and the second ends of couplings in a direction are, and these, divided by `scale`."""
+    """Yield where in the box the first and the second ends of couplings in a direction are, and these."""
     for step, k in system.couplings.items():
         first, second = _ends(step)
-        scaled = system.nodes.new(system.dtype)
-        for values, of_class in zip(scaled, k, strict=True):
-            torch.div(of_class, system.scale, out=values)
-        yield first, second, system.values(scaled)[first]
+        yield first, second, system.values(k)[first]
 
 
 def _ends(step: Step) -> tuple[Slices, Slices]:

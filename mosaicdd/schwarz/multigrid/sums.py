@@ -28,8 +28,9 @@ from mosaicdd.schwarz.multigrid.llvm import (
 _BYTES = 32  # of a register
 _UNROLLED = 4  # registers at once, so that no product waits for the one before
 # Of a row, addresses and numbers: of the result, base, scale, and what differences are from (0 for none); how many
-# products, and how many numbers in a stretch. After these come the two factors of each product.
-_HEAD = 6
+# products, and how many numbers in a stretch; what `Left` multiplies its base by. After these come the two factors of each
+# product.
+_HEAD = 7
 
 T = TypeVar("T")
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -47,7 +48,8 @@ class Kind(NamedTuple):
     out
         Of results.
     left
-        Whether products are subtracted, and the scale is one number, whose bits are in the row.
+        Whether products are subtracted, and the scale is one number, whose bits are in the row, as those of the base's
+        weight are.
     """
 
     factor: torch.dtype
@@ -102,7 +104,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Left:
-    """``out = (base - sum_i a_i (own - b_i)) scale``, what equations leave, computed as base, own and ``b_i`` are.
+    """``out = (weight base - sum_i a_i (own - b_i)) scale``, what equations leave, computed as base, own and ``b_i`` are.
 
     The scale is one number, that of a call.
     """
@@ -111,6 +113,7 @@ class Left:
     base: torch.Tensor
     products: list[Factors]
     own: torch.Tensor
+    weight: float
 
     @property
     def kind(self) -> Kind:
@@ -124,7 +127,7 @@ class Left:
 
     def __call__(self, scale: float) -> None:
         """Compute it."""
-        left = self.base.clone()
+        left = self.base * self.weight
         for a, b in self.products:
             left.addcmul_(a, b - self.own)
         torch.mul(left, scale, out=self.out)
@@ -161,7 +164,9 @@ def planned(sums: Sequence[Sum | Left]) -> Callable[..., None]:
     table = np.zeros((len(sums), _HEAD + 2 * max((len(s.products) for s in sums), default=0)), int)
     for row, each in zip(table, sums, strict=True):
         row[:4] = [0 if end is None else end.data_ptr() for end in each.ends]
-        row[4:_HEAD] = len(each.products), len(each.out)
+        row[4:6] = len(each.products), len(each.out)
+        if isinstance(each, Left):
+            row[6] = np.float64(each.weight).view(np.int64)
         factors = [factor.data_ptr() for product in each.products for factor in product]
         row[_HEAD : _HEAD + len(factors)] = factors
 
@@ -200,6 +205,7 @@ def _text(kind: Kind) -> str:
     """Return the function in LLVM's language."""
     scale = "double" if kind.left else "ptr"
     columns = ["ptr out", "ptr base", f"{scale} scale", "ptr own", "i64 count", "i64 length"]
+    columns += ["double weight"] if kind.left else []
     lanes = _BYTES // max(kind.value.itemsize, kind.factor.itemsize)
     lines = [
         f"%factors = getelementptr i64, ptr %row.at, i64 {_HEAD}",
@@ -236,6 +242,10 @@ def _loop(of: str, kind: Kind, lanes: int, unrolled: int, start: str, then: str)
     scaling, scale = read("scale", "%scale") if not kind.left else [], "%{of}.scale{u}"
     if kind.left:
         scaling, scale = spread(f"%{of}.scale", NAMES[kind.value], "%scale", lanes), "%{of}.scale"
+    based, weighing = "base", []
+    if kind.left:
+        based, weighing = "weighed", spread(f"%{of}.weight", NAMES[kind.value], "%weight", lanes)
+        weighing += each("%{of}.weighed{u} = fmul {value} %{of}.base{u}, %{of}.weight")
     final, narrowed = "out", []
     if kind.out != kind.value:
         narrowed = each("%{of}.short{u} = fptrunc {value} %{of}.out{u} to {out}")
@@ -246,9 +256,13 @@ def _loop(of: str, kind: Kind, lanes: int, unrolled: int, start: str, then: str)
         f"br i1 %has.base, label %{of}.based, label %{of}.from",
         f"{of}.based:",
         *read("base", "%base"),
+        *weighing,
         f"br label %{of}.from",
         f"{of}.from:",
-        *each("%{of}.sum{u} = phi {value} [{zero}, %{of}.begin], [%{of}.base{u}, %{of}.based]"),
+        *each(
+            "%{of}.sum{u} = phi {value} [{zero}, %{of}.begin], "
+            f"[%{{of}}.{based}{{u}}, %{{of}}.based]"
+        ),
         f"br i1 %has.own, label %{of}.owned, label %{of}.products",
         f"{of}.owned:",
         *read("own", "%own"),

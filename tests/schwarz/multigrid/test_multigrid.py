@@ -316,6 +316,22 @@ def shares(count, parts):
     return list(itertools.pairwise(ends))
 
 
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("reaction", [0.0, 1e-3])
+def test_couplings_in_two_parts_leave_what_those_in_float64_do(scale, reaction):
+    conductances = medium((19, 24), scale=scale, reaction=reaction)
+    box = inside((19, 24))
+    system = equations_of(conductances, box)
+    assert all(k.dtype == torch.float32 for k in system.couplings.values())
+    b, u = np.random.default_rng(0).standard_normal((2, 17, 22))
+    x, r = system.vector(u), system.vector()
+    system.residual(system.vector(scale * b), x, r)(2.0 * scale)
+    matrix = matrix_of(conductances, box) / scale
+    expected = (b.ravel() - matrix @ u.ravel()) / 2
+    terms = abs(b.ravel()) + abs(matrix) @ abs(u.ravel())
+    assert (abs(system.values(r).ravel() - expected) <= 2.0**-48 * terms).all()
+
+
 def test_numbers_in_float32_whose_largest_is_1_are_not_copied():
     conductances = medium((9, 8, 10), reaction=1e-3)
     largest = max(k.max() for k in conductances.along)

@@ -66,10 +66,10 @@ def test_what_is_left_by_code_is_that_of_torch(length, factor, out, compiled):
         torch.randn(length, generator=generator, dtype=torch.float64) for _ in range(6)
     )
     around = [(torch.rand(length, generator=generator).to(factor), b) for b in beside]
-    left, expected = torch.zeros(length + 1, dtype=out), base.clone()
+    left, expected = torch.zeros(length + 1, dtype=out), 0.75 * base
     for a, b in around:
         expected -= a.double() * (own - b)
-    planned([Left(left[:-1], base, around, own)])(1 / 3)
+    planned([Left(left[:-1], base, around, own, 0.75)])(1 / 3)
     rounding = 8 * torch.finfo(out).eps
     assert torch.allclose(left[:-1].double(), expected / 3, rtol=0, atol=10 * rounding)
     assert not left[-1]
