@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import mosaicdd as m
 
@@ -26,6 +27,12 @@ def marched(f):
 def test_a_transform_of_torch_func_is_refused_in_one_line(function, transform):
     with pytest.raises(m.Unsupported, match=r"^torch\.func transforms no solves: take [^\n]*$"):
         transform(function)(ONES[None] if transform is torch.func.vmap else ONES)
+
+
+@pytest.mark.parametrize("function", [steady, marched])
+def test_tangents_are_refused_in_one_line(function):
+    with forward_ad.dual_level(), pytest.raises(m.Unsupported, match=r"^solves are [^\n]*$"):
+        function(forward_ad.make_dual(ONES, ONES))
 
 
 def test_what_the_refusal_names_instead_is_the_same_derivative():
