@@ -17,7 +17,7 @@ from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.factors import Factors
 from mosaicdd.schwarz.multigrid.llvm import NAMES, function, is_plain, load, over_rows, store
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of
+from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of, squares_of
 from mosaicdd.unsupported import Unsupported
 
 # By axes, nodes of a piece that joins the one that it is coupled to most, at most. In the plane 12 cost iterations, and 3 factors
@@ -25,7 +25,7 @@ from mosaicdd.unsupported import Unsupported
 _SMALL = {1: 6, 2: 6, 3: 3}
 # Of the strongest coupling in a piece, for that to another: without it the piece is a conductor by itself, which no sweep sees.
 _LOOSE = 0.01
-_MOST = 2**16  # aggregates: of more, larger ones join others
+_MOST = 2**16  # aggregates, or four of a square: of more, larger ones join others
 
 
 class Aggregates:
@@ -51,7 +51,8 @@ class Aggregates:
         known, piece, names = pieces_of(system)
         of_ranks = self._ranks.allgather(known)
         every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
-        aggregate, matrix = _joined(of_ranks, every, _SMALL[nodes.axes])
+        most = max(_MOST, 4 * squares_of(system)[1])
+        aggregate, matrix = _joined(of_ranks, every, _SMALL[nodes.axes], most)
         none = np.int32(matrix.shape[0])
         of_piece = aggregate[np.searchsorted(every, known.names)]
         number = np.append(of_piece, none).astype(np.int32)[piece]
@@ -75,11 +76,11 @@ class Aggregates:
 
 
 def _joined(
-    of_ranks: Sequence[StrongPieces], every: np.ndarray, least: int
+    of_ranks: Sequence[StrongPieces], every: np.ndarray, least: int, most: int
 ) -> tuple[np.ndarray, scipy.sparse.csc_array]:
     """Return the number of each piece's aggregate, and the equations between these.
 
-    ``least``: see `_SMALL`.
+    ``least``, ``most``: see `_SMALL` and `_MOST`.
     """
     count = len(every)
 
@@ -104,13 +105,13 @@ def _joined(
         between = of_pairs[:, 0] != of_pairs[:, 1]
         coupled = added(of_pairs[between], sums[between], strongest[between])
         size = np.bincount(aggregate, sizes)
-        if small > least and (len(size) <= _MOST or small > sizes.sum()):
+        if small > least and (len(size) <= most or small > sizes.sum()):
             return aggregate, _matrix(coupled[0], coupled[1], np.bincount(aggregate, excess))
         mates, to_mate = _strongest(coupled[0], coupled[2], len(size))
         top = np.zeros(len(size))
         np.maximum.at(top, aggregate, tops)
         joins = (size <= small) & (to_mate > 0)
-        if len(size) <= _MOST:
+        if len(size) <= most:
             joins &= to_mate >= _LOOSE * top
         loose = np.flatnonzero(joins)
         aggregate = together(np.stack([loose, mates[loose]], axis=1), len(size))[aggregate]

@@ -28,6 +28,8 @@ class Coupled(ABC):
     side, squares
         Nodes of the smallest squares that parts of conductors are looked for in, along an axis, and how many of these there
         are at most, by axes.
+    widest
+        Nodes of squares along an axis, by axes, from which on there are as many as a large grid has.
     """
 
     blocks: Blocks
@@ -36,6 +38,7 @@ class Coupled(ABC):
     scale: float
     side: ClassVar[int]
     squares: ClassVar[Mapping[int, int]]
+    widest: ClassVar[Mapping[int, int]]
 
     def __init__(self, blocks: Blocks):
         self.blocks, self.nodes = blocks, blocks.nodes
@@ -64,6 +67,7 @@ class CoupledLevel(Coupled):
     # In space, at 128 x 128 x 128, spheres, wires and plates take 18, 19 and 15 iterations by 2**12, 20, 22 and 17 by 2**11,
     # whose factors are a fifth, and 22, 25 and 18 by 2**9.
     squares: ClassVar = {1: 2**14, 2: 2**13, 3: 2**11}
+    widest: ClassVar = {2: 12}
 
     def __init__(self, level: LevelOperator, blocks: Blocks):
         super().__init__(blocks)

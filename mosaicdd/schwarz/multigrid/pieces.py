@@ -21,6 +21,7 @@ from mosaicdd.schwarz.multigrid.parities import Step
 # half as many pieces more, to the same effect; 0.01 joins too much.
 _STRONG = 0.1
 _AT_ONCE = 2**16  # nodes of which numbers are looked at together
+_MOST = 2**17  # squares, whatever they hold
 
 _Joined = tuple[Slices, Slices, np.ndarray]
 """Where in the box the first and the second ends of couplings in a direction are, and which of these join them."""
@@ -205,12 +206,21 @@ def _ends(step: Step) -> tuple[Slices, Slices]:
 
 def _squares(system: Coupled, box: Sequence[slice]) -> list[np.ndarray]:
     """Return per axis in which square the nodes of the box are."""
-    side, most = system.side, system.squares[system.nodes.axes]
-    counts = [last - first + 1 for first, last in system.blocks.shares.domain]
-    while math.prod(-(-count // side) for count in counts) > most:
-        side += 1
+    side, _ = squares_of(system)
     shape = [part.stop - part.start for part in box]
     return [np.broadcast_to(index // side, shape) for index in np.ix_(*_canonical(system, box))]
+
+
+def squares_of(system: Coupled) -> tuple[int, int]:
+    """Return how many nodes squares have along an axis, and how many squares there are."""
+    counts = [last - first + 1 for first, last in system.blocks.shares.domain]
+    axes, side = system.nodes.axes, system.side
+    while True:
+        squares = math.prod(-(-count // side) for count in counts)
+        wide = side >= system.widest.get(axes, math.inf)
+        if squares <= (_MOST if wide else system.squares[axes]):
+            return side, squares
+        side += 1
 
 
 def _indices(system: Coupled, box: Sequence[slice], at: Sequence[np.ndarray]) -> np.ndarray:

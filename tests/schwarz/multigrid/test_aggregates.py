@@ -1,5 +1,7 @@
 """The second coarse space: the same aggregates on any number of ranks, and what solving for them leaves."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -12,6 +14,7 @@ from mosaicdd.schwarz.multigrid import aggregates, balancing, flexible_gradients
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.pieces import squares_of
 
 AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
 
@@ -70,6 +73,15 @@ def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     made, at, of = numbers(system_of(problem, comm))
     assert made.count == expected.count
     assert np.array_equal(whole[tuple(at)], of)
+
+
+@pytest.mark.parametrize(("most", "widest", "side"), [(60, 32, 16), (60, 10, 10), (10**4, 10, 8)])
+def test_squares_grow_with_the_grid_until_they_are_wide(most, widest, side, monkeypatch):
+    system = system_of(problem_of("values"), None)
+    monkeypatch.setitem(NodeSystem.squares, 2, most)
+    monkeypatch.setitem(NodeSystem.widest, 2, widest)
+    nodes = [last - first + 1 for first, last in system.blocks.shares.domain]
+    assert squares_of(system) == (side, math.prod(-(-count // side) for count in nodes))
 
 
 def turning():
