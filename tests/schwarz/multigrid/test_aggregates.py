@@ -75,7 +75,7 @@ def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     assert np.array_equal(whole[tuple(at)], of)
 
 
-@pytest.mark.parametrize(("most", "widest", "side"), [(60, 32, 16), (60, 10, 10), (10**4, 10, 8)])
+@pytest.mark.parametrize(("most", "widest", "side"), [(60, 32, 12), (60, 10, 10), (10**4, 10, 8)])
 def test_squares_grow_with_the_grid_until_they_are_wide(most, widest, side, monkeypatch):
     system = system_of(problem_of("values"), None)
     monkeypatch.setitem(NodeSystem.squares, 2, most)
