@@ -140,5 +140,6 @@ def in_rows(part: Slices, most: int) -> Iterator[Slices]:
 
 def even(count: int, most: int) -> list[slice]:
     """Cut a range into nearly even parts of at most so many."""
-    ends = np.linspace(0, count, -(-count // most) + 1).astype(int).tolist()
+    parts = -(-count // most)
+    ends = [part * count // parts for part in range(parts + 1)] if parts else [0]
     return [slice(a, b) for a, b in itertools.pairwise(ends)]

@@ -7,11 +7,11 @@ method can treat it as a vector. A lattice node stands in all families, with the
 the families are planes, ``lines[1]`` of shape ``(n, lines_y, nz + 1, nx + 1)``.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, family, others
@@ -53,8 +53,11 @@ class Interface:
         self.problems = problems
         self.flat = flat
         self.rings = block.halo
-        parts = flat.view(problems, sum(sizes)).split(sizes, dim=1)
-        self.lines = tuple(p.unflatten(1, shape) for p, shape in zip(parts, shapes, strict=True))
+        every, ends = flat.view(problems, sum(sizes)), itertools.accumulate(sizes)
+        self.lines = tuple(
+            every[:, end - size : end].view(problems, *shape)
+            for end, size, shape in zip(ends, sizes, shapes, strict=True)
+        )
 
     @property
     def tensors(self) -> Tensors:
@@ -110,8 +113,9 @@ class Interface:
                 along = tuple(nodes[other] for other in others(edge, len(nodes)))
                 for end, at in enumerate(block.at_edge(edge)):
                     if at:
-                        values = np.stack([b.edges[edge, end][along] for b in boundaries])
-                        lines.select(1 + edge, -end).copy_(torch.from_numpy(values))
+                        there = lines.select(1 + edge, -end)
+                        for own, boundary in zip(there, boundaries, strict=True):
+                            own.copy_(torch.from_numpy(boundary.edges[edge, end][along]))
 
     def in_order(self, axis: int) -> torch.Tensor:
         """Return the lines constant in an axis with the axes in the order of fields, a view.

@@ -20,6 +20,9 @@ from mosaicdd.parallel.waves import Waves
 Symbol = Callable[..., np.ndarray]
 """``symbol(rows, columns)``: eigenvalues of the modes in a part of the array, a slice per axis."""
 
+Eliminate = Callable[[np.ndarray, Sequence[slice]], Callable[[], None]]
+"""``eliminate(array, part)`` returns what solves in the array of a part, whole along the first axis, in its place."""
+
 
 class SineSolve:
     """Solve ``A u = f`` where products of waves along the axes are eigenvectors of ``A``; planned once.
@@ -46,6 +49,8 @@ class SineSolve:
         Along each axis; by default sines.
     dtype
         Of all arrays.
+    eliminate
+        Solves along the first axis, of one right-hand side, in the place of transforms there.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class SineSolve:
         problems: int | None = None,
         waves: Sequence[Waves] | None = None,
         dtype: DTypeLike = np.float64,
+        eliminate: Eliminate | None = None,
     ):
         if len(source.shape) < 2:
             raise ValueError(f"the array must have two axes at least, its shape is {source.shape}")
@@ -65,8 +71,9 @@ class SineSolve:
         along = [(axis - axes, each) for axis, each in enumerate(every)]
         self._first, self._within = along[:1], along[1:]
         rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
-        self._inverse = np.ones(columns.local_shape(ranks.rank), dtype)
-        for box in columns.held(ranks.rank):
+        held = columns.held(ranks.rank)
+        self._inverse = np.ones(() if eliminate else columns.local_shape(ranks.rank), dtype)
+        for box in held if eliminate is None else ():
             self._inverse[box.local] = 1 / symbol(*box.whole)
         if problems is not None:
             source, rows, columns, target = (
@@ -83,17 +90,33 @@ class SineSolve:
         self._rows = np.empty(rows.local_shape(ranks.rank), dtype)
         shape = 0 if self._whole else columns.local_shape(ranks.rank)
         self._columns = np.empty(shape, dtype)
+        self._eliminate: Callable[[], None] | None = None
+        here = self._rows if self._whole else self._columns
+        if eliminate is not None:
+            self._eliminate = lambda: None
+            for box in held if here.size else ():  # all of it
+                self._eliminate = eliminate(here, box.whole)
 
     def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return this rank's part of the solution for its part of the right-hand side; called by all ranks."""
         self._to_rows(array, self._rows)
         rows = _heights(self._rows, self._within)
         columns = rows if self._whole else self._to_columns(rows, self._columns)
-        columns = _heights(columns, self._first)
-        columns *= self._inverse
-        columns = _values(columns, self._first)
+        columns = self._along_first(columns)
         rows = columns if self._whole else self._back_to_rows(columns, self._rows)
         return self._to_target(_values(rows, self._within), out)
+
+    def _along_first(self, columns: np.ndarray) -> np.ndarray:
+        """Solve for the heights of waves along all other axes."""
+        if self._eliminate is None:
+            columns = _heights(columns, self._first)
+            columns *= self._inverse
+            return _values(columns, self._first)
+        here = self._rows if self._whole else self._columns
+        if columns is not here:  # where transforms have made another array
+            here[...] = columns
+        self._eliminate()
+        return here
 
 
 def _heights(array: np.ndarray, along: Sequence[tuple[int, Waves]]) -> np.ndarray:

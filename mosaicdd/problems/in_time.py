@@ -30,26 +30,38 @@ from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import argument
 
 
-def at_time(values: Any, t: float, axes: int) -> Any:
-    """Return values, given as a number, a text, a function or an array, as they are at a time."""
+def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
+    """Return what gives values, given as a number, a text, a function or an array, at a time; None if they stay."""
     if isinstance(values, str) and not values.startswith("lognormal:"):
-        variables = (*reversed(letters(axes)), "pi")
-        expression = Expression(values.removeprefix("expr:"), variables, t=t)
-        return expression if expression.uses("t") else values
+        text, variables = values.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
+        if Expression(text, variables, t=0.0).uses("t"):
+            return lambda t: Expression(text, variables, t=t)
+        return None
     if is_one_each(values):
-        each = [at_time(value, t, axes) for value in values]
-        same = all(now is value for now, value in zip(each, values, strict=True))
-        return values if same else each
+        each = [in_time(value, axes) for value in values]
+        if not any(each):
+            return None
+        both = list(zip(values, each, strict=True))
+        return lambda t: [value if at is None else at(t) for value, at in both]
     if hasattr(values, "beside"):  # of wells, and of foils
-        return values.at_time(t, at_time(values.beside, t, axes))
+        beside = in_time(values.beside, axes)
+        if beside is None and values.at_time(0.0, values.beside) is values:
+            return None
+        return lambda t: values.at_time(t, values.beside if beside is None else beside(t))
     if callable(values) and _takes_time(values, axes):
-        return lambda *places: values(*places, t)
-    return values
+        return lambda t: lambda *places: values(*places, t)
+    return None
+
+
+def at_time(values: Any, t: float, axes: int) -> Any:
+    """Return values as they are at a time; themselves if they stay."""
+    at = in_time(values, axes)
+    return values if at is None else at(t)
 
 
 def varies(values: Any, axes: int) -> bool:
     """Say whether values depend on the time."""
-    return at_time(values, 0.0, axes) is not values
+    return in_time(values, axes) is not None
 
 
 def _takes_time(function: Callable, axes: int) -> bool:
@@ -107,7 +119,8 @@ class SourceInTime:
                 self._source, self._frames = Sliced.of_time(self._source, 0), 0
         elif source is not None and source.problems > 1:
             self._frames = source.problems
-        self._fixed = not (self._frames or varies(self._source, self._axes))
+        self._at_time = in_time(self._source, self._axes)
+        self._fixed = not self._frames and self._at_time is None
         self._sampled: tuple[Part, np.ndarray | None] | None = None
 
     def require_until(self, end: float) -> None:
@@ -131,7 +144,8 @@ class SourceInTime:
 
     def _at(self, t: float, part: Part) -> np.ndarray:
         if not self._frames:
-            return self._sampled_of("f", at_time(self._source, t, self._axes), part)
+            now = self._source if self._at_time is None else self._at_time(t)
+            return self._sampled_of("f", now, part)
         position = t / self._interval
         before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
         earlier, later = (self._frame(number, part) for number in (before, before + 1))

@@ -14,7 +14,7 @@ from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_eq
 from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.fields.given import one_corner, same_values, usable
+from mosaicdd.problems.fields.given import is_read_later, one_corner, same_values, usable
 from mosaicdd.problems.in_space import require_in_space
 from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -336,7 +336,14 @@ class Problem:
 
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""
-        return dataclasses.replace(self, fields={**self.fields, **fields})
+        other = object.__new__(Problem)
+        linear = isinstance(self.equation, Equation) and self.equation.source
+        if fields.keys() == {"f"} and linear and all(map(is_read_later, self._given.values())):
+            # Of another source alone the operator is the same, which reads all fields where they are.
+            same = vars(self).keys() & {"operator", "_parameters", "_coefficients"}
+            vars(other).update({name: vars(self)[name] for name in same})
+        Problem.__init__(other, self.domain, self.equation, {**self.fields, **fields}, self.sides)
+        return other
 
     def some(self, which: range) -> "Problem":
         """Return some of the problems; sources are not read yet."""

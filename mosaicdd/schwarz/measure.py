@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -134,6 +135,7 @@ class Measure:
         self.weights = RowWeights.of(conductances, active)
         self.inner = inner_nodes(block)
         self._place_edges(block, conductances)
+        self._squares_of_ring = self.weights.at(self.ring) ** 2
         self._place_image(conductances.reaction, active)
 
     def _place_edges(self, block: Block, conductances: Conductances) -> None:
@@ -206,7 +208,7 @@ class Measure:
         added = self.added(v)
         sums = np.zeros((3, v.problems))
         sums[2] = self._squares_of_image
-        counted = self.weights.at(self.ring) ** 2 * added
+        counted = self._squares_of_ring * added
         if source is not None:
             values, scale = source.values.cpu().numpy(), source.scale
             sums[0] = scale**2 * self._squares(values, source.nodes)
@@ -222,8 +224,10 @@ class Measure:
         ``problems``: which of them; by default all.
         """
         added = np.zeros((len(range(v.problems)[problems]), len(self.ring)))
+        lines = [lines.cpu().numpy() for lines in v.lines]
         for edge in self._edges:
-            values = v.lines[edge.axis][problems, edge.end, *edge.along].cpu().numpy()
+            place: Any = problems, edge.end, *edge.along
+            values = lines[edge.axis][place]
             added[:, edge.nodes] += edge.k * values.reshape(len(added), -1)
         return added
 

@@ -88,9 +88,19 @@ def test_other_data_leave_the_problem_that_they_were_made_from():
     problem = Problem(GRID.shape, "screened-poisson", {"c": 2.0, "f": 1.0})
     other = problem.with_fields(f=3.0)
     assert (problem.fields["f"], other.fields["f"]) == (1.0, 3.0)
-    assert other.operator == problem.operator
+    assert other.operator is problem.operator  # nothing else is made anew
     moved = problem.with_sides(Dirichlet(4.0))
     assert moved.boundaries(GRID)[0].named["left"][0] == 4.0
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, list])
+def test_of_another_source_coefficients_are_as_they_are_now(kind):
+    """What a field holds a copy of is read anew."""
+    a = kind(np.ones((33, 49)).tolist())
+    problem = Problem((32, 48), "diffusion", {"a": a})
+    a[3][4] = 7.0
+    operator = problem.with_fields(f=1.0).operator
+    assert operator.fields["a"].sample(Grid((32, 48), 0.5), (slice(3, 4), slice(4, 5))) == 7.0
 
 
 def test_fields_without_names_are_refused():

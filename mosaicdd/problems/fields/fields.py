@@ -90,6 +90,7 @@ class Field:
             self._sampled = Lognormal.of_text(values)
         self._shape = tuple(getattr(values, "shape", ()))
         self._kept: tuple[Grid, Part, np.ndarray] | None = None
+        self._fits: Grid | None = None  # to which node values are known to belong
 
     @property
     def foils(self) -> Any:
@@ -132,7 +133,7 @@ class Field:
     def follow(self, other: "Field") -> None:
         """Read from where another one does, which has the same values; what is kept stays."""
         if self._kept is None:
-            self.values, self._shape = other.values, other._shape
+            self.values, self._shape, self._fits = other.values, other._shape, None
             self._sampled, self._foils = other._sampled, other._foils
 
     def __str__(self) -> str:
@@ -269,7 +270,9 @@ class Field:
         if self.per_cell(grid):
             values = self._means(grid, part)
         elif self._shape:
-            self.require_shape(grid)
+            if self._fits is not grid:
+                self.require_shape(grid)
+                self._fits = grid
             values = real_array(self.values[last(part)], what)
         elif self._sampled is not None:
             values = self._sampled.sample(grid, part)

@@ -24,6 +24,8 @@ def real_array(values: Any, what: str) -> np.ndarray:
 
     `ValueError` if they are complex. `TypeError` if they are no numbers, or of a kind that `usable` refuses.
     """
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
+        return values  # as most are, at every step
     values = usable(values, what)
     if hasattr(values, "detach"):
         values = values.cpu()
@@ -49,6 +51,12 @@ def read(values: Any) -> Any:
     """Return arrays, lists and tensors as they are, of what gives an array when it is sliced, as a file, all."""
     is_array = isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")
     return values if is_array else values[...]
+
+
+def is_read_later(values: Any) -> bool:
+    """Say whether a field holds what is given itself, or what cannot change, and no copy of it."""
+    fixed = isinstance(values, (float, int, str)) or callable(values)
+    return fixed or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 
 def is_number(values: Any) -> bool:

@@ -73,8 +73,8 @@ class Balance:
 
     def numbers(self) -> dict[str, float]:
         """Return its parts by names, as the record of a march has them: those of flows begin with ``flow_``."""
-        parts = asdict(self)
-        return {_FLOW + name: flow for name, flow in parts.pop("flows").items()} | parts
+        flows = {_FLOW + name: flow for name, flow in self.flows.items()}
+        return flows | {name: each for name, each in vars(self).items() if name != "flows"}
 
     def described(self) -> dict:
         """Return it as plain values by name."""

@@ -7,7 +7,7 @@ each has what comes along its own axis, and all share the rest by their lengths.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,9 @@ from mosaicdd.problems.sides.parts import common as common_part
 from mosaicdd.problems.sides.side_values import alphas, covered, evaluated
 
 _AT_ONCE = 2**17  # nodes around what is held inside
+
+_SidePart = tuple[Part, np.ndarray, tuple[Any, ...]]
+"""What `_parts` yields."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,23 @@ def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list
     return every
 
 
+@dataclass(frozen=True)
+class _Side:
+    """What neither values nor data change of a side: where its nodes are, and how what is left over there is divided.
+
+    A node is held where a value is given on the side, or on part of what belongs to it.
+    """
+
+    parts: list[_SidePart]
+    nodes: np.ndarray  # their numbers, ``(M,)``, the same where sides have one in common
+    mine: np.ndarray  # which are this process's, and have a volume, ascending
+    several: np.ndarray  # which of them other sides hold, too, ascending
+    share: np.ndarray  # of these in what no side has alone
+    divided: list[
+        np.ndarray | None
+    ]  # what each condition has of the flow to held nodes, ``(M,)``; None of fluxes
+
+
 class SideFlows:
     """What flows out through the sides at the nodes that a process speaks for.
 
@@ -91,7 +111,11 @@ class SideFlows:
 
     def __init__(self, volumes: ControlVolumes, field: HeldField, around: str = ""):
         self._grid, self._pieces = volumes.grid, volumes.pieces
-        self._conditions = side_conditions(volumes, around)
+        # Kept for the next data on the sides, if these are the same.
+        known: list[Any] = volumes.kept(("conditions", around), lambda: [None, {}])
+        if known[0] is not volumes.problem.conditions:
+            known[:] = volumes.problem.conditions, side_conditions(volumes, around)
+        self._conditions: dict[str, list[SideCondition]] = known[1]
         self.gross = np.zeros(len(field.values))
         self.out = self._split(volumes, field) if self._conditions else {}
 
@@ -110,57 +134,75 @@ class SideFlows:
         return sum(flows, np.zeros(len(every[0])))
 
     def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
-        grid, count = self._grid, len(field.values)
-        names = tuple(self._conditions)
-        where = volumes.kept(names, lambda: _numbered(grid, [self._pieces[n] for n in names]))
-        where_of = dict(zip(names, where, strict=True))
-        nodes = 1 + max(int(at.max()) for at in where)
+        grid, count, conditions = self._grid, len(field.values), self._conditions
+        sides = volumes.kept(
+            tuple(conditions), lambda: _sides(volumes, field, conditions, self._pieces)
+        )
+        nodes = 1 + max(int(side.nodes.max()) for side in sides.values())
         left = np.zeros((count, nodes))  # over, of what is not known from conditions
-        own_lengths, held = np.zeros(nodes), np.zeros(nodes, int)
         out: dict[str, list[np.ndarray]] = {}
         along: dict[str, np.ndarray] = {}
-        mine: dict[str, np.ndarray] = {}
-        for name, conditions in self._conditions.items():
-            piece, at = self._pieces[name], where_of[name]
+        for name, side in sides.items():
+            piece = self._pieces[name]
             face = grid.spacing * (1.0 if piece.side is None else grid.face(piece.side[0]))
-            u, rest, across, mine[name], gross = _on_side(volumes, field, name, piece)
+            u, rest, along[name], gross = _on_side(volumes, field, side, piece)
             self.gross += gross
-            left[:, at[mine[name]]] = rest[:, mine[name]]
-            along[name] = across
+            left[:, side.nodes[side.mine]] = rest[:, side.mine]
             out[name] = []
-            lengths = np.zeros(len(at))
-            for condition in conditions:
-                flows = np.zeros((count, len(at)))
-                if condition.held:
-                    lengths += condition.lengths
-                elif condition.part is not None:
-                    acting = np.flatnonzero(mine[name] & (condition.lengths > 0))
+            for condition in conditions[name]:
+                flows = np.zeros(rest.shape)
+                if not condition.held and condition.part is not None:
+                    acting = side.mine[condition.lengths[side.mine] > 0]
                     values = evaluated(condition.part, piece, grid)[:, acting]
                     inflow = values - alphas(condition.part, piece, grid, acting) * u[:, acting]
                     flows[:, acting] = -face * condition.lengths[acting] * inflow
                 out[name].append(flows)
-            own_lengths[at] += lengths
-            held[at] += lengths > 0
-        for name, every in out.items():
-            for flows in every:
-                left[:, where_of[name]] -= flows
+        for name, side in sides.items():
+            for flows, held in zip(out[name], side.divided, strict=True):
+                if held is None:
+                    left[:, side.nodes] -= flows
         shared = left.copy()
-        for name, conditions in self._conditions.items():
-            at, lengths = where_of[name], _held_lengths(conditions)
-            several = (held[at] > 1) & (lengths > 0) & mine[name]
-            shared[:, at[several]] -= along[name][:, several]
-        for name, conditions in self._conditions.items():
-            at, lengths = where_of[name], _held_lengths(conditions)
-            several = held[at] > 1
-            share = lengths / np.where(own_lengths[at] > 0, own_lengths[at], 1.0)
-            flows = np.where(
-                several, along[name] * (lengths > 0) + shared[:, at] * share, left[:, at]
-            )
-            flows = np.where(mine[name] & (lengths > 0), flows, 0.0)
-            for condition, total in zip(conditions, out[name], strict=True):
-                if condition.held:
-                    total += flows * condition.lengths / np.where(lengths > 0, lengths, 1.0)
+        for name, side in sides.items():
+            shared[:, side.nodes[side.several]] -= along[name][:, side.several]
+        for name, side in sides.items():
+            flows, several = left[:, side.nodes], side.several
+            rest = shared[:, side.nodes[several]]
+            flows[:, several] = along[name][:, several] + rest * side.share
+            for held, total in zip(side.divided, out[name], strict=True):
+                if held is not None:
+                    np.multiply(flows, held, out=total)
         return out
+
+
+def _sides(
+    volumes: ControlVolumes,
+    field: HeldField,
+    conditions: Mapping[str, list[SideCondition]],
+    pieces: Mapping[str, OutlinePiece],
+) -> dict[str, _Side]:
+    """Plan what is split of each side, by its name."""
+    of_names = _numbered(volumes.grid, [pieces[name] for name in conditions])
+    count = 1 + max(int(nodes.max()) for nodes in of_names)
+    every, held = np.zeros(count), np.zeros(count, int)
+    own: list[np.ndarray] = []
+    for nodes, each in zip(of_names, conditions.values(), strict=True):
+        nothing = np.zeros(len(nodes))
+        own.append(sum((c.lengths for c in each if c.held), nothing))
+        every[nodes] += own[-1]
+        held[nodes] += own[-1] > 0
+    sides = {}
+    for (name, each), nodes, lengths in zip(conditions.items(), of_names, own, strict=True):
+        parts = list(_parts(volumes, field, pieces[name]))
+        mine = np.zeros(len(nodes), bool)
+        for wide, here, at in parts:
+            mine[here] = volumes.on(wide).present[at]
+        there = mine & (lengths > 0)
+        several = np.flatnonzero(there & (held[nodes] > 1))
+        whole = np.where(there, lengths, np.inf)
+        divided = [c.lengths / whole if c.held else None for c in each]
+        share = lengths[several] / every[nodes[several]]
+        sides[name] = _Side(parts, nodes, np.flatnonzero(mine), several, share, divided)
+    return sides
 
 
 def _numbered(grid: Grid, pieces: Sequence[OutlinePiece]) -> list[np.ndarray]:
@@ -170,38 +212,27 @@ def _numbered(grid: Grid, pieces: Sequence[OutlinePiece]) -> list[np.ndarray]:
     return [np.searchsorted(nodes, ids) for ids in flat]
 
 
-def _held_lengths(conditions: list[SideCondition]) -> np.ndarray:
-    """Return the length of each node's piece where values are given."""
-    nothing = np.zeros(len(conditions[0].lengths))
-    return sum((c.lengths for c in conditions if c.held), nothing)
-
-
 def _on_side(
-    volumes: ControlVolumes, field: HeldField, name: str, piece: OutlinePiece
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    volumes: ControlVolumes, field: HeldField, side: _Side, piece: OutlinePiece
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
 
-    ``(n, M)`` each, and which of the nodes are this process's and have a volume, ``(M,)``: what is given on a side
+    ``(n, M)`` each, zero at nodes that this process does not speak for or that have no volume: what is given on a side
     beside a node that an outline holds has no effect, and does not flow. Last of all their share of `SideFlows.gross`.
     """
-    shape = (len(field.values), len(piece.nodes))
-    u, rest, along = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    u, rest, along = np.zeros((3, len(field.values), len(piece.nodes)))
     gross = np.zeros(len(field.values))
-    mine = np.zeros(len(piece.nodes), bool)
-    for wide, here, at in volumes.kept(name, lambda: list(_parts(volumes, field, piece))):
+    for wide, here, at in side.parts:
         own = volumes.on(wide)
         values, left, to_neighbours = left_over(volumes, own, field, wide)
         u[:, here], rest[:, here] = values[:, *at], left[:, *at]
         if piece.side is not None:
             along[:, here] = -to_neighbours[piece.side[0]][:, *at]
-        mine[here] = own.present[at]
         gross += own.falling(values)[:, *at].sum(axis=1)
-    return u, rest, along, mine, gross
+    return u, rest, along, gross
 
 
-def _parts(
-    volumes: ControlVolumes, field: HeldField, piece: OutlinePiece
-) -> Iterator[tuple[Part, np.ndarray, tuple[Any, ...]]]:
+def _parts(volumes: ControlVolumes, field: HeldField, piece: OutlinePiece) -> Iterator[_SidePart]:
     """Yield parts of the grid around what a process has of a piece.
 
     The part, which nodes of the piece it is for, ``(T,)``, and where these are in it.
@@ -225,8 +256,11 @@ def left_over(
     """
     u = np.where(here.present, field.at(wide), 0.0)
     to_neighbours = here.to_neighbours(u)
-    rest = volumes.loads(here, wide) - here.consumed(u) - sum(to_neighbours)
-    nodes, _, through, _ = volumes.through_outlines(here, u)
-    for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
-        row -= np.bincount(nodes, out, len(row))
+    rest = volumes.loads(here, wide) - here.consumed(u)
+    for flows in to_neighbours:
+        rest -= flows
+    if here.outlines is not None:
+        nodes, _, through, _ = volumes.through_outlines(here, u)
+        for row, out in zip(rest.reshape(len(u), -1), through, strict=True):
+            row -= np.bincount(nodes, out, len(row))
     return u, np.where(here.present, rest, 0.0), to_neighbours

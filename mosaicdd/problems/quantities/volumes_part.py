@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +30,10 @@ class VolumesPart:
         what its equation says.
         """
         axes = self.present.ndim
-        flows = []
-        for axis, k in enumerate(self.between.along):
-            low, high = ends(axis, axes)
-            flows.append(k * (u[last(low)] - u[last(high)]))
+        flows = [
+            k * (u[low] - u[high])
+            for k, (low, high) in zip(self.between.along, self._ends, strict=True)
+        ]
         for step, k in zip(steps_across(axes), self.between.across, strict=False):
             first, end = ends_of(step)
             half = k * (u[last(first)] - u[last(end)]) / 2
@@ -45,14 +46,11 @@ class VolumesPart:
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
         totals, flows = [], self.edge_flows(u)
-        for axis, back in enumerate(self.between.against):
-            low, high = ends(axis, self.present.ndim)
+        each = zip(flows, self.between.against, self._ends, strict=True)
+        for flow, back, (low, high) in each:
             total = np.zeros(u.shape)
-            total[last(low)] += flows[axis]
-            if self.between.symmetric:
-                total[last(high)] -= flows[axis]
-            else:
-                total[last(high)] -= back * (u[last(low)] - u[last(high)])
+            total[low] += flow
+            total[high] -= flow if self.between.symmetric else back * (u[low] - u[high])
             totals.append(total)
         return tuple(totals)
 
@@ -63,6 +61,12 @@ class VolumesPart:
     def falling(self, u: np.ndarray) -> np.ndarray:
         """Return what would flow from each node if the values at all others fell to zero, ``(n, rows, columns)``."""
         return abs(u) * self._leaving
+
+    @cached_property
+    def _ends(self) -> list[tuple[Any, Any]]:
+        """The nodes at the low and at the high ends of the edges along each axis."""
+        axes = self.present.ndim
+        return [(last(low), last(high)) for low, high in (ends(axis, axes) for axis in range(axes))]
 
     @cached_property
     def _leaving(self) -> np.ndarray:

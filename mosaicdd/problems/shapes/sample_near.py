@@ -50,6 +50,8 @@ def sample_near(
     if field.number is not None:
         return np.full((1, *own_shape), field.number)
     if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
+        if all(p.start >= 0 and p.stop <= n for p, n in zip(part, grid.nodes, strict=True)):
+            return field.sample(grid, part).copy()
         values = np.full((field.problems, *own_shape), fill)
         for there, where in overlaps(part, grid.nodes, periods):
             values[:, *where] = field.sample(grid, there)

@@ -4,6 +4,7 @@ A report is what ``solve --json`` prints, the solution file keeps and `Solution.
 and plain values, the same on all ranks.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -101,7 +102,10 @@ def merged_results(results: Sequence[Result]) -> dict:
 
 def _largest(values: list) -> float | int | None:
     """Return the largest number: NaN if one is, None where they were not measured."""
-    return None if None in values else np.max(values).item()
+    if None in values:
+        return None
+    largest = next((value for value in values if math.isnan(value)), None) or max(values)
+    return largest.item() if isinstance(largest, np.generic) else largest
 
 
 def seconds_spent(
@@ -132,7 +136,7 @@ def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]
     names = sorted({name for seconds in gathered for name in seconds})
     by_name = {name: [seconds.get(name, 0.0) for seconds in gathered] for name in names}
     return {
-        name: {"mean": float(np.mean(values)), "max": max(values)}
+        name: {"mean": sum(values) / len(values), "max": max(values)}
         for name, values in by_name.items()
     }
 

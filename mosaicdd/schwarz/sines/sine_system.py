@@ -5,7 +5,7 @@ differences along the axes and a reaction, whose eigenvectors are products of wa
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from mosaicdd.local_solvers.exact import SineSolver
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.sine_solve import SineSolve
+from mosaicdd.parallel.sine_solve import Eliminate, SineSolve
 from mosaicdd.parallel.waves import Waves
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
@@ -25,6 +25,7 @@ from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import blocks_along
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range
 from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.sines.elimination import elimination, is_compiled
 from mosaicdd.schwarz.sines.second_differences import SecondDifferences
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -78,6 +79,10 @@ class SineSystem:
         self.measure = Measure(
             block, self.conductances, None if self.equations is None else self.equations.active
         )
+        self._inside = within(self._mine, block.nodes)
+        ring = np.unravel_index(self.measure.ring, [p.stop - p.start for p in block.nodes])
+        parts = zip(ring, block.nodes, self._mine, strict=True)
+        self._ring = tuple(n + part.start - mine.start for n, part, mine in parts)
         self._rows = None
         if len(self.measure.weights.nodes):
             every = self.measure.weights.every(tuple(n + 1 for n in block.cells))
@@ -105,7 +110,19 @@ class SineSystem:
                 total = reaction + sum(terms[1:], terms[0])
                 return np.where(total > 0, total, np.inf) if floating else total
 
-            self._solve = SineSolve(layout, layout, symbol, ranks, waves=self._waves)
+            given, k = self._waves[0].given, couplings[0]
+            eliminate: Eliminate | None = None
+            if given is not None and not floating and is_compiled():
+
+                def eliminate(array: np.ndarray, part: Sequence[slice]) -> Callable[[], None]:
+                    rest = crossed(
+                        *(values[p] for values, p in zip(along[1:], part[1:], strict=True))
+                    )
+                    return elimination(array, k, 2 + (reaction + sum(rest[1:], rest[0])) / k, given)
+
+            self._solve = SineSolve(
+                layout, layout, symbol, ranks, waves=self._waves, eliminate=eliminate
+            )
             self._differences = SecondDifferences(
                 ranks, layout, sizes, self._waves, couplings, reaction
             )
@@ -154,14 +171,10 @@ class SineSystem:
         if source is None:
             b[...] = 0.0
         else:
-            values = source.values[number].cpu().numpy()[within(self._mine, self._block.nodes)]
-            np.multiply(values, source.scale, out=b)
+            values = source.values[number].cpu().numpy()
+            np.multiply(values[self._inside], source.scale, out=b)
         if self.equations is None:
-            nodes = [p.stop - p.start for p in self._block.nodes]
-            ring = np.unravel_index(self.measure.ring, nodes)
-            parts = zip(ring, self._block.nodes, self._mine, strict=True)
-            place = tuple(n + part.start - mine.start for n, part, mine in parts)
-            b[place] += self.measure.added(v, slice(number, number + 1))[0]
+            b[self._ring] += self.measure.added(v, slice(number, number + 1))[0]
         if self._pin is not None:  # one equation follows from all others
             total = self._ranks.sum(np.array([b.sum()]))[0]
             if self._pin:
