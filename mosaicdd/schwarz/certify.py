@@ -84,7 +84,7 @@ def certify(
     """
     for problem in np.flatnonzero(~np.isfinite(monitor.size_of(v))).tolist():
         for axis, inner in enumerate(map(v.block.inner, range(len(v.lines)))):
-            v.lines[axis][(problem, *inner)] = 0.0
+            v.lines[axis][problem][inner] = 0.0
     for number in range(_ROUNDS):
         tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
         monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)

@@ -73,7 +73,7 @@ class StepBalance:
             else:
                 wide = held.around(part)
                 here = self._volumes.on(wide)
-                volumes = (here.volumes * here.present)[within(part, wide)]
+                volumes = here.filled[within(part, wide)]
             weights[within(part, own)] = grid.spacing**2 * volumes
         return weights
 

@@ -146,8 +146,9 @@ class ControlVolumes:
         source = self.problem.source
         if source is None:
             return 0.0
-        values = self.near(source, part) * (here.volumes * here.present)
-        return self.grid.spacing**2 * values
+        values = self.near(source, part) * here.filled
+        values *= self.grid.spacing**2
+        return values
 
     def near(self, field: Field, part: Part) -> np.ndarray:
         """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""

@@ -63,6 +63,11 @@ class VolumesPart:
         return abs(u) * self._leaving
 
     @cached_property
+    def filled(self) -> np.ndarray:
+        """What the domain has of the volumes of the nodes that have one, ``(rows, columns)``."""
+        return self.volumes * self.present
+
+    @cached_property
     def _ends(self) -> list[tuple[Any, Any]]:
         """The nodes at the low and at the high ends of the edges along each axis."""
         axes = self.present.ndim

@@ -181,6 +181,20 @@ def planned(sums: Sequence[Sum | Left]) -> Callable[..., None]:
     return by_code
 
 
+def at_addresses(
+    out: np.ndarray, base: np.ndarray, scale: np.ndarray, factors: list[np.ndarray], length: int
+) -> np.ndarray:
+    """Return rows of a table for `compiled`, of sums whose numbers lie at some addresses, ``(sums,)`` each.
+
+    A base, a scale and factors that are 0 are none.
+    """
+    head = np.zeros((len(out), _HEAD), int)
+    counts = np.sum([at != 0 for at in factors[::2]], axis=0)
+    for column, numbers in ((0, out), (1, base), (2, scale), (4, counts), (5, length)):
+        head[:, column] = numbers
+    return np.concatenate([head, np.stack(factors, axis=1)], axis=1)
+
+
 def _is_plain(each: Sum | Left) -> bool:
     """Say whether compiled code takes all that a sum is made of."""
     kind = each.kind

@@ -110,15 +110,15 @@ class SineSystem:
                 total = reaction + sum(terms[1:], terms[0])
                 return np.where(total > 0, total, np.inf) if floating else total
 
-            given, k = self._waves[0].given, couplings[0]
+            held, k = self._waves[0].given, couplings[0]
             eliminate: Eliminate | None = None
-            if given is not None and not floating and is_compiled():
+            if held is not None and not floating and is_compiled():
 
                 def eliminate(array: np.ndarray, part: Sequence[slice]) -> Callable[[], None]:
                     rest = crossed(
                         *(values[p] for values, p in zip(along[1:], part[1:], strict=True))
                     )
-                    return elimination(array, k, 2 + (reaction + sum(rest[1:], rest[0])) / k, given)
+                    return elimination(array, k, 2 + (reaction + sum(rest[1:], rest[0])) / k, held)
 
             self._solve = SineSolve(
                 layout, layout, symbol, ranks, waves=self._waves, eliminate=eliminate
