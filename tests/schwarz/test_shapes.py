@@ -128,6 +128,17 @@ def test_shapes_cost_at_most_half_as_many_iterations_again_as_the_square(shape, 
     assert solution.iterations <= 1.5 * square.iterations
 
 
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_narrow_gaps_between_holes_cost_no_iterations(as_by_one):
+    # Beside some of these holes coarse functions are so small that their diagonal is rounding.
+    level = "0.49 - hypot(fmod(x, 1) - 0.5, fmod(y, 1) - 0.5)"
+    domain = Domain.from_distance(level, (224, 224), 6 / 224)
+    problem = Problem(domain, "laplace", sides={"outline": Dirichlet("x*y")})
+    iterations, distance = as_by_one(problem, 1e-9)
+    assert iterations <= 14
+    assert distance < 1e-9
+
+
 def test_the_error_of_a_singular_corner_falls_as_the_four_thirds_power_of_the_spacing():
     angle = "where(y >= 1, arctan2(y - 1, x - 1), arctan2(y - 1, x - 1) + 2*pi)"
     text = f"hypot(x - 1, y - 1)**(2/3) * sin(2/3*({angle}))"

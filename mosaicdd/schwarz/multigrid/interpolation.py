@@ -15,11 +15,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LEAST, LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Halving, Step
-
-# Of a sum of couplings, beside the largest of all: less is none.
-_LEAST = 1e-37
 
 
 @dataclass(frozen=True)
@@ -133,8 +130,8 @@ def _interpolate(
         for corner, weight in made.weights[beside].items():
             corner = tuple(a + b for a, b in zip(step, corner, strict=True))
             _add(sums, corner, coupling, shifted(weight, stretch, distance))
-    lone = torch.nonzero(total < _LEAST).ravel()
-    inverse = total.clamp_(min=_LEAST).reciprocal_()
+    lone = torch.nonzero(total < LEAST).ravel()
+    inverse = total.clamp_(min=LEAST).reciprocal_()
     for corner, weight in made.weights[of].items():
         torch.mul(sums[corner], inverse, out=weight[stretch])
     torch.mul(missing, inverse, out=made.missing[of][stretch])

@@ -14,6 +14,13 @@ import torch
 from mosaicdd.schwarz.multigrid.blocks import Copies, OwnCopies
 from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
 
+LEAST = 1e-37
+"""Of a sum of couplings, beside the largest of all: less is none, as float32 has no inverse of it."""
+
+# Of the sizes of a node's couplings: where these cancel to less, its diagonal is rounding, whose inverse enlarges what a sweep
+# finds. Such a coarse function is next to nothing: beside an outline, where it belongs to a node without an unknown.
+_LOST = 1e-5
+
 
 class LevelOperator:
     """An operator on the nodes of one level.
@@ -33,7 +40,7 @@ class LevelOperator:
     steps
         To all neighbours.
     inverse
-        Of the diagonal, ``(C, M)``; zero where no unknown is.
+        Of the diagonal, ``(C, M)``; zero where no unknown is, or next to nothing on its diagonal.
     positive
         Whether no coupling is negative here.
     """
@@ -51,9 +58,15 @@ class LevelOperator:
         for number, of in enumerate(nodes.classes):
             for stretch in nodes.stretches():
                 diagonal = self.inverse[number, stretch]
+                sizes: torch.Tensor | None = None
                 for step in self.steps:
-                    diagonal += self.coupling(of, step, stretch)
-                there = diagonal > 0
+                    coupling = self.coupling(of, step, stretch)
+                    diagonal += coupling
+                    if not self.positive:
+                        sizes = coupling.abs() if sizes is None else sizes.add_(coupling.abs())
+                there = diagonal >= LEAST
+                if sizes is not None:
+                    there &= diagonal >= _LOST * sizes
                 diagonal.reciprocal_().masked_fill_(there.logical_not_(), 0.0)
 
     def coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
