@@ -68,7 +68,7 @@ class Stencil:
 
 def _factor(values: np.ndarray) -> torch.Tensor | float:
     """Return an array as a tensor, a copy of what may not be written to, for which torch would warn; or its only number."""
-    if not values.size or not any(values.strides) or not values.any():
+    if not values.size or not any(values.strides) or not (values.flat[0] or values.any()):
         return float(values.flat[0]) if values.size else 0.0
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 

@@ -288,8 +288,9 @@ def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
     """
     nodes = _first_round(known, periods)
     values = joined_values([values for _, values in known])
-    nodes, where = np.unique(nodes, axis=0, return_inverse=True)
-    where = where.ravel()
+    shape = nodes.max(axis=0, initial=0) + 1
+    flat, where = np.unique(np.ravel_multi_index(tuple(nodes.T), shape), return_inverse=True)
+    nodes = np.stack(np.unravel_index(flat, shape), axis=1)
     means = np.zeros((len(values), len(nodes)))
     for row, mean in zip(values, means, strict=True):
         mean += np.bincount(where, row, len(nodes)) / np.bincount(where, minlength=len(nodes))

@@ -34,7 +34,7 @@ def _logarithms(level: LevelOperator, blocks: Blocks) -> np.ndarray:
     nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
     here = [nodes.slots_of(number, blocks.owned) for number in range(len(nodes.classes))]
     unknowns = [
-        float((nodes.at_slots(inverse)[own] > 0).sum())
+        float(torch.count_nonzero(nodes.at_slots(inverse)[own]))
         for inverse, own in zip(level.inverse, here, strict=True)
     ]
     number = int(blocks.ranks.sum(np.array(unknowns)).argmax())  # thin domains have none in some

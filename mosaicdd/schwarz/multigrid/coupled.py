@@ -42,7 +42,7 @@ class Coupled(ABC):
 
     def __init__(self, blocks: Blocks):
         self.blocks, self.nodes = blocks, blocks.nodes
-        self.copies = blocks.exchange(self.vector())
+        self.copies = blocks.exchange(self.nodes.room(torch.float64))
 
     @abstractmethod
     def sums_of_excess(self, labels: torch.Tensor, count: int) -> np.ndarray:

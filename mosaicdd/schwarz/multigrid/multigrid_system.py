@@ -123,17 +123,31 @@ class MultigridSystem:
         """
         b, nodes = self._zeros(room), self.nodes.nodes
         known, part = self._known, self._block.nodes
-        if source is not None:
-            values = source.values[number][within(known, part)]
-            nodes.take(values, b, [along.start for along in known], self._active(known))
+        here = within(known, part)
+        if source is not None and source.nodes is not None:
+            place = np.unravel_index(source.nodes, source.values.shape[1:])
+            ends = zip(place, here, strict=True)
+            inside = [(n >= along.start) & (n < along.stop) for n, along in ends]
+            if self.equations is not None:
+                inside.append(self.equations.active[place])
+            driven = source.nodes[np.logical_and.reduce(inside)]
+            values = source.values[number].reshape(-1)[torch.from_numpy(driven)]
+            b.view(-1)[self._places(driven)] = source.scale * values.to(b)
+        elif source is not None:
+            first = [along.start for along in known]
+            nodes.take(source.values[number][here], b, first, self._active(known))
             if source.scale != 1.0:
                 b *= source.scale
         if self.equations is None:
-            ring = np.unravel_index(self.measure.ring, [along.stop - along.start for along in part])
-            of_ring = nodes.places([n + along.start for n, along in zip(ring, part, strict=True)])
             added = self.measure.added(v, slice(number, number + 1))[0]
-            b.view(-1)[of_ring] += torch.from_numpy(added).to(b.device)
+            b.view(-1)[self._places(self.measure.ring)] += torch.from_numpy(added).to(b.device)
         return b
+
+    def _places(self, region: np.ndarray) -> torch.Tensor:
+        """Return where in a flat vector some nodes of the region are, flat there."""
+        part = self._block.nodes
+        along = np.unravel_index(region, [of.stop - of.start for of in part])
+        return self.nodes.nodes.places([n + of.start for n, of in zip(along, part, strict=True)])
 
     def start(self, own: np.ndarray, room: Room = None) -> torch.Tensor:
         """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet.
@@ -143,6 +157,8 @@ class MultigridSystem:
         own
             Of one value along each axis, if all are the same.
         """
+        if own.size == 1 and not own.any():
+            return self._zeros(room)
         both = common(self.own, self._box)
         every = torch.from_numpy(own).expand([part.stop - part.start for part in self.own])
         values, start = every[within(both, self.own)], [along.start for along in both]

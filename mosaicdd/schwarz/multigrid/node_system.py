@@ -52,8 +52,8 @@ class NodeSystem(Coupled):
     ----------
     directed
         Whether a velocity makes the conductances of an edge differ in the equations of its nodes.
-    scale
-        The largest conductance or excess anywhere.
+    strongest, scale
+        The largest conductance between unknowns anywhere, and the largest of these and of the excess.
     least
         The least number on the diagonal of an unknown.
     dtype
@@ -135,12 +135,12 @@ class NodeSystem(Coupled):
                 "the values of all nodes are given, or there are none inside the domain; take "
                 "2 cells or more per axis"
             )
-        numbers = [*self.couplings.values(), owned]
-        self.scale = blocks.ranks.largest(max(float(k.max()) for k in numbers))
+        self.strongest = blocks.ranks.largest(max(float(k.max()) for k in couplings.values()))
+        self.scale = max(self.strongest, blocks.ranks.largest(float(owned.max())))
         self.least = 1 / blocks.ranks.largest(self._largest_inverse(counted))
         self.dtype = torch.float64 if self.scale > contrast * self.least else torch.float32
         self._finer: dict[Step, torch.Tensor] = {}
-        del numbers, owned
+        del owned
         for step in list(couplings):
             couplings[step] = self._divided(step, couplings[step])
         self._keep_excess()

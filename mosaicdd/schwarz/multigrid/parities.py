@@ -127,7 +127,11 @@ class Parities:
 
     def new(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return zeros at all slots of all classes, ``(C, M)``."""
-        return torch.zeros(len(self.classes), self.size, dtype=dtype, device=self.device)
+        return self.room(dtype).zero_()
+
+    def room(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return as much room, where nothing has been written yet."""
+        return torch.empty(len(self.classes), self.size, dtype=dtype, device=self.device)
 
     def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
         """Return the class of the nodes so many further than those of a class, and how many slots further they are."""

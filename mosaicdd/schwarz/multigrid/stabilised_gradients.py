@@ -183,9 +183,10 @@ def try_out(gradients: FlexibleGradients) -> None:
     What iterations see of the spectrum is remembered, for estimates.
     """
     system = gradients.system
-    if system.directed or system.scale <= _VARIED * system.least:
-        return
     told = system.scale <= _CONTRAST * system.least
+    # Beside an outline single numbers on the diagonal are large, which every level knows: conductors are of couplings.
+    if system.directed or (told and system.strongest <= _VARIED * system.least):
+        return
     if not told and (system.dtype == torch.float64 or not _contracts(gradients)):
         gradients.correct()
     gradients.prepare()
