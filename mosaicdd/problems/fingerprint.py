@@ -26,6 +26,8 @@ from mosaicdd.settings import concerning
 
 _PROBES = 256  # places where a function on an outline, which has no nodes of its own, is evaluated
 
+_WIDE = 32  # nodes around its own that a rank asks the level of a domain at
+
 SOURCE = "field f"
 _SHAPE = "shape of the domain"
 
@@ -57,12 +59,18 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
 def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False) -> Told:
     """Return what must be equal, and the domain and the coefficients at the nodes of a part.
 
-    ``keep``: whether what the coefficients' functions return is kept, so that they are not called again.
+    ``keep``: whether what their functions return is kept, so that they are not called again: that of the domain also
+    around the part.
     """
     operator, shape = problem.operator, problem.domain.shape
     told = told_of_kind(problem, grid)
     told[_SHAPE] = shape  # none, or one that is told by its corners
     if isinstance(shape, Level):
+        if keep:
+            ends = zip(part, grid.nodes, strict=True)
+            shape.field.keep(
+                grid, tuple(slice(max(p.start - _WIDE, 0), min(p.stop + _WIDE, n)) for p, n in ends)
+            )
         told[_SHAPE] = shape.staircase, shape.field.told(grid, part)
     pieces = problem.pieces(grid)
     for side in problem.conditions.parts:

@@ -18,7 +18,7 @@ from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.engines import asks_for_subdomains, engine_of
 from mosaicdd.schwarz.layouts import block_of
@@ -75,7 +75,10 @@ class Setup:
         self.settings = settings
         self._rounds: dict[int, Rounds] = {}
         # What its functions return is kept for this plan alone, so that a solve is of these values.
-        self._own = problem = dataclasses.replace(problem)
+        domain = problem.domain
+        if domain.shape is not None:
+            domain = dataclasses.replace(domain, shape=domain.shape.with_parameters({}))
+        self._own = problem = dataclasses.replace(problem, domain=domain)
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
         self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
@@ -233,6 +236,8 @@ class Setup:
                 clock=self._clock,
             )
             self._engines = kept | {problems: engine}
+            if isinstance(self._own.domain.shape, Level):  # it has become equations
+                self._own.domain.shape.field.forget()
         return self._engines[problems]
 
     def described(self) -> dict:

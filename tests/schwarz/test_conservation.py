@@ -302,22 +302,6 @@ def test_fluxes_at_a_side_s_last_node_beyond_an_outline_count():
     close(flow_to_the_right(solved(problem), volumes), loads.sum(), loads)
 
 
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_an_outline_has_the_faces_of_cells_alone(comm):
-    """Between two holes a cell apart across a corner no node is inside, and yet the domain goes on there."""
-    cells = np.ones((40, 56), bool)
-    for row, column in [(7, 9), (15, 31), (24, 40)]:
-        cells[row : row + 2, column : column + 2] = cells[row + 3, column - 1] = False
-        cells[row, column] = True
-    sides = dict.fromkeys(["left", "right", "bottom", "top"], m.Dirichlet(0.0))
-    domain = m.Domain.from_mask(cells, 1.0, per_cell=True)
-    problem = m.Problem(domain, "laplace", sides=sides | {"outline": m.Neumann(1.0)})
-    flows = m.solve(problem, ranks=comm, settings=TIGHT).balance().flows
-    # A cell alone has 4, three in an L have 8.
-    assert sum(flows[name] for name in flows if name not in sides) == pytest.approx(-36, abs=1e-9)
-    assert sum(flows[name] for name in sides) == pytest.approx(36, abs=1e-6)
-
-
 @pytest.mark.ranks(2, 3)
 def test_all_ranks_count_the_same(alone_and_together):
     cells = np.ones((64, 80), bool)

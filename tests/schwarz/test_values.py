@@ -201,6 +201,29 @@ def test_a_distance_that_was_changed_in_place_is_refused():
             solver()
 
 
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_a_distance_is_asked_for_once_and_compared_and_anew_in_the_next_solve(comm):
+    hole, asked = {"radius": 0.5, "grows": 0.0}, []
+
+    def level(x, y):
+        asked.append(x.size)
+        hole["radius"] += hole["grows"]
+        return hole["radius"] - np.hypot(x - 3.0, y - 2.0)
+
+    def solved(distance):
+        domain = m.Domain.from_distance(distance, CELLS, 1 / 16)
+        return m.solve(m.Problem(domain, "poisson", {"f": 1.0}), ranks=comm)
+
+    solved(level)
+    assert comm.size > 1 or sum(asked) < 2.5 * np.prod(NODES)  # what ranks ask for overlaps
+    hole["radius"] = 0.8
+    expected = solved("0.8 - hypot(x - 3, y - 2)").local
+    np.testing.assert_allclose(solved(level).local, expected, atol=1e-9)
+    hole["grows"] = 1e-3
+    with pytest.raises(ValueError, match="shape of the domain changed since"):
+        solved(level)
+
+
 def test_problems_are_compared_and_hashed_by_what_they_hold():
     def made(scale=1.0):
         sides = {"left": m.Dirichlet(scale * np.ones(65)), "right": m.Robin(1.0, np.ones(65))}

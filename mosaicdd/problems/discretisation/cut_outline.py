@@ -9,11 +9,12 @@ import dataclasses
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.lattice.axes import contains, ends, even, letters, others, spelled, within
+from mosaicdd.lattice.axes import contains, ends, in_rows, letters, others, spelled, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.exchange import OutlineExchange
 from mosaicdd.problems.discretisation.periodic import GridNodes
+from mosaicdd.problems.fields.checksum import STRIP
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
@@ -27,7 +28,6 @@ from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 
-_AT_ONCE = 32  # rows that are evaluated, for the cache: a function makes many arrays as large
 _FAR = 2  # cells from an outline at which a point is not on it
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
@@ -114,11 +114,11 @@ class CutOutline:
         """
         if self._known is None or not contains(self._known[0], part):
             level = np.ones([p.stop - p.start for p in part])
-            for (rows, *across), where in overlaps(part, self._grid.nodes, self._periods):
-                values = level[where]
-                for strip in even(len(values), _AT_ONCE) if len(values) else ():
-                    here = slice(rows.start + strip.start, rows.start + strip.stop)
-                    values[strip] = self._shape.level(self._grid, (here, *across))
+            for there, where in overlaps(part, self._grid.nodes, self._periods):
+                values, first = level[where], there[0].start
+                for here in in_rows(there, STRIP):
+                    strip = slice(here[0].start - first, here[0].stop - first)
+                    values[strip] = self._shape.level(self._grid, here)
             self._known = part, level
         known, level = self._known
         return level[within(part, known)]

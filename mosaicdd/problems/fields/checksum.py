@@ -4,14 +4,15 @@ Each value's bits times a factor of its place, modulo 2^64: one pass over the me
 1024 x 1024 values.
 """
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, in_rows
 
-STRIP = 2**15
-"""Values that are summed up at a time: they stay in the cache."""
+STRIP = 2**14
+"""Values that are sampled or summed up at a time: with what a function makes by the way they stay in the cache."""
 
 
 def checksum(values: np.ndarray, place: Slices) -> int:
@@ -49,8 +50,9 @@ def checksum_of_row(values: np.ndarray) -> int:
     return checksum(values, (slice(0, values.shape[1]),))
 
 
+@functools.lru_cache(2**10)  # strips beside each other have the same, and those of the next time
 def _factors(first: int, count: int, stream: int) -> np.ndarray:
-    """Return odd numbers for places along an axis, as random as splitmix64 makes them."""
+    """Return odd numbers for places along an axis, as random as splitmix64 makes them; not to be changed."""
     z = np.arange(first, first + count).astype(np.uint64) + np.uint64(stream << 40)
     z *= np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -29,8 +29,11 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
     if isinstance(values, Expression):
         return values(**dict(zip(letters(len(places)), places, strict=True)))
     if callable(values):
-        _require_arguments(values, len(places), what)
-        returned = values(*np.broadcast_arrays(*reversed(places)))
+        try:
+            returned = values(*np.broadcast_arrays(*reversed(places)))
+        except TypeError:
+            _require_arguments(values, len(places), what)
+            raise
         if returned is None:
             raise ValueError(f"{what} is a function that returns None; it must return values")
         returned = real_array(returned, what)

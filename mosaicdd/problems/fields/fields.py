@@ -130,6 +130,10 @@ class Field:
             if strips:
                 self._kept = grid, part, np.concatenate(strips, axis=1)
 
+    def forget(self) -> None:
+        """Let a function be called again."""
+        self._kept = None
+
     def follow(self, other: "Field") -> None:
         """Read from where another one does, which has the same values; what is kept stays."""
         if self._kept is None:

@@ -171,9 +171,6 @@ def cut_cells(
     middle = _Middles(values.reshape(*(2,) * axes, -1))
     outlines = np.maximum.reduce([_corner(belongs, place)[here] for place in places])
     pieces: list[tuple[np.ndarray, ...]] = []
-    # Cells whose middle is inside, and the one before the first and after the last.
-    total = functools.reduce(operator.add, [_corner(level, place) for place in places])
-    filled = np.pad(cells & (total < 0), 1)
     for number, corner in enumerate(places):
         for order in itertools.permutations(range(axes)):
             # From the corner on, axis by axis, to the middles of an edge, of a face, and of the cell.
@@ -188,13 +185,8 @@ def cut_cells(
                 cover.faces[order[0]][slot][here] += _share(simplex[1:]) * (2 * axes / parts)
             slope = np.linalg.norm(_gradient(simplex, points * sides), axis=0)
             distances = -simplex[0] / np.where(slope > 0, slope, 1.0)
-            # A face of zeros with the domain on both sides is no outline.
-            across = order[-1]
-            beside = [n + 1 for n in here]
-            beside[across] = beside[across] + (1 if corner[across] else -1)
-            between = filled[tuple(beside)] & ~simplex[:-1].any(0)
             for piece in _outline(simplex, points):
-                lengths = np.where(between, 0.0, _size(piece * sides))
+                lengths = _size(piece * sides)
                 crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
                 pieces.append(
                     (
