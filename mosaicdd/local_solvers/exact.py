@@ -173,8 +173,8 @@ class Exact:
         return MediumSolver(medium, subdomain, source, flows)
 
     def lattice_of_media(self, problem: Problem, grid: Grid) -> Lattice:
-        """Return the lattice of `medium`, without evaluating anything."""
-        subdomain = self._subdomain(problem, grid)
+        """Return the lattice of `medium` where coefficients vary, without evaluating anything."""
+        subdomain = self._subdomain(problem, grid, varies=True)
         if _lies_on_lattice(problem, grid, subdomain):
             return Lattice(grid, subdomain)
         return Lattice.around(grid, subdomain, problem.conditions.periodic)
@@ -191,14 +191,17 @@ class Exact:
         flows = NonlinearDiscretisation(problem, grid, periods)
         return NewtonSolver(operator, subdomain, source, flows)
 
-    def _subdomain(self, problem: Problem, grid: Grid) -> Subdomain:
+    def _subdomain(self, problem: Problem, grid: Grid, *, varies: bool = False) -> Subdomain:
         # Of cubes half as many: what a lattice reaches beyond a grid counts three times.
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
         periodic, mixed = problem.conditions.periodic, _is_mixed(problem.operator)
         spacing = spacing_between(grid, cells // 2, periodic, whole=mixed)
-        if isinstance(problem.operator, Nonlinear) and not problem.operator.one_by_one:
-            # which is solved where the lattice ends at the edge of the domain
-            every = (s for s in range(spacing, 3, -1) if all(n % s == 0 for n in grid.shape))
+        nonlinear = isinstance(problem.operator, Nonlinear) and not problem.operator.one_by_one
+        varies = varies or not isinstance(problem.operator, EllipticOperator)
+        if nonlinear or (varies and problem.plain):
+            # Which is solved where the lattice ends at the edge of the domain; others take twice the memory beyond it.
+            choices = range(spacing, (4 if nonlinear else max(4, spacing // 2)) - 1, -1)
+            every = (s for s in choices if all(n % s == 0 for n in grid.shape))
             spacing = next((s for s in every if min(grid.shape) >= 2 * s), spacing)
         return Subdomain(2 * spacing, 2 * spacing * grid.spacing, len(grid.shape))
 
