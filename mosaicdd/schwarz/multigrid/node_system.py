@@ -158,6 +158,8 @@ class NodeSystem(Coupled):
         for of_class, part, rest in zip(k, main, finer, strict=True):
             exact = of_class.double() / self.scale
             part.copy_(exact)
+            # What float32 has no number for is no zero: `require_levels` has to see that it joins what it does.
+            part.masked_fill_((exact > 0) & (part == 0), torch.finfo(self.dtype).tiny)
             rest.copy_(exact.sub_(part))
         if finer.any():
             self._finer[step] = finer

@@ -59,7 +59,7 @@ def test_a_reaction_or_a_held_value_tells_the_level():
     assert values[24, 20] == pytest.approx(2.0, rel=1e-6)
 
 
-@pytest.mark.parametrize(("resistance", "told"), [(1e9, True), (1e16, False)])
+@pytest.mark.parametrize(("resistance", "told"), [(1e9, True), (1e16, False), (1e60, False)])
 def test_between_two_foils_of_a_large_resistance(resistance, told):
     foils = [m.Foil([(x, 0.0), (x, N / 64)], resistance=resistance) for x in (0.2578125, 0.5078125)]
     a = m.Foils(foils, 1.0)
