@@ -1,4 +1,4 @@
-"""Solve a nonlinear equation by PETSc's full approximation scheme, for `bench_nonlinear_networks`: by a Python that has petsc4py.
+"""Solve a nonlinear equation by PETSc's full approximation scheme, for `bench_nonlinear_peers`: by a Python that has petsc4py.
 
 Usage: fas_petsc.py PROBLEM.npz RTOL. PROBLEM holds the ``width`` of the square, ``start`` at all nodes with the values given
 on the sides, and for Poisson-Boltzmann's equation ``f``, the source, and ``c``; without these it is a minimal surface. V-cycles,

@@ -1,4 +1,4 @@
-"""The peers of `bench_nonlinear_networks`: Newton's method with other linear solvers, and PETSc's full approximation scheme."""
+"""The peers of `bench_nonlinear_peers`: Newton's method with other linear solvers, and PETSc's full approximation scheme."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def source(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def problem(equation: str, cells: int) -> m.Problem:
-    """Make the problem, with the spacing that networks are trained on."""
+    """Make the problem, with the default spacing."""
     domain = m.Domain((cells, cells))
     if equation == BOLTZMANN:
         given = {"c": C, "f": source}

@@ -240,22 +240,17 @@ def small_networks():
     """Return settings of small networks, of those that learn from rows of a dataset."""
     return {
         "conductances": {"filters": 2, "width": 4},
-        "correction": {"channels": 2, "depth": 2},
-        "unrolled": {"stages": 2},
     }
 
 
 @pytest.fixture(scope="session")
 def lesson_data(tmp_path_factory):
-    """Return a function of such a network, or ``unlabelled``: a file of 36 rows to train it on; of ``whole`` media of 4; for all ranks."""
-    from mosaicdd import MediaSettings, SquareSettings, generate
+    """Return a function of such a network: a file of 36 rows to train it on; of ``whole`` media of 4; for all ranks."""
+    from mosaicdd import MediaSettings, generate
 
     few = {"samples": 36, "validation": 0.3}
     data = {
         "conductances": MediaSettings(**few),
-        "correction": SquareSettings("poisson-boltzmann", **few),
-        "unrolled": SquareSettings("minimal-surface", **few),
-        "unlabelled": SquareSettings("minimal-surface", labels=False, **few),
         "whole": MediaSettings(cells=96, samples=4, validation=0.25, seed=3),
     }
     comm, files = MPI.COMM_WORLD, {}

@@ -16,17 +16,6 @@ flat = m.solve(m.Problem((256, 256), "laplace", sides=frame))
 print(f"{film.status} after {film.iterations} of Newton's steps")
 
 # %%
-# A network in every subdomain gives nearly the same film, and says how nearly.
-
-network = m.solve(
-    m.Problem((256, 256), "minimal-surface", sides=frame), "minimal-surface", rtol=1e-5
-)
-difference = abs(network.field - film.field).max()
-print(
-    f"by the network: {network.status}, at most {difference:.1e} away, estimated {network.error_estimate:.1e}"
-)
-
-# %%
 
 figure = plt.figure(figsize=(10, 4), layout="constrained")
 ax = figure.add_subplot(1, 2, 1, projection="3d")

@@ -11,10 +11,10 @@ from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
-from mosaicdd.training.settings import GenerationSettings, MediaSettings, SquareSettings
+from mosaicdd.training.settings import GenerationSettings, MediaSettings
 
 _SQUARE = Subdomain()
-_NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings: "squares"}
+_NAMES = {GenerationSettings: "samples", MediaSettings: "media"}
 
 
 @click.command()
@@ -48,12 +48,6 @@ _NAMES = {GenerationSettings: "samples", MediaSettings: "media", SquareSettings:
     help="Random media of diffusion instead, for conductances; of the settings, --samples, "
     "--validation, --seed and --cells count: more than 32 make whole media, as 1024, for train --dims.",
 )
-@click.option(
-    "--labels/--no-labels",
-    default=True,
-    help="Of a nonlinear equation: solve all problems, or those alone that are held out, for training "
-    "with --no-labels.",
-)
 @click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
 @quiet_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -65,7 +59,6 @@ def generate(
     size: float,
     fields: tuple[tuple[str, str], ...],
     media: bool,
-    labels: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -80,7 +73,7 @@ def generate(
     ranks = world()
     with bad_input():
         subdomain = Subdomain(cells[0], size, len(cells))
-        settings = _settings(ctx, subdomain, fields, media=media, labels=labels)
+        settings = _settings(ctx, subdomain, fields, media=media)
         generation = Generation(out, settings, ranks, overwrite=overwrite)
     what = _NAMES[type(settings)]
     with stage(f"solving {what}", quiet=as_json or not ranks.is_root) as show:
@@ -110,28 +103,15 @@ def _settings(
     fields: tuple[tuple[str, str], ...],
     *,
     media: bool,
-    labels: bool,
-) -> GenerationSettings | MediaSettings | SquareSettings:
-    """Return what is to be drawn, by the options and the kind of the equation."""
-    from mosaicdd.problems.equations import find_any_equation
-    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-
+) -> GenerationSettings | MediaSettings:
+    """Return what is to be drawn, by the options."""
     spec = collected(ctx, GenerationSettings).pde
     if media and spec != "diffusion":
         raise ValueError(f"--media are of diffusion, got --pde {spec}: add --pde diffusion")
-    pde = find_any_equation(spec)
-    if subdomain.axes != 2 and (media or isinstance(pde, NonlinearEquation)):
+    if subdomain.axes != 2 and media:
         raise ValueError(
             f"--cells {times(subdomain.shape)}: of cubes there are data of linear equations with constant "
-            f"coefficients alone, {'media' if media else pde.name} are of squares: give one number of cells"
-        )
-    if isinstance(pde, NonlinearEquation):
-        if fields:
-            raise ValueError(f"the parameters of {pde.name} are drawn: leave out --field")
-        return collected(ctx, SquareSettings, pde=pde.name, subdomain=subdomain, labels=labels)
-    if not labels:
-        raise ValueError(
-            "--no-labels: other data than those of nonlinear equations are always solved; leave it out"
+            "coefficients alone, media are of squares: give one number of cells"
         )
     if media:
         return collected(ctx, MediaSettings, cells=subdomain.cells)

@@ -54,7 +54,6 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
 
 def summary(solution: "Solution", output: str, boundary: str | None) -> str:
     """Say in a few lines what was solved, with what on sides without a condition, how it ended, how good and where it is."""
-    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
     from mosaicdd.schwarz.results.report import described
 
     report = solution.report
@@ -64,12 +63,11 @@ def summary(solution: "Solution", output: str, boundary: str | None) -> str:
     if outside := report["outside_training_range"]:
         each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
         of = "" if each else f"of {report['subdomains']} "
-        said = (
-            "are outside of the network's range, or along the edge: solved by Newton's method"
-            if isinstance(solution.problem.equation, NonlinearEquation)
-            else "have data rougher than the network was trained on: see --out-of-range exact, or --certify"
+        lines.insert(
+            2,
+            f"{outside} {of}subdomains{each} have data rougher than the network was trained on: see "
+            "--out-of-range exact, or --certify",
         )
-        lines.insert(2, f"{outside} {of}subdomains{each} {said}")
     if solution.checkpoint is not None:
         ended = "interrupted" in [
             report["status"],

@@ -61,8 +61,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     shell_complete=completed("training.course:known_networks"),
     help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
     "family (for a range of the equation's parameters), faces (for squares and for cubes), conductances (for media, see generate --media), "
-    "correction (for nonlinear equations), unrolled (for those in the gradient), or your own as "
-    "module:Class.",
+    "or your own as module:Class.",
 )
 @click.option(
     "--set",

@@ -118,21 +118,6 @@ class SharedSolver(BoundSolver):
         return None
 
 
-class PlannedSolver(Protocol):
-    """A local solver planned for a block: ``N g + w`` at fixed query points; ``affine`` if there is a source now."""
-
-    @property
-    def affine(self) -> bool: ...  # noqa: D102 - said above
-
-    def __call__(self, batch: Batch, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the values ``(B, Q)`` of a batch for its perimeters ``(B, P)`` to ``out``."""
-        ...
-
-    def responses(self, g: torch.Tensor) -> torch.Tensor:
-        """Return ``N g`` of perimeters ``(k, P)``: ``(k, Q)``, or ``(rows, columns, k, Q)`` of each subdomain."""
-        ...
-
-
 def require_plain(name: str, problem: Problem) -> None:
     """Raise `Unsupported` if a problem is not on a rectangle with values given on all sides."""
     if not problem.plain:

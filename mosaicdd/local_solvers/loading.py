@@ -7,20 +7,18 @@ from pathlib import Path
 
 import torch
 
+from mosaicdd.former import refuse_former
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.networks.conductances import ConductanceNetwork
 from mosaicdd.local_solvers.networks.network import insert_weights
 from mosaicdd.local_solvers.networks.registry import (
     ROW_NETWORKS,
     build_network,
     build_row_network,
 )
-from mosaicdd.local_solvers.nonlinear.nonlinear import SubdomainNewton
 from mosaicdd.local_solvers.trained_model import (
     ConductanceModel,
-    CorrectionModel,
     NetworkModel,
     TrainedModel,
 )
@@ -35,7 +33,7 @@ from mosaicdd.storage.model_file import ModelCard, model_digest, read_model
 SHIPPED = Path(__file__).parent / "shipped"
 
 
-_BY_NAME: dict[str, type] = {kind.name: kind for kind in (Exact, Averaged, SubdomainNewton)}
+_BY_NAME: dict[str, type] = {kind.name: kind for kind in (Exact, Averaged)}
 """Local solvers that need no file."""
 
 
@@ -55,6 +53,7 @@ def model_path(name_or_path: str) -> Path:
         return SHIPPED / f"{name_or_path}.h5"
     path = Path(name_or_path)
     if not path.exists():
+        refuse_former("local solver", name_or_path)
         raise FileNotFoundError(
             f"{name_or_path}: neither a model file nor a shipped model{meant(name_or_path, (*shipped_models(), *_BY_NAME))}; "
             f"shipped: {', '.join(shipped_models())}; by name, too: {', '.join(_BY_NAME)}"
@@ -70,11 +69,11 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
 
 def _model_of(card: ModelCard) -> tuple[type[TrainedModel], torch.nn.Module]:
     """Return what the model of a card is, and its network, not trained yet."""
+    refuse_former("network", card.network)
     if card.network not in ROW_NETWORKS:
         equation(card.pde)  # which must be known
         return NetworkModel, build_network(card.network, card.settings, card.subdomain)
-    network = build_row_network(card.network, card.settings, card.pde, card.cells)
-    return ConductanceModel if isinstance(network, ConductanceNetwork) else CorrectionModel, network
+    return ConductanceModel, build_row_network(card.network, card.settings, card.pde, card.cells)
 
 
 @torch.random.fork_rng([])  # first weights are drawn, and then replaced

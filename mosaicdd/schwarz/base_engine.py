@@ -283,10 +283,8 @@ class BaseEngine(abc.ABC, Generic[S]):
         """
         return None
 
-    def _monitor(self, v: Interface, options: SolveOptions, number: int | None = None) -> Monitor:
-        """Return what judges the iterations of a solve, and when they end; of a problem that is solved alone by its number."""
-        if number is not None and options.watch is not None:
-            options.watch.number = number
+    def _monitor(self, v: Interface, options: SolveOptions) -> Monitor:
+        """Return what judges the iterations of a solve, and when they end."""
         monitor = Monitor(
             self._ranks,
             self._rule(options),
@@ -295,9 +293,7 @@ class BaseEngine(abc.ABC, Generic[S]):
             progress=options.progress,
             watch=options.watch,
         )
-        if number is not None:
-            monitor.go_on(v, [options.history(number)], [])
-        elif options.histories:
+        if options.histories:
             monitor.go_on(v, options.histories, options.statuses)
         return monitor
 

@@ -11,7 +11,6 @@ _ENGINES = {
     "multigrid": "multigrid.multigrid_engine:MultigridEngine",
     "sines": "sines.sine_engine:SineEngine",
     "newton": "nonlinear.newton_engine:NewtonEngine",
-    "nonlinear": "nonlinear.nonlinear_engine:NonlinearEngine",
     "upscaled": "upscaled.upscaled_engine:UpscaledEngine",
 }
 

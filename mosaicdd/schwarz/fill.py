@@ -25,7 +25,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import PlannedSolver
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.sweep import Task
 
@@ -70,7 +70,7 @@ class Fill:
         The local solver, planned for the nodes inside a subdomain.
     """
 
-    def __init__(self, task: Task, plan: PlannedSolver):
+    def __init__(self, task: Task, plan: BlockPlan):
         block, tensors, problems = task.block, task.tensors, task.problems
         self.block = block
         self._plan = plan

@@ -29,7 +29,7 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.bound import PlannedSolver
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
@@ -99,7 +99,7 @@ class FixedPoint(Iteration):
     ``coarse_space``: None for one level.
     """
 
-    def __init__(self, task: Task, plan: PlannedSolver, coarse_space: CoarseSpace | None):
+    def __init__(self, task: Task, plan: BlockPlan, coarse_space: CoarseSpace | None):
         block, clock = task.block, task.clock
         self._ranks = task.ranks
         self._coarse_space = coarse_space

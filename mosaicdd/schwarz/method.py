@@ -11,8 +11,8 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.bound import BlockPlan, PlannedSolver, SharedSolver
-from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace, SharedCoarseSpace
+from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
+from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
@@ -29,7 +29,7 @@ class PhaseIteration(Iteration):
     unity.
     """
 
-    def __init__(self, task: Task, plan: PlannedSolver):
+    def __init__(self, task: Task, plan: BlockPlan):
         ranks, block = task.ranks, task.block
         self._ranks = ranks
         self._sweep = Sweep(task, plan)
@@ -104,54 +104,31 @@ class PhaseIteration(Iteration):
         """Do nothing: the ranks have agreed already."""
 
 
-class Method:
-    """The iteration ``v -> M v`` with local solvers, planned for a block.
+class SharedMethod:
+    """The iteration ``v -> M v`` with one local solver for all subdomains, planned for a block.
 
-    Parameters
-    ----------
-    plan
-        Plans the local solvers for a block, at some points, as `BlockPlan`.
-    coarse_space
-        With two levels, plans the coarse correction from the responses to hats.
-    points
-        Coarse nodes per lattice cell along a line.
+    ``points``: coarse nodes per lattice cell along a line.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        plan: Callable[..., PlannedSolver],
-        coarse_space: Callable[[torch.Tensor], CoarseSpace],
-        points: int = 1,
-    ):
-        self.task, self._plan = task, plan
+    def __init__(self, task: Task, local_solver: SharedSolver, points: int = 1):
+        self.task, self.local_solver = task, local_solver
+        self._plan = functools.partial(BlockPlan, local_solver, **task.tensors)
         lattice, settings = task.block.lattice, task.settings
         centre_lines = lattice.subdomain.centre_lines
         if settings.sweep == "phases":
-            phases = PhaseIteration(task, plan(task.block, centre_lines, kept=True))
+            phases = PhaseIteration(task, self._plan(task.block, centre_lines, kept=True))
             self.iterate: Iteration = phases
             return
-        planned = plan(task.block, centre_lines, weights=lattice.centre_weights, kept=True)
+        weights = lattice.centre_weights
+        planned = self._plan(task.block, centre_lines, weights=weights, kept=True)
         space = None
         if settings.levels == 2:
             hats = torch.from_numpy(lattice.subdomain.hats(points))
-            space = coarse_space(planned.responses(hats.to(**task.tensors)))
+            responses = planned.responses(hats.to(**task.tensors))
+            space = CoarseSpace(task, local_solver.operator, responses, points)
         self.iterate = FixedPoint(task, planned, space)
 
     def plan_fill(self, part: Block | None = None) -> Fill:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         wide = dataclasses.replace(part or self.task.block, halo=FILL_HALO)
         return Fill(self.task.on(wide), self._plan(wide, wide.lattice.subdomain.interior))
-
-
-class SharedMethod(Method):
-    """That with one local solver for all subdomains."""
-
-    def __init__(self, task: Task, local_solver: SharedSolver, points: int = 1):
-        self.local_solver = local_solver
-        plan = functools.partial(BlockPlan, local_solver, **task.tensors)
-
-        def space(responses: torch.Tensor) -> CoarseSpace:
-            return SharedCoarseSpace(task, local_solver.operator, responses, points)
-
-        super().__init__(task, plan, space, points)

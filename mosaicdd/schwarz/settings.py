@@ -133,9 +133,8 @@ class SolveSettings:
     out_of_range: str = setting(
         "network",
         "What solves subdomains with rougher data than the network was trained on: it, or the exact local "
-        "solver. Networks of nonlinear equations leave them to that anyway; edge: and all along the "
-        "domain's edge.",
-        ("network", "exact", "edge"),
+        "solver.",
+        ("network", "exact"),
     )
     rtol: float = setting(
         None,

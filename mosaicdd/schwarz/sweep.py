@@ -16,7 +16,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.sharing import interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.bound import PlannedSolver
+from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.settings import SolveSettings
@@ -51,16 +51,26 @@ class Task:
         return dataclasses.replace(self, block=block)
 
 
-class BatchBuffers:
-    """Room for the perimeters and the centre lines of a batch, and the ways between them and an interface."""
+class Sweep:
+    """The planned local solver, which batch after batch is put through.
 
-    def __init__(self, task: Task):
+    ``plan``: the local solver, planned for the centre lines.
+    """
+
+    def __init__(self, task: Task, plan: BlockPlan):
+        self._plan = plan
         self._largest, self._problems = task.largest, task.problems
         subdomain, rows = task.block.lattice.subdomain, task.problems * task.largest
         self._transfer = Transfer(task.block, **task.tensors)
         self._perimeters = torch.empty(rows, len(subdomain.perimeter), **task.tensors)
         self._centre_lines = torch.empty(rows, len(subdomain.centre_lines), **task.tensors)
         self._moving = task.clock.part("gather_scatter")
+        self._solving = task.clock.part("local_solve")
+
+    @property
+    def affine(self) -> bool:
+        """Whether a source adds to what the local solvers make of perimeters."""
+        return self._plan.affine
 
     def batches(self, part: Slices, step: int = 1) -> list[Batch]:
         """Cut a part of the region into batches that fit the buffers."""
@@ -96,23 +106,6 @@ class BatchBuffers:
         """Overwrite the centre lines of subdomains that do not overlap."""
         with self._moving:
             self._transfer.put(values, batch, out)
-
-
-class Sweep(BatchBuffers):
-    """The planned local solver, which batch after batch is put through.
-
-    ``plan``: the local solver, planned for the centre lines.
-    """
-
-    def __init__(self, task: Task, plan: PlannedSolver):
-        super().__init__(task)
-        self._plan = plan
-        self._solving = task.clock.part("local_solve")
-
-    @property
-    def affine(self) -> bool:
-        """Whether a source adds to what the local solvers make of perimeters."""
-        return self._plan.affine
 
     def solve(self, v: Interface, batch: Batch) -> torch.Tensor:
         """Apply the local solver to a batch; return its centre lines ``(B, 2 (m - 1))``."""

@@ -3,8 +3,7 @@ r"""Whether a status is true of the field that is handed out: the one place that
 A method ends with a status that its own updates or recurrences have earned. `verdict` compares it with what was
 measured of the field, and lets ``converged_*`` stand only if nothing measured contradicts it:
 
-1. The estimated error is at most a tenth of the answer (for nonlinear equations by local solvers, whose estimate is
-   linearised, a hundredth).
+1. The estimated error is at most a tenth of the answer.
 2. The discrete residual is at most what the status promises:
 
    - Where a certificate is asked for, ``certify``; nothing else counts.
@@ -17,7 +16,7 @@ measured of the field, and lets ``converged_*`` stand only if nothing measured c
    - A network's field is off by the estimated error at all nodes, $\lVert A \rVert \eta$ times the root
      of their number. A residual above that proves the estimate wrong, for it bounds the error from below:
      $\lvert e \rvert \ge \lvert r \rvert / \lVert A \rVert$.
-   - Where the estimate is made from the residual itself (averaged media, nonlinear equations by local solvers), the
+   - Where the estimate is made from the residual itself (averaged media), the
      residual can say nothing that the estimate does not: the first rule judges it.
 
 3. What is more than that is no more than float64's rounding leaves: each product of ``A u`` and each value of ``u``
@@ -35,7 +34,6 @@ from dataclasses import dataclass
 from mosaicdd.schwarz.settings import CONVERGED
 
 PLAUSIBLE = 0.1  # share of the answer's size above which an estimated error is no convergence
-PLAUSIBLE_LINEARISED = 1e-2  # by a derivative, which is another one far from the solution
 EARNED = 10.0  # errors in updates: estimates are within that (`scripts/study_trust.py`)
 ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination
 # Residual above which rounding leaves too little of the right-hand side to be an answer.

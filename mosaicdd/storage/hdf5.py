@@ -29,7 +29,7 @@ _DAMAGE = (
 _PLAIN = (str, int, float, bool)
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
 _SLAB = 2**24  # values that are read at once where all are read
-_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset", "squares", "media")
+_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset", "media")
 
 
 def built_with_mpi() -> bool:

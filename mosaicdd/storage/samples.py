@@ -3,9 +3,6 @@
 Of random media, ``/logarithm (n, N + 17, N + 17)``, of the coefficient at the nodes of a square of ``N`` cells and 8
 more all around; ``/solution`` and ``/source (n, q, N / 4 + 1, N / 4 + 1)``: of ``q`` problems in each medium, the values
 at every fourth node, and the sources shared out to these; ``/kind (n,)``, names.
-
-Of squares, small problems of a nonlinear equation, ``/boundary (n, 4m)``, ``/source (n, m + 1, m + 1)``,
-``/parameters (n, q)``, and ``/solution (n, m + 1, m + 1)``: of all, or of those alone that are held out, the last ones.
 """
 
 import hashlib
@@ -177,60 +174,3 @@ class MediaDataset(Samples):
     @classmethod
     def _read_more(cls, file: h5py.File) -> dict:
         return {"kind": tuple(name.decode() for name in file["kind"][()])}
-
-
-@dataclass(frozen=True)
-class SquareDataset(Samples):
-    """Problems on one square, with their solutions, all finite; the last ``validation`` of them are held out."""
-
-    kind_of_file = "squares"
-    arrays = ("parameters", "boundary", "source", "solution")
-
-    pde: str
-    subdomain: Subdomain
-    parameter_names: tuple[str, ...]
-    parameters: np.ndarray
-    boundary: np.ndarray
-    source: np.ndarray
-    solution: np.ndarray
-    validation: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        count, m = len(self.boundary), self.subdomain.cells
-        shapes = {
-            "parameters": (count, len(self.parameter_names)),
-            "boundary": (count, 4 * m),
-            "source": (count, m + 1, m + 1),
-            "solution": (self.held_out if self.unsolved else count, m + 1, m + 1),
-        }
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if array.shape != shape:
-                raise ValueError(
-                    f"the {name} of {count} squares must have the shape {shape}, got {array.shape}"
-                )
-            if isinstance(array, np.ndarray) and not np.isfinite(array).all():
-                raise ValueError(f"the {name} of squares must be finite, found NaN or infinity")
-
-    @property
-    def unsolved(self) -> int:
-        """Number of squares, the first ones, that have no solution."""
-        return max(len(self.boundary) - len(self.solution), 0)
-
-    def rows(self, rows: slice) -> Self:
-        """Return some of the squares, in memory; all of them solved, or none."""
-        first, last, _ = rows.indices(len(self.boundary))
-        solved = slice(max(first - self.unsolved, 0), max(last - self.unsolved, 0))
-        arrays = {name: getattr(self, name)[rows] for name in self.arrays[:-1]}
-        # Which of them are held out is said of the whole alone.
-        return replace(self, validation=0.0, solution=self.solution[solved], **arrays)
-
-    def _write_more(self, file: h5py.File) -> None:
-        write_subdomain(file, self.subdomain)
-        file.attrs["parameter_names"] = list(self.parameter_names)
-
-    @classmethod
-    def _read_more(cls, file: h5py.File) -> dict:
-        names = tuple(str(name) for name in file.attrs["parameter_names"])
-        return {"subdomain": read_subdomain(file), "parameter_names": names}

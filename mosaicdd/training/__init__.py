@@ -1,8 +1,7 @@
 """Data and networks: datasets of small problems, and networks trained on them.
 
-To be read in this order: `settings`; `data`, which `generation`, `media` and `squares` draw; `lesson`, what a network is
-taught, on solutions of linear equations (`equation_lesson`), on rows of a dataset (`row_lesson`: `conductances`,
-`operators`, `corrections`) or on media that ranks share (`whole_media`, through `coarse_solve`); `course`, a lesson with its
+To be read in this order: `settings`; `data`, which `generation` and `media` draw; `lesson`, what a network is
+taught, on solutions of linear equations (`equation_lesson`), on rows of a dataset (`row_lesson`: `conductances`) or on media that ranks share (`whole_media`, through `coarse_solve`); `course`, a lesson with its
 data; `trainer`, its steps, with `objective`, `optimisers` and `memory`; `loop`, a training from a dataset to a model file.
 
 `generate` and `train` are the two functions that a program calls. They are imported at their first
@@ -15,7 +14,6 @@ from mosaicdd.training.settings import (
     ExecutionSettings,
     GenerationSettings,
     MediaSettings,
-    SquareSettings,
     TrainingSettings,
 )
 
@@ -23,7 +21,6 @@ __all__ = [
     "ExecutionSettings",
     "GenerationSettings",
     "MediaSettings",
-    "SquareSettings",
     "TrainingSettings",
     "generate",
     "train",

@@ -4,6 +4,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import times
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.registry import NETWORKS, network_class
@@ -11,7 +12,6 @@ from mosaicdd.settings import unknown
 from mosaicdd.storage.atomic import trust_seal
 from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.conductances import ConductanceLesson
-from mosaicdd.training.corrections import CorrectionLesson, UnrolledLesson
 from mosaicdd.training.equation_lesson import EquationLesson, FamilyLesson
 from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.rank_group import RankGroup
@@ -20,9 +20,7 @@ from mosaicdd.training.settings import MEDIUM_CELLS, ExecutionSettings, Training
 from mosaicdd.training.whole_media import WholeMediaLesson
 from mosaicdd.unsupported import Unsupported
 
-LESSONS: dict[str, type[RowLesson]] = {
-    lesson.kind.name: lesson for lesson in (ConductanceLesson, CorrectionLesson, UnrolledLesson)
-}
+LESSONS: dict[str, type[RowLesson]] = {ConductanceLesson.kind.name: ConductanceLesson}
 """Of networks that do not give a linear equation's solutions."""
 
 
@@ -33,6 +31,7 @@ def known_networks() -> list[str]:
 
 def find_lesson(network: str) -> type[Lesson]:
     """Return what a network is taught by; errors as `network_class`."""
+    refuse_former("network", network)
     if network in LESSONS:
         return LESSONS[network]
     if network not in NETWORKS and ":" not in network:

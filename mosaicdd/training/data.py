@@ -1,6 +1,6 @@
 """Data for every kind of network, made part by part by all ranks together.
 
-Of one linear equation, of media, or of squares of a nonlinear equation. What a run that was ended has made is kept, and
+Of one linear equation, or of media. What a run that was ended has made is kept, and
 the next one continues from it, on any number of ranks.
 """
 
@@ -27,15 +27,9 @@ from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined
-from mosaicdd.storage.samples import MediaDataset, SquareDataset
+from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.settings import (
-    MEDIUM_CELLS,
-    GenerationSettings,
-    MediaSettings,
-    SquareSettings,
-)
-from mosaicdd.training.squares import SquareGenerator
+from mosaicdd.training.settings import MEDIUM_CELLS, GenerationSettings, MediaSettings
 
 _PART = 64  # media of the least size: what an ended run makes again, at most, on each rank
 _AROUND = 2 * MARGIN  # cells of the medium around the square
@@ -150,14 +144,13 @@ def _coordinates(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return t[:, None], t
 
 
-AnySettings = GenerationSettings | MediaSettings | SquareSettings
-AnyDataset = Dataset | MediaDataset | SquareDataset
+AnySettings = GenerationSettings | MediaSettings
+AnyDataset = Dataset | MediaDataset
 
 # Made of settings, they make the arrays of any of their ``parts`` by ``part(number)``, and of those of all ``dataset(..)``.
 _GENERATORS: dict[type, Callable[[Any], Any]] = {
     GenerationSettings: PartGenerator,
     MediaSettings: MediaGenerator,
-    SquareSettings: SquareGenerator,
 }
 
 
@@ -175,8 +168,7 @@ def generate(
     ----------
     settings
         What is drawn: `GenerationSettings` for networks of a linear equation, the defaults if not given;
-        `MediaSettings`, random media of ``diffusion``, for the network ``conductances``;
-        `SquareSettings`, of a nonlinear equation, for ``correction`` and ``unrolled``.
+        `MediaSettings`, random media of ``diffusion``, for the network ``conductances``.
     ranks
         Who shares the work, the samples being the same on any number of ranks: a communicator,
         `Ranks`, or None for this process alone.
@@ -187,7 +179,7 @@ def generate(
 
     Returns
     -------
-    Dataset, MediaDataset or SquareDataset
+    Dataset or MediaDataset
         What was written, on rank 0; None on the others.
 
     Raises
@@ -203,8 +195,8 @@ def generate(
         If multigrid misses its residual.
     """
     settings = GenerationSettings() if settings is None else settings
-    wanted = "a GenerationSettings, MediaSettings or SquareSettings"
-    require_type("settings", settings, GenerationSettings | MediaSettings | SquareSettings, wanted)
+    wanted = "a GenerationSettings or MediaSettings"
+    require_type("settings", settings, GenerationSettings | MediaSettings, wanted)
     with Ranks.of(ranks) as everyone:
         generation = Generation(path, settings, everyone, overwrite=overwrite)
         return generation.run(progress)

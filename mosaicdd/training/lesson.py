@@ -39,7 +39,6 @@ class Lesson(ABC):
     # is, a length, ``first(count)``, a pass over copies of its first samples, and ``pieces``, how many such
     # samples a whole one has
     passes: Any
-    prepares = False  # whether `prepare` has something to do before a step, with whole weights
     samples_nodes = False  # whether errors in the middle of a training are at some nodes only
 
     @classmethod
@@ -106,10 +105,6 @@ class Lesson(ABC):
     def probe(self) -> list[Any]:
         """Return passes like those of a step, to measure what they keep."""
 
-    def prepare(self, passes: list[Any]) -> None:
-        """Look at the passes of a step before their losses are computed; of lessons that prepare."""
-        raise NotImplementedError
-
     @abstractmethod
     def loss(self, part: Any) -> torch.Tensor:
         """Return the mean loss of a pass."""
@@ -125,15 +120,6 @@ class Lesson(ABC):
     @abstractmethod
     def card(self, name: str, best: Report) -> ModelCard:
         """Write down what the network is, and reaches; called by all ranks, with whole weights."""
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return what a continued run needs besides weights; called by all ranks."""
-        return {}
-
-    def load_state(self, state: dict[str, torch.Tensor]) -> None:
-        """Continue from a state of any number of ranks."""
-        if state:
-            raise ValueError(f"a state of {', '.join(state)} belongs to another training")
 
 
 def placed(network: Any, settings: TrainingSettings, ranks: RankGroup) -> torch.Tensor:

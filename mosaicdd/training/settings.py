@@ -111,29 +111,6 @@ class MediaSettings:
 
 
 @dataclass(frozen=True)
-class SquareSettings:
-    """How problems of a nonlinear equation are drawn, for a network of corrections."""
-
-    pde: str
-    subdomain: Subdomain = field(default_factory=Subdomain)
-    samples: int = setting(20000, "Number of random problems.", least=2)
-    seed: int = setting(0, "Seed of all random numbers.", least=0)
-    validation: float = setting(0.1, "Fraction of the problems that training holds out.")
-    labels: bool = setting(
-        True, "Solve all problems, or those that are held out alone, for training without labels."
-    )
-
-    @property
-    def held_out(self) -> int:
-        """Number of problems that training does not see."""
-        return round(self.samples * self.validation)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        _require_held_out(self.held_out, self, "problems")
-
-
-@dataclass(frozen=True)
 class TrainingSettings:
     """How a network is trained: what is computed. A run that is resumed must have the same."""
 

@@ -124,9 +124,6 @@ class Trainer:
         for group in self.optimiser.param_groups:
             group["lr"] = settings.scaled_lr * factor
         passes = self.lesson.passes.draw(self.step, self.ranks, self.micro_batch)
-        if self.lesson.prepares:
-            with self.parallel.whole_weights():
-                self.lesson.prepare(passes)
         seconds = self.seconds if self.ranks.is_root else 0.0
         self._signals = self.parallel.backward(passes, [seconds, *calls])
         self._elapsed = self._signals["seconds"]
@@ -170,7 +167,6 @@ class Trainer:
             "best_weights": self.best_weights,
             "weights": self.parallel.weights_state(),
             "optimiser": self.parallel.optimiser_state(self.optimiser),
-            "lesson": self.lesson.state(),
         }
 
     def load_state(self, state: dict) -> None:
@@ -184,7 +180,6 @@ class Trainer:
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
         self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])
-        self.lesson.load_state(state["lesson"])
 
     def _finish(self) -> None:
         """Put the best weights into the network, and their errors at all nodes into the report."""

@@ -6,8 +6,6 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.storage.samples import SquareDataset
-
 SOLVE = ("solve", "--cells", "96x64", "--pde", "quasilinear-diffusion", "--boundary", "expr:sin(x)")
 
 
@@ -59,13 +57,13 @@ def test_cells_that_are_no_squares(comm, mosaicdd, common_path, strict_json, pde
 
 
 @pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize("local_solver", ["minimal-surface", "subdomain-newton"])
-def test_networks_of_squares_refuse_other_cells(mosaicdd, common_path, local_solver):
+@pytest.mark.parametrize("name", ["minimal-surface", "subdomain-newton"])
+def test_local_solvers_that_have_left_say_what_to_use(mosaicdd, common_path, name):
     solve = "solve", "-o", common_path / "out.h5", "--pde", "minimal-surface", *FLAT
-    done = mosaicdd(*solve, "--local-solver", local_solver)
+    done = mosaicdd(*solve, "--local-solver", name)
     assert done.code == 2
     (line,) = done.err.splitlines()
-    assert f"{local_solver} is for square cells, these are 25x10: take 'exact'" in line
+    assert f"the local solver {name!r} has left: take 'exact' (Newton's method)" in line
 
 
 def test_a_minimal_surface(mosaicdd, tmp_path, strict_json):
@@ -107,65 +105,11 @@ def test_a_nan_in_a_file_on_one_rank(mosaicdd, tmp_path):
     assert "not finite" in done.err
 
 
-@pytest.mark.ranks(1, 2, 3)
-def test_squares_are_generated_for_a_network(comm, mosaicdd, common_path, strict_json):
-    output = common_path / "d.h5"
-    common = ("generate", output, "--pde", "poisson-boltzmann", "--samples", "300", "--json")
-    done = mosaicdd(*common)
-    assert done.code == 0, done.err
-    if comm.rank == 0:
-        squares = SquareDataset.read(output)
-        assert strict_json(done.out)["dataset_hash"] == squares.content_hash
-        assert len(squares.boundary) == 300
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--pde", "allen-cahn"), "allen-cahn does not say how data for a network are drawn"),
-        (("--pde", "poisson-boltzmann", "--field", "c=1"), "leave out --field"),
-    ],
-)
-def test_squares_that_are_refused(mosaicdd, tmp_path, options, message):
-    done = mosaicdd("generate", tmp_path / "d.h5", *options, "--samples", "9")
+def test_data_of_nonlinear_equations_are_refused(mosaicdd, tmp_path):
+    done = mosaicdd("generate", tmp_path / "d.h5", "--pde", "poisson-boltzmann", "--samples", "9")
     assert done.code == 2
-    assert message in done.err
-
-
-def test_a_model_from_data_to_a_solution(mosaicdd, tmp_path, strict_json):
-    data, model, output = (tmp_path / name for name in ("d.h5", "m.h5", "o.h5"))
-    mosaicdd("generate", data, "--pde", "poisson-boltzmann", "--samples", "512")
-    train = ("train", data, "-o", model, "--network", "correction", "--batch-size", "64", "--json")
-    done = mosaicdd(*train, "--epochs", "20", "--set", "channels=4", "--set", "depth=1")
-    assert done.code == 0, done.err
-    assert strict_json(done.out)["error"] < 0.5 * strict_json(done.out)["plain"]
-    solve = ("solve", "-o", output, "--cells", "64x64", "--pde", "poisson-boltzmann")
-    given = ("--field", "c=4", "--boundary", "expr:sin(3*x)", "--local-solver", model, "--json")
-    done = mosaicdd(*solve, *given, "--certify", "1e-9")
-    assert done.code == 0, done.err
-    assert strict_json(done.out)["discrete_residual"] <= 1e-9
-
-
-def test_a_model_from_the_equation_alone(mosaicdd, tmp_path, strict_json):
-    data, model = tmp_path / "d.h5", tmp_path / "m.h5"
-    given = ("--pde", "poisson-boltzmann", "--samples", "512")
-    assert mosaicdd("generate", data, *given, "--no-labels").code == 0
-    train = ("train", data, "-o", model, "--network", "correction", "--batch-size", "64", "--json")
-    small = ("--epochs", "20", "--set", "channels=4", "--set", "depth=1")
-    done = mosaicdd(*train, *small)
-    assert done.code == 2
-    assert "461 of 512 squares have no solution" in done.err
-    done = mosaicdd(*train, *small, "--no-labels")
-    assert done.code == 0, done.err
-    assert strict_json(done.out)["error"] < 0.5 * strict_json(done.out)["plain"]
-
-
-@pytest.mark.parametrize("pde", ["laplace", "diffusion"])
-def test_labels_are_left_out_of_nonlinear_equations_alone(mosaicdd, tmp_path, pde):
-    media = ("--media",) if pde == "diffusion" else ()
-    done = mosaicdd("generate", tmp_path / "d.h5", "--pde", pde, "--no-labels", *media)
-    assert done.code == 2
-    assert "--no-labels: other data than those of nonlinear equations" in done.err
+    (line,) = done.err.splitlines()
+    assert "poisson-boltzmann is not linear; networks are trained for linear equations" in line
 
 
 def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(mosaicdd, signalled, tmp_path, strict_json):

@@ -99,7 +99,7 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
     [
         (
             ["--network", "resnet"],
-            "unknown network 'resnet' (did you mean 'sdnet'?); known: conductances, correction, deeponet, faces, family",
+            "unknown network 'resnet' (did you mean 'sdnet'?); known: conductances, deeponet, faces, family",
         ),
         (["--network", "mine:Lacking"], "lacks the base class torch.nn.Module"),
         (["--network", "mine:Gone"], "cannot be imported"),

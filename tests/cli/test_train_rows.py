@@ -10,7 +10,7 @@ from mosaicdd.storage.metrics_file import read_metrics
 from mosaicdd.training.course import LESSONS, find_lesson
 
 pytestmark = pytest.mark.ranks(1, 2)
-CASES = (*LESSONS, "unlabelled")
+CASES = tuple(LESSONS)
 OWN = """
 from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -24,22 +24,19 @@ def test_data_are_made_and_every_network_is_trained_from_python(
     lesson_data, small_networks, comm, common_path, case
 ):
     model, reports = common_path / "model.h5", []
-    network = "unrolled" if case == "unlabelled" else case
-    settings = m.TrainingSettings(
-        epochs=1, batch_size=4, validations=1, labels=case != "unlabelled"
-    )
+    settings = m.TrainingSettings(epochs=1, batch_size=4, validations=1)
     result = m.train(
         lesson_data(case),
         model,
         settings,
-        network=network,
-        network_settings=small_networks[network],
+        network=case,
+        network_settings=small_networks[case],
         progress=reports.append,
         ranks=comm,
     )
     assert result.finished
-    assert result.card.network == network
-    assert result.card.dataset_hash == find_lesson(network).read(lesson_data(case)).content_hash
+    assert result.card.network == case
+    assert result.card.dataset_hash == find_lesson(case).read(lesson_data(case)).content_hash
     assert result.card.training["ranks"] == comm.size
     assert result.figures["error"] == min(report.error for report in reports)
     assert model.is_file()
@@ -53,14 +50,22 @@ def test_data_are_made_and_every_network_is_trained_from_python(
     [
         ("conductances", ["--pde-weight", 0.5], "no use for --pde-weight 0.5: it has no loss at"),
         ("conductances", ["--points", 5], "no use for --points 5: it learns at nodes of its own"),
-        ("correction", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
-        ("unrolled", ["--precision", "bf16"], "it trains in float32, float64, tf32; leave it out"),
+        ("conductances", ["--lifting", "none"], "no use for --lifting none: nothing is lifted"),
+        (
+            "conductances",
+            ["--precision", "bf16"],
+            "it trains in float32, float64, tf32; leave it out",
+        ),
         ("conductances", ["--recompute"], "cannot recompute its hidden layers"),
         ("conductances", ["--no-labels"], "conductances learns from solutions alone: leave"),
         ("conductances", ["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of"),
-        ("unrolled", ["--set", "stage=2"], "has no setting 'stage' (did you mean 'stages'?)"),
+        ("conductances", ["--set", "filter=2"], "no setting 'filter' (did you mean 'filters'?)"),
         ("conductances", ["--batch-size", 1, "--sharding", "fsdp"], "rank"),
-        ("unroled", [], "unknown network 'unroled' (did you mean 'unrolled'?)"),
+        (
+            "unrolled",
+            [],
+            "the network 'unrolled' has left: nonlinear equations are solved by Newton",
+        ),
         ("family", ["--points", 5], "no use for --points 5: it learns from solutions alone"),
     ],
 )
@@ -68,7 +73,7 @@ def test_what_a_network_cannot_use_is_refused_on_all_ranks(
     lesson_data, comm, common_path, mosaicdd, monkeypatch, network, options, message
 ):
     monkeypatch.chdir(common_path)
-    case = {"family": "linear", "unroled": "unrolled"}.get(network, network)
+    case = {"family": "linear", "unrolled": "conductances"}.get(network, network)
     if comm.rank == 0:
         (common_path / "own.py").write_text(OWN)
     comm.Barrier()

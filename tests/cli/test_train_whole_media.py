@@ -18,7 +18,6 @@ from mosaicdd.training.settings import MediaSettings
     [
         ("conductances", ["--dims", "3x2"], r"dims 3x2 need 6 ranks, there are \d"),
         ("conductances", ["--dims", "1x2", "--replicas", 2], "dims 1x2 need 4 ranks|must divide"),
-        ("correction", [], "a mosaicdd squares file is needed"),
         ("conductances", ["--dims", "1x1x1"], "dims 1x1x1: media are of the plane"),
     ],
 )

@@ -1,10 +1,13 @@
 """The models inside the package keep what their cards promise, on data they have never seen."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from drawn_data import generate_dataset
 
+from mosaicdd.former import FORMER
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import (
@@ -16,6 +19,7 @@ from mosaicdd.local_solvers.loading import (
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
+from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.training.settings import GenerationSettings
 
 CPU = torch.device("cpu")
@@ -77,7 +81,6 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 def test_the_shipped_models_are_the_documented_ones():
     families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
     others = ["diffusion", "laplace", "laplace-cubes", "laplace-sdnet"]
-    others += ["minimal-surface", "poisson-boltzmann"]
     assert shipped_models() == sorted([*others, *families])
     for name in families:
         assert (SHIPPED / f"{name}.h5").stat().st_size < 8 * MEGABYTE
@@ -106,3 +109,18 @@ def test_an_equation_s_own_model_is_the_default_where_it_was_trained(pde, fields
 @pytest.mark.parametrize("cells", [(100, 64), (64, 100), (16, 64)])
 def test_cells_that_the_shipped_networks_do_not_take_are_the_exact_local_solver_s(cells):
     assert default_local_solver(Problem(cells, "laplace")).name == "exact"
+
+
+@pytest.mark.parametrize("name", FORMER["local solver"])
+def test_a_local_solver_that_has_left_says_what_to_use(name):
+    with pytest.raises(ValueError, match=f"the local solver '{name}' has left: take 'exact'"):
+        find_local_solver(name)
+
+
+@pytest.mark.parametrize("network", FORMER["network"])
+def test_a_file_of_a_network_that_has_left_is_refused_by_name(network, tmp_path):
+    path = tmp_path / "old.h5"
+    card, weights = read_model(SHIPPED / "laplace.h5")
+    write_model(path, dataclasses.replace(card, network=network, pde="minimal-surface"), weights)
+    with pytest.raises(ValueError, match=f"{path}: the network '{network}' has left: "):
+        find_local_solver(str(path))

@@ -45,7 +45,6 @@ OUT_OF_ITERATIONS = {
     "multigrid": (medium, "exact", {}, 2),
     "averages": (medium, "averaged", {}, 2),
     "newton": (sinh, "exact", {"rtol": 1e-10}, 1),
-    "subdomain-newton": (sinh, "subdomain-newton", {}, 1),
 }
 
 

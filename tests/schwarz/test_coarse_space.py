@@ -12,7 +12,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.coarse.coarse_solve import assemble, at_coarse_nodes, sine_symbol
+from mosaicdd.schwarz.coarse.coarse_solve import assemble, sine_symbol
 from mosaicdd.schwarz.coarse.coarse_space import hat_responses
 from mosaicdd.schwarz.layouts import block_of as block_of_rank
 
@@ -51,7 +51,7 @@ def test_the_assembled_operator_is_that_of_a_sweep_of_the_prolonged_values(
     block = Block.whole(lattice)
     coarsening = Coarsening(lattice, points)
     responses = responses_of(block, operator, points, cpu)
-    matrix = assemble(coarsening, at_coarse_nodes(coarsening, responses))
+    matrix = assemble(coarsening, responses)
     solver = make_solver(
         lattice, local_solver=ExactSolver(operator, lattice.subdomain), levels=1, sweep="additive"
     )
@@ -71,7 +71,7 @@ def test_sines_are_eigenvectors_of_the_assembled_operator(make_lattice, cpu):
     operator = EllipticOperator(ayy=1.0, axx=3.0, c=2.0)
     responses = responses_of(block, operator, 1, cpu)
     coarsening = Coarsening(lattice, 1)
-    matrix = assemble(coarsening, at_coarse_nodes(coarsening, responses))
+    matrix = assemble(coarsening, responses)
     ky, kx = 2, 3
     y, x = (np.arange(1, cells) / cells for cells in lattice.cells)
     mode = np.outer(np.sin(math.pi * ky * y), np.sin(math.pi * kx * x)).ravel()

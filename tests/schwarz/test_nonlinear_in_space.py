@@ -223,8 +223,6 @@ OWN = m.NonlinearEquation(
         (lambda: m.solve(m.Problem(BOX, "poisson-boltzmann", {"c": -np.ones((8, 8, 8))})), "c must be not negative everywhere; 512 of the 512"),
         (lambda: m.solve(m.Problem(BOX, "poisson-boltzmann", {"a": -np.ones((8, 8, 8))})), "a must be positive everywhere; 512 of the 512"),
         (lambda: m.Problem(BOX, "poisson-boltzmann", {"a": -1.0}), "needs a > 0, got -1"),
-        (lambda: m.solve(m.Problem(BOX, "poisson-boltzmann"), "subdomain-newton"), "subdomain-newton is of squares"),
-        (lambda: m.solve(m.Problem((32, 32), "poisson-boltzmann", {"a": 2.0}), "subdomain-newton"), "without the field a"),
         (lambda: m.solve(m.Problem(BOX, "quasilinear-diffusion", {}, m.Neumann(0.0))), "level of the solution is not known"),
     ],
 )  # fmt: skip

@@ -141,12 +141,3 @@ def _of_a_slope_of_the_field(u, h, c):
 def test_an_equation_that_couples_axes_by_one_spacing_is_refused(residual):
     with pytest.raises(m.Unsupported, match=r"by one spacing, these cells are 10x25: give cells"):
         own(residual)
-
-
-@pytest.mark.parametrize("local_solver", ["subdomain-newton", "poisson-boltzmann"])
-def test_squares_are_refused_by_both_numbers(local_solver):
-    problem = m.Problem(m.Domain((64, 64), (0.2, 0.3)), "poisson-boltzmann")
-    with pytest.raises(
-        m.Unsupported, match=rf"{local_solver} is for square cells, these are 0\.3x0\.2"
-    ):
-        m.solve(problem, local_solver)

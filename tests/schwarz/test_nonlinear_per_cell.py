@@ -258,13 +258,6 @@ def test_values_of_the_wrong_sign_are_told_by_their_cells(name):
             m.solve(problem)
 
 
-@pytest.mark.parametrize("name", ["allen-cahn", "p-laplace"])
-def test_subdomains_by_newton_are_for_other_fields(name):
-    problem = m.Problem((32, 32), name, {NAMES[name][0]: np.ones((32, 32))})
-    with pytest.raises(m.Unsupported, match=f"without the field {NAMES[name][0]}"):
-        m.solve(problem, "subdomain-newton")
-
-
 def test_a_step_in_time_has_its_cells():
     problem, by_cells, data = made("allen-cahn", "mask")
     dt, u = 0.1, np.where(by_cells.volumes > 0, 0.5, np.nan)

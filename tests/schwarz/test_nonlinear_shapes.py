@@ -282,9 +282,6 @@ def test_what_has_no_flows_is_refused_in_one_line(comm):
     negative = Problem(ring(64), "quasilinear-diffusion", {"k": "0.5 - u"}, Dirichlet("1 + x"))
     with pytest.raises(ValueError, match="not positive there"):
         solve(negative, ranks=comm)
-    for name in ("poisson-boltzmann", "subdomain-newton"):
-        with pytest.raises(ValueError, match="no rectangle here: take 'exact'"):
-            solve(Problem(holes(64), "poisson-boltzmann", sides=Dirichlet(0.0)), name, ranks=comm)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

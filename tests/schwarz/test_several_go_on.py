@@ -53,7 +53,6 @@ ENGINES = {
     "averages": (medium, "averaged", {"batch": 2}),
     "hole": (hole, "exact", {"batch": 3}),
     "newton": (sinh, "exact", {"rtol": 1e-10, "batch": 2}),
-    "subdomain-newton": (sinh, "subdomain-newton", {"batch": 2}),
 }
 
 
@@ -85,7 +84,7 @@ def interrupted_at(how, calls, path, comm, **settings):
     return part, contents(path, comm)
 
 
-DAILY = "at once", "multigrid", "subdomain-newton"
+DAILY = "at once", "multigrid", "newton"
 EACH = [pytest.param(how, marks=[] if how in DAILY else pytest.mark.nightly) for how in ENGINES]
 
 

@@ -14,7 +14,6 @@ from mosaicdd.schwarz.fill import Fill, Strip
 from mosaicdd.schwarz.measure import Measure
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
-from mosaicdd.schwarz.nonlinear.nonlinear_fill import NewtonFill
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.solver import solve
 from mosaicdd.schwarz.upscaled.fine_fill import Band
@@ -68,16 +67,6 @@ def corrupt_newton(monkeypatch):
     monkeypatch.setattr(Newton, "run", corrupted)
 
 
-def corrupt_squares(monkeypatch):
-    fill = NewtonFill.fill
-
-    def corrupted(self, v):
-        fill(self, v)
-        self.u[1:-1, 1:-1] = noisy(self.u[1:-1, 1:-1], size=1.0)
-
-    monkeypatch.setattr(NewtonFill, "fill", corrupted)
-
-
 def corrupt_bands(monkeypatch):
     fill = Band.fill
     monkeypatch.setattr(Band, "fill", lambda self, nodes: fill(self, noisy(nodes, size=1.0)))
@@ -97,7 +86,6 @@ ENGINES = {
     "a flow": (FLOWING, "exact", {}, corrupt_medium),
     "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
     "Newton's method": (SURFACE, "exact", {}, corrupt_newton),
-    "Newton's method in squares": (SURFACE, "subdomain-newton", {}, corrupt_squares),
 }
 
 

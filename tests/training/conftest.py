@@ -40,8 +40,6 @@ def gradients():
     def of(trainer, epoch=3):
         lesson, parallel = trainer.lesson, trainer.parallel
         passes = lesson.passes.draw(epoch, trainer.ranks, trainer.micro_batch)
-        if lesson.prepares:
-            lesson.prepare(passes)
         signals = parallel.backward(passes, [0.0, 0.0, 0.0])
         return signals, [p.grad.clone() for p in parallel.objective.weights()]
 

@@ -17,7 +17,7 @@ from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 ANY = pytest.mark.ranks(1, 2, 3, 4, 6)
-CASES = (*LESSONS, "unlabelled")
+CASES = tuple(LESSONS)
 
 
 @pytest.fixture
@@ -26,13 +26,12 @@ def make(lesson_data, small_networks):
 
     def trainer(case, ranks=None, execution=None, **changes):
         ranks = ranks or RankGroup()
-        name = "unrolled" if case == "unlabelled" else case
         how = {"batch_size": 13, "epochs": 3, "optimizer": "adamw", "precision": "float64"}
-        settings = TrainingSettings(**how | {"labels": case != "unlabelled"} | changes)
-        lesson = find_lesson(name)
+        settings = TrainingSettings(**how | changes)
+        lesson = find_lesson(case)
         dataset = lesson.read(lesson_data(case))
         torch.manual_seed(0)
-        network = lesson.build(name, small_networks[name], dataset)
+        network = lesson.build(case, small_networks[case], dataset)
         taught = lesson(network, lesson.part(dataset, ranks), settings, ranks)
         return Trainer(taught, settings, time.perf_counter(), ranks, execution)
 
@@ -51,8 +50,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(gradients, make, ranks, c
     alone = make(case)
     together = make(case, ranks, ExecutionSettings(micro_batch=micro))
     (loss, expected), (other, result) = gradients(alone), gradients(together)
-    # Sums of 13 samples in another order; without labels steps by the equation are in float32.
-    eps = 1e-5 if case == "unlabelled" else 1e-12
+    eps = 1e-12  # sums of 13 samples in another order
     assert other["data_loss"] == pytest.approx(loss["data_loss"], rel=eps)
     for ours, theirs in zip(result, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=eps * theirs.abs().max() + 1e-15)
@@ -89,8 +87,7 @@ def test_a_checkpoint_continues_on_another_number_of_ranks(make, ranks, case):
     alone.load_state(copy.deepcopy(first.state()))
     steps(alone, 3, 5)
     steps(reference, 0, 5)
-    # Rounding, amplified by steps that divide by small numbers; without labels that of float32.
-    eps = 1e-3 if case == "unlabelled" else 1e-7
+    eps = 1e-7  # rounding, amplified by steps that divide by small numbers
     for ours, theirs in zip(
         alone.lesson.network.parameters(), reference.lesson.network.parameters(), strict=True
     ):
@@ -117,26 +114,22 @@ def test_steps_on_shards_give_the_weights_of_whole_ones(make, ranks, case, shard
 @ANY
 @pytest.mark.parametrize("case", CASES)
 def test_a_rank_reads_its_rows_alone(lesson_data, ranks, case, monkeypatch):
-    lesson = find_lesson("unrolled" if case == "unlabelled" else case)
+    lesson = find_lesson(case)
     dataset, read = lesson.read(lesson_data(case)), {}
     learned = len(dataset) - dataset.held_out
 
     def note(array, rows):
         first, last, _ = rows.indices(len(array))
-        # Of solutions there may be those of held-out rows alone.
-        missing = len(dataset) - len(array)
-        read.setdefault(array.name, []).extend(range(first + missing, last + missing))
+        read.setdefault(array.name, []).extend(range(first, last))
         return there(array, rows)
 
     there = FileArray.__getitem__
     monkeypatch.setattr(FileArray, "__getitem__", note)
     lesson.part(dataset, ranks)
     mine = set(range(learned)[ranks.share(learned)])
-    for name, rows in read.items():
-        seen = set(rows) & set(range(learned))
-        assert seen >= mine or (dataset.held_out == len(getattr(dataset, name)))
-        assert seen <= mine or (dataset.held_out == len(getattr(dataset, name)))
-    assert "parameters" in read or "logarithm" in read
+    for rows in read.values():
+        assert set(rows) & set(range(learned)) == mine
+    assert "logarithm" in read
 
 
 @ANY

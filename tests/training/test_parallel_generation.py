@@ -86,7 +86,6 @@ def unreadable(monkeypatch, name):
 SQUARE = ("--cells", "8", "--size", "0.125")
 KINDS = {
     "part-000003.npz": (600, "--windows", "300", "--method", "direct"),
-    "part-000001.npz": (300, "--pde", "poisson-boltzmann", "--no-labels"),
 }
 
 
@@ -101,7 +100,7 @@ def test_parts_that_cannot_be_read_are_named_and_all_are_kept(
         unreadable(patch, part)
         ended = mosaicdd(*command)
     assert ended.code == 1
-    progress = r"(solving (samples|squares): .*\n)*"  # on a slow machine
+    progress = r"(solving samples: .*\n)*"  # on a slow machine
     error = rf"Error: .*{part}: .*Stale file handle.*all parts are kept.*\n"
     assert re.fullmatch(progress + error, ended.err)
     assert not path.exists()

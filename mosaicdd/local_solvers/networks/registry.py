@@ -31,13 +31,11 @@ import torch
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.conductances import ConductanceNetwork
-from mosaicdd.local_solvers.networks.correction import CorrectionNetwork
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
-from mosaicdd.local_solvers.networks.unrolled import UnrolledNetwork
 from mosaicdd.settings import meant, unknown
 
 NETWORKS: dict[str, type[Network]] = {
@@ -51,7 +49,7 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-_ROW_NETWORKS = (ConductanceNetwork, CorrectionNetwork, UnrolledNetwork)
+_ROW_NETWORKS = (ConductanceNetwork,)
 ROW_NETWORKS: dict[str, Any] = {kind.name: kind for kind in _ROW_NETWORKS}
 """Of other equations: made of settings, by the name of the equation and the cells of a side, as ``of`` each of them."""
 

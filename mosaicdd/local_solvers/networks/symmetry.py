@@ -4,10 +4,7 @@ A symmetric equation has ``u(x; g) = u(R x; R g)``, so a network need only know 
 ``0 <= y <= x``, of a cube the wedge ``0 <= z <= y <= x``: a query point is folded into it and the perimeter is permuted
 to match. Points on a fold are mapped there by several ``R``; averaging over them makes the symmetry exact.
 
-In layers that treat the eight images alike, channels come in eights, one for each symmetry: what a channel sees of a
-field, those beside it see of the field's images. So a layer has an eighth of a matrix's weights, and costs no more.
-
-Shape letters: ``S`` symmetries, ``A`` axes, ``P`` perimeter nodes, ``N`` nodes, ``D, E`` channels of each symmetry.
+Shape letters: ``S`` symmetries, ``A`` axes, ``P`` perimeter nodes, ``N`` nodes.
 """
 
 import functools
@@ -105,41 +102,6 @@ def _signed_permutations(axes: int) -> np.ndarray:
                 rotations.append(moved)
     swap = np.eye(axes, dtype=int)[[*range(axes - 2), axes - 1, axes - 2]]
     return np.stack([*rotations, *(rotation @ swap for rotation in rotations)])
-
-
-class EquivariantLayers(torch.nn.Module):
-    """Makes matrices of the weights that the symmetries of a square share, of nodes ``(N, 2)`` that they exchange."""
-
-    _inputs: torch.Tensor
-    _outputs: torch.Tensor
-    _relations: torch.Tensor
-
-    def __init__(self, cells: int, inputs: np.ndarray, outputs: np.ndarray):
-        super().__init__()
-        matrices = _signed_permutations(2)
-        products = np.einsum("rij,skj->rsik", matrices, matrices)  # R S^T = R S^-1
-        relations = [
-            [int(np.flatnonzero((matrices == product).all(axis=(1, 2)))[0]) for product in row]
-            for row in products
-        ]
-        for name, values in (
-            ("_inputs", images(inputs, cells)),
-            ("_outputs", images(outputs, cells)),
-            ("_relations", relations),
-        ):
-            self.register_buffer(name, torch.as_tensor(values), persistent=False)
-
-    def inlet(self, weights: torch.Tensor) -> torch.Tensor:
-        """Return ``(N, 8 D)`` for weights ``(N, D)`` of the inputs."""
-        return weights[self._inputs].transpose(0, 1).flatten(1)
-
-    def hidden(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Return ``(8 D, 8 E)`` for weights ``(8, D, E)``."""
-        return blocks[self._relations.T].transpose(1, 2).flatten(0, 1).flatten(1)
-
-    def outlet(self, weights: torch.Tensor) -> torch.Tensor:
-        """Return ``(8 D, N)`` for weights ``(N, D)`` of the outputs."""
-        return weights[self._outputs].transpose(1, 2).flatten(0, 1)
 
 
 def images(nodes: np.ndarray, cells: int) -> np.ndarray:

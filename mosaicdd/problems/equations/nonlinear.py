@@ -4,11 +4,9 @@ Those in the gradient of ``u`` alone, `MINIMAL_SURFACE` and `P_LAPLACE`, have th
 see `mosaicdd.problems.operators.gradient_flux`.
 """
 
-import numpy as np
 import torch
 
 from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.functions_of_u import Function
 from mosaicdd.problems.operators.gradient_flux import outflow
 from mosaicdd.problems.operators.patch import Patch
@@ -87,9 +85,6 @@ MINIMAL_SURFACE = NonlinearEquation(
     name="minimal-surface",
     text="-div(grad u / sqrt(1 + |grad u|^2)) = f",
     residual=_surface,
-    linear=EllipticOperator,
-    steepest=2.0,
-    conductivity=_of_slope,
     axes=(2, 3),
 )
 """Surfaces of least area over their boundary, or of given mean curvature ``f / 2``: soap films, capillary surfaces.
@@ -125,23 +120,12 @@ def _poisson_boltzmann(u: Patch, h: float, c: Patch) -> torch.Tensor:
     return c.centre * torch.sinh(u.centre) - laplacian
 
 
-def _screened(c: float) -> EllipticOperator:
-    return EllipticOperator(c=c)
-
-
-def _draw_c(rng: np.random.Generator) -> dict[str, float]:
-    return {"c": 50.0 * rng.random() ** 2}
-
-
 POISSON_BOLTZMANN = NonlinearEquation(
     name="poisson-boltzmann",
     text="-div(a grad u) + c sinh u = f",
     residual=_poisson_boltzmann,
     parameters={"c": 1.0},
     signs={"c": False},
-    linear=_screened,
-    draw=_draw_c,
-    largest=3.0,
     diffusion="a",
     axes=(2, 3),
 )

@@ -15,17 +15,13 @@ EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
-
-import numpy as np
-import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations.equation import NamedEquation
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
 from mosaicdd.unsupported import Unsupported
 
@@ -54,18 +50,6 @@ class NonlinearEquation(NamedEquation):
     self_adjoint
         Whether the derivative of ``F`` is, as that of an energy. It must be, if ``F`` depends on the
         corners of its patches.
-    linear
-        ``linear(**parameters)``: the operator that is left of ``F`` for small ``u`` and parameters that are
-        numbers. A network learns what its solutions lack: of an equation with ``linear`` and ``largest``
-        or ``steepest``, and with ``draw`` if there are parameters, whose ``F`` is odd.
-    draw
-        ``draw(rng)``: parameters, as random as the data that a network is trained on.
-    largest
-        Values of ``u`` that these data reach.
-    steepest
-        Slopes that they reach, for an equation in the gradient of ``u`` alone.
-    conductivity
-        ``k`` of such an equation, ``-div(k(|grad u|^2) grad u) = f``, with ``k(0) = 1``.
     reaction
         The parameter that multiplies ``u``, if there is one: see `Equation`.
     diffusion
@@ -89,11 +73,6 @@ class NonlinearEquation(NamedEquation):
     signs: Mapping[str, bool] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
     self_adjoint: bool = True
-    linear: Callable[..., EllipticOperator] | None = None
-    draw: Callable[[np.random.Generator], dict[str, float]] | None = None
-    largest: float | None = None
-    steepest: float | None = None
-    conductivity: Callable[[torch.Tensor], torch.Tensor] | None = None
     reaction: str | None = None
     diffusion: str | None = None
     axes: tuple[int, ...] = (2,)

@@ -60,33 +60,6 @@ def sample_at_points(
     return amplitude * smooth + noise * rng.standard_normal(len(points))
 
 
-def sample_sloped_square(
-    rng: np.random.Generator, cells: int, size: float, steepest: float
-) -> np.ndarray:
-    """Draw values on the perimeter of a square: a plane, a process and white noise of random sizes.
-
-    ``cells``, ``size``: per side, and the side; ``steepest``: largest slope between neighbours along the perimeter;
-    that of the plane is 3/4 of it at most. Returns values ``(4 cells,)`` of mean zero, in the order of a subdomain's
-    perimeter.
-    """
-    length = size * log_uniform(rng, (0.06, 2.0))
-    g = sample_closed_curve(
-        rng,
-        nodes=4 * cells,
-        curve_length=4 * size,
-        length_scale=length,
-        amplitude=log_uniform(rng, (0.015, 0.75)) * steepest * min(length, 0.6 * size),
-        noise=log_uniform(rng, (5e-4, 0.025)) * steepest * size / cells,
-    )
-    angle, slope = 2 * np.pi * rng.random(), 0.75 * steepest * rng.random()
-    m, along = cells, np.arange(4 * cells)  # counter-clockwise, from the lower left corner
-    x = np.minimum(along, 3 * m - along).clip(0, m)
-    y = np.minimum(along - m, 4 * m - along).clip(0, m)
-    g += slope * size / m * (np.cos(angle) * x + np.sin(angle) * y)
-    g -= g.mean()
-    return g * min(1.0, steepest * size / m / np.abs(g - np.roll(g, 1)).max())
-
-
 def log_uniform(rng: np.random.Generator, ends: tuple[float, float]) -> float:
     """Draw a number whose logarithm is uniform."""
     return float(np.exp(rng.uniform(*np.log(ends))))

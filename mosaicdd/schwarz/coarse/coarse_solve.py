@@ -52,27 +52,18 @@ def coarse_solver(
     symmetries the coarse operator has.
     """
     if coarsening.points > 1 or not operator.reflective:
-        require_factorisable(coarsening, "coarse_points=1")
-        matrix = assemble(coarsening, at_coarse_nodes(coarsening, responses))
-        return ReplicatedSolve(task, coarsening, factorised(matrix))
+        if coarsening.size > _MOST:
+            raise ValueError(
+                f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up to "
+                f"{_MOST}; take fewer cells, or coarse_points=1"
+            )
+        return ReplicatedSolve(task, coarsening, _factorised(assemble(coarsening, responses)))
     symbol = sine_symbol(task.block, responses)
     if not coarse_is_replicated(coarsening.size, task.ranks.size):
         return DistributedSolve(task, symbol)
     modes = crossed(*(np.arange(1, n + 1) for n in task.block.lattice.subdomains))
     solve = by_sine_transforms(1.0 / symbol(*modes), responses.device)
     return ReplicatedSolve(task, coarsening, solve, responses.device)
-
-
-def require_factorisable(coarsening: Coarsening, instead: str) -> None:
-    """Raise `ValueError` where the coarse problem is too large for every rank to factorise it.
-
-    ``instead``: what else may be taken, beside fewer cells.
-    """
-    if coarsening.size > _MOST:
-        raise ValueError(
-            f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up to "
-            f"{_MOST}; take fewer cells, or {instead}"
-        )
 
 
 def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
@@ -96,20 +87,15 @@ def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
     return symbol
 
 
-def at_coarse_nodes(coarsening: Coarsening, responses: torch.Tensor) -> torch.Tensor:
-    """Return what stands at the coarse nodes of weighted centre lines that all subdomains share; see `assemble`."""
-    step, nodes = coarsening.step, responses.shape[1] // 2
-    along = torch.arange(step - 1, nodes, step)
-    return responses.double().cpu()[:, None, torch.cat([along, along + nodes])]
-
-
 def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.csc_array:
     """Assemble ``A_c = R (I - T) P`` of the whole lattice, ``(size, size)``.
 
-    ``responses``: to the hats around subdomains, at the coarse nodes of their two centre lines, weighted: ``(8 q, N,
-    2 (2 q - 1))`` with ``N`` all subdomains, or 1 where they are alike.
+    ``responses``: weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`.
     """
     lattice, q = coarsening.lattice, coarsening.points
+    length = responses.shape[1] // 2
+    along = torch.arange(coarsening.step - 1, length, coarsening.step)
+    at_nodes = responses.double().cpu()[:, torch.cat([along, along + length])]  # (8 q, 2 (2 q - 1))
     whole = Block.whole(lattice)
     tensors: Tensors = {"device": torch.device("cpu"), "dtype": torch.float64}
     numbers = Interface(whole, **tensors)
@@ -122,8 +108,8 @@ def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.cs
     transfer.restrict(numbers, everything, columns)
     rows = torch.empty(count, nodes, dtype=torch.float64)  # on the centre lines
     transfer.take(numbers, everything, rows)
-    weighted = torch.empty(len(responses), count, nodes, dtype=torch.float64)
-    for hat, row in zip(responses, weighted, strict=True):
+    weighted = torch.empty(len(at_nodes), count, nodes, dtype=torch.float64)
+    for hat, row in zip(at_nodes, weighted, strict=True):
         row.copy_(hat.expand(count, nodes))
         transfer.weigh_at_edges(row, everything)
     once = torch.ones(nodes, dtype=torch.bool)
@@ -131,14 +117,14 @@ def assemble(coarsening: Coarsening, responses: torch.Tensor) -> scipy.sparse.cs
     r, c, w = torch.broadcast_tensors(
         rows[:, once, None], columns[:, None], weighted.permute(1, 2, 0)[:, once]
     )
-    inside = (c >= 0) & ~(w.abs() <= _NEGLIGIBLE)  # NaN stays
+    inside = (c >= 0) & (w.abs() > _NEGLIGIBLE)
     entries = (-w[inside].numpy(), (r[inside].long().numpy(), c[inside].long().numpy()))
     shape = (coarsening.size, coarsening.size)
     matrix = scipy.sparse.coo_array(entries, shape=shape).tocsc()
     return matrix + scipy.sparse.eye_array(coarsening.size, format="csc")
 
 
-def factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
+def _factorised(matrix: scipy.sparse.csc_array) -> Callable[[torch.Tensor], torch.Tensor]:
     """Factorise; the pattern is symmetric, and the diagonal large enough to pivot on."""
     factors = scipy.sparse.linalg.splu(
         matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.01, options={"SymmetricMode": True}
@@ -170,21 +156,6 @@ def by_sine_transforms(
     return on_gpu
 
 
-def coarse_gather(
-    task: Task,
-    coarsening: Coarsening,
-    *,
-    problems: int,
-    sums: int = 0,
-    device: torch.device | None = None,
-) -> NodeGather:
-    """Return what hands values at the coarse nodes that ranks touch to all ranks."""
-    ranks = task.ranks
-    blocks = (block_of(ranks, task.block.lattice, rank) for rank in range(ranks.size))
-    places = [coarsening.touched(there) for there in blocks]
-    return NodeGather(ranks, places, coarsening.size, problems=problems, sums=sums, device=device)
-
-
 class ReplicatedSolve:
     """Every rank solves the whole coarse problem: one collective, and the same answer everywhere.
 
@@ -203,9 +174,12 @@ class ReplicatedSolve:
         solve: Callable[[torch.Tensor], torch.Tensor],
         device: torch.device | None = None,
     ):
+        ranks = task.ranks
+        blocks = (block_of(ranks, task.block.lattice, rank) for rank in range(ranks.size))
+        places = [coarsening.touched(there) for there in blocks]
         sums = count_of_sums(task.problems)
-        self._gather = coarse_gather(
-            task, coarsening, problems=task.problems, sums=sums, device=device
+        self._gather = NodeGather(
+            ranks, places, coarsening.size, problems=task.problems, sums=sums, device=device
         )
         self._coarsening = coarsening
         self._solve = solve

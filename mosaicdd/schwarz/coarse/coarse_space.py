@@ -7,9 +7,6 @@ hats on their perimeters. So it is assembled from the responses of the local sol
 equation (`coarse_solve`).
 """
 
-import math
-from abc import ABC, abstractmethod
-
 import numpy as np
 import torch
 
@@ -23,17 +20,26 @@ from mosaicdd.schwarz.coarse import coarse_solve
 from mosaicdd.schwarz.sweep import Task
 
 
-class CoarseSpace(ABC):
+class CoarseSpace:
     """The coarse correction ``c = A_c^-1 R (T v - v)`` and its effect on the interface.
 
-    ``coarsening``: of the lattice, with ``q`` coarse nodes per lattice cell along a line.
+    Parameters
+    ----------
+    operator
+        Whose equation is solved.
+    responses
+        Centre lines for a hat on each coarse node around a subdomain, weighted by `Lattice.hat`, ``(8 q, 2 (m - 1))``.
+    points
+        Coarse nodes per lattice cell along a line, ``q``.
     """
 
-    _solve: coarse_solve.CoarseSolver
-
-    def __init__(self, task: Task, coarsening: Coarsening):
+    def __init__(
+        self, task: Task, operator: EllipticOperator, responses: torch.Tensor, points: int
+    ):
         tensors, problems = task.tensors, task.problems
-        self._coarsening = coarsening
+        self._coarsening = coarsening = Coarsening(task.block.lattice, points)
+        self._responses = responses = hat_responses(task.block, operator, responses, points)
+        self._solve = coarse_solve.coarse_solver(task, coarsening, responses, operator)
         coarse = coarsening.block(task.block)
         self._correction = Interface(coarse, problems=problems, **tensors)
         self._transfer = Transfer(coarse, **tensors)
@@ -71,76 +77,7 @@ class CoarseSpace(ABC):
         with self._moving:
             self._transfer.restrict(self._correction, batch, around)
         with self._solving:
-            self._respond(batch, around, out)
-
-    @abstractmethod
-    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
-        """Write what hats of heights ``(B, 8 q)`` around the subdomains of a batch become."""
-
-
-class SharedCoarseSpace(CoarseSpace):
-    """That of subdomains which respond alike.
-
-    Parameters
-    ----------
-    operator
-        Whose equation is solved.
-    responses
-        Centre lines for a hat on each coarse node around, weighted by `Lattice.hat`, ``(8 q, 2 (m - 1))``.
-    points
-        ``q``.
-    """
-
-    def __init__(
-        self, task: Task, operator: EllipticOperator, responses: torch.Tensor, points: int
-    ):
-        coarsening = Coarsening(task.block.lattice, points)
-        super().__init__(task, coarsening)
-        self._responses = responses = hat_responses(task.block, operator, responses, points)
-        self._solve = coarse_solve.coarse_solver(task, coarsening, responses, operator)
-
-    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
-        torch.mm(around, self._responses, out=out)
-
-
-class OwnCoarseSpace(CoarseSpace):
-    """That of subdomains each of which has responses of its own, with ``q = 1``; `take` gives them.
-
-    `ValueError` if the coarse problem is too large to be factorised.
-    """
-
-    def __init__(self, task: Task):
-        coarsening = Coarsening(task.block.lattice, 1)
-        coarse_solve.require_factorisable(coarsening, "'exact'")
-        super().__init__(task, coarsening)
-        self._gather = coarse_solve.coarse_gather(task, coarsening, problems=8)
-        self._inverse = lambda nodes: nodes
-        self._solve = coarse_solve.ReplicatedSolve(
-            task, coarsening, lambda nodes: self._inverse(nodes)
-        )
-
-    def take(self, responses: torch.Tensor, centre: torch.Tensor) -> None:
-        """Take responses, and factorise the coarse problem; where they are not finite, nor is a correction.
-
-        ``responses``: ``(rows, columns, 8, 2 (m - 1))`` of the subdomains that `sweep` is asked for; ``centre``:
-        those of the owned subdomains at their centres, ``(8, rows, columns)``.
-        """
-        self._responses = responses
-        with self._solving:
-            everywhere, _ = self._gather(centre.flatten(1).double().cpu(), np.empty(0))
-            matrix = coarse_solve.assemble(
-                self._coarsening, everywhere[:, :, None].expand(-1, -1, 2)
-            )
-            sound = np.isfinite(matrix.data).all()
-            self._inverse = (
-                coarse_solve.factorised(matrix) if sound else lambda nodes: nodes * math.nan
-            )
-
-    def _respond(self, batch: Batch, around: torch.Tensor, out: torch.Tensor) -> None:
-        responses = self._responses[batch].flatten(0, 1)  # (b, 8, Q)
-        heights = around.view(-1, len(responses), 8).transpose(0, 1).to(responses)  # (b, n, 8)
-        values = torch.bmm(heights, responses).transpose(0, 1)
-        out.view(values.shape).copy_(values)
+            torch.mm(around, self._responses, out=out)
 
 
 def hat_responses(

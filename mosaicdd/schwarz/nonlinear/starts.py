@@ -1,10 +1,9 @@
-"""Where the iterations of nonlinear equations begin: with what is found for next to nothing, near the solution.
+"""Initial guesses of Newton's method: near the solution, and found for next to nothing.
 
-Newton's method begins with the harmonic surface over the conditions on the sides, or with the solution on a coarser
-grid, which begins with that on another (nested iteration). From there it takes as many iterations on any grid,
-Newton's method two or three, however many it would take from the harmonic surface. The iteration of local solvers
-begins there, or with the linear equation's solution. Every rank solves the whole of a coarser problem alone: of few
-nodes, that takes less than to tell each other.
+They are the harmonic surface over the conditions on the sides, or the solution on a coarser grid, which begins with that
+on another (nested iteration). From there Newton's method takes two or three steps on any grid, however many it would
+take from the harmonic surface. Every rank solves the whole of a coarser problem alone: of few nodes, that takes less
+than to tell each other.
 """
 
 import math
@@ -16,23 +15,17 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
-from mosaicdd.local_solvers.nonlinear.nonlinear import NonlinearSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import (
     coarser,
-    every,
     extrapolated,
-    refined,
     refined_at,
     screening,
     smooth_problem,
 )
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
@@ -47,8 +40,6 @@ _MOST = 2**18  # nodes of the coarser grid, or a quarter of what each rank has o
 _LEAST = 32  # cells along its sides
 _SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
-# nodes of the linear equation's grid, as far as lattice nodes are two or more apart on it
-_MOST_ALONE = 2**20
 
 
 class HarmonicStart:
@@ -183,34 +174,3 @@ def _coarser_grids(grid: Grid, cells: int, nodes: int) -> Iterator[tuple[int, ..
             step, fewest = apart * m // 2, apart * max(_LEAST, m)
             if all(n % step == 0 and n >= fewest for n in grid.shape):
                 yield apart, m
-
-
-def write_linear_start(
-    v: Interface, solver: NonlinearSolver, boundary: Boundary, number: int
-) -> None:
-    """Write the linear equation's solution, for one of the solver's problems, to an interface of this problem alone.
-
-    On nodes a few cells apart, if not on all, it is good enough a start, and sine transforms find it for next to
-    nothing. A source that not every rank knows as a whole is left out.
-    """
-    block, grid = v.block, v.block.lattice.grid
-    apart = 1
-    while (
-        math.prod(grid.shape) > _MOST_ALONE * apart**2 and block.lattice.spacing % (4 * apart) == 0
-    ):
-        apart *= 2
-    coarse = grid.coarser(tuple(cells // apart for cells in grid.shape), apart)
-    u = boundary.every(apart).impose(np.zeros(coarse.nodes))
-    system = DirichletSystem(solver.base, coarse)
-    b = system.right_hand_side(u).reshape(u[1:-1, 1:-1].shape)
-    f = every(solver.source.problem.fields.get("f", 0.0), number, apart)
-    if f is not None:
-        whole = tuple(slice(0, nodes) for nodes in coarse.nodes)
-        b += coarse.spacing**2 * Field("f", f).sample(coarse, whole)[0][1:-1, 1:-1]
-    u[1:-1, 1:-1] = system.solve_by_sines(b).reshape(u[1:-1, 1:-1].shape)
-    step = block.lattice.spacing // apart
-    for axis, lines in enumerate(v.lines):
-        along = block.origin[1 - axis]
-        values = np.moveaxis(u, axis, 0)[block.first[axis] * step :: step][: lines.shape[1]]
-        values = refined(values, apart)[:, along : along + lines.shape[2]]
-        lines[0].copy_(torch.from_numpy(np.ascontiguousarray(values)))

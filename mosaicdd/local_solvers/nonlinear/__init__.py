@@ -1,1 +1,0 @@
-"""Local solvers of nonlinear equations: Newton's method, and networks that correct."""
