@@ -24,6 +24,16 @@ def test_ruff_has_nothing_to_say(arguments):
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_the_repository_holds_no_symbolic_links():
+    """A link to a folder outside, as an environment, would replace that folder where it is checked out."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [row for row in listed.stdout.splitlines() if row.startswith("120000 ")] == []
+
+
 def test_no_class_name_is_defined_twice():
     places = collections.defaultdict(list)
     for name, node in nodes():
