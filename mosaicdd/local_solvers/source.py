@@ -12,7 +12,7 @@ nodes, in space ``(m - 1)**3``.
 import math
 import weakref
 from collections.abc import Hashable
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import scipy.sparse.linalg
@@ -39,28 +39,14 @@ class Source:
         That has a source; `update` puts another of the same domain in its place.
     grid, subdomain
         Where it is sampled, and the square that it is cut into.
-    operator
-        Whose equation it is the source of, if that is not the problem's.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        grid: Grid,
-        subdomain: Subdomain,
-        operator: EllipticOperator | None = None,
-    ):
-        self._operator, self.grid, self.subdomain = operator, grid, subdomain
-        self.problem = problem
+    def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
+        self.problem, self.grid, self.subdomain = problem, grid, subdomain
         self.version = 0
         self._kept: weakref.WeakValueDictionary[Hashable, BlockSource] = (
             weakref.WeakValueDictionary()
         )
-
-    @property
-    def operator(self) -> Any:
-        """What its effect is the inverse of."""
-        return self._operator or self.problem.operator
 
     def update(self, problem: Problem) -> None:
         """Take the source of another problem from now on."""
@@ -122,7 +108,7 @@ class BlockSource:
     ):
         m, self._tensors = source.subdomain.cells, tensors
         self._solve: _Rows | _Sines
-        operator = source.operator
+        operator = source.problem.operator
         everywhere = len(points) == (m - 1) ** source.subdomain.axes and weights is None
         if everywhere and operator.reflective:
             self._solve = _Sines(operator, source.subdomain, **self._tensors)
@@ -167,27 +153,6 @@ class BlockSource:
         self._values, self._patches = values, None
 
 
-def source_operator(
-    operator: EllipticOperator, subdomain: Subdomain, columns: np.ndarray
-) -> np.ndarray:
-    """Return ``A^-T`` inside a subdomain times columns ``(I, Q)``: what of ``A^-1 f`` these see, from ``f``."""
-    system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
-    columns = subdomain.spacing**2 * columns
-    if subdomain.axes > 2:  # a factorisation of a cube takes a hundred times as long
-        return system.solve_by_sines(columns)
-    factor = scipy.sparse.linalg.splu(system.matrix.T.tocsc())
-    return np.ascontiguousarray(factor.solve(columns))
-
-
-def at_nodes(subdomain: Subdomain, points: np.ndarray) -> np.ndarray:
-    """Return the columns that see inner nodes' values, ``(I, Q)``."""
-    inner = (subdomain.cells - 1,) * subdomain.axes
-    unit = np.zeros((math.prod(inner), len(points)))
-    rows = np.ravel_multi_index(tuple((points - 1).astype(int).T), inner)
-    unit[rows, np.arange(len(points))] = 1.0
-    return unit
-
-
 class _Rows:
     """Rows of ``A^-1`` inside a subdomain, for some points."""
 
@@ -199,7 +164,16 @@ class _Rows:
         weights: np.ndarray | None,
         **tensors: Unpack[Tensors],
     ):
-        columns = source_operator(operator, subdomain, at_nodes(subdomain, points))
+        system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
+        inner = (subdomain.cells - 1,) * subdomain.axes
+        columns = np.zeros((math.prod(inner), len(points)))
+        rows = np.ravel_multi_index(tuple((points - 1).astype(int).T), inner)
+        columns[rows, np.arange(len(points))] = subdomain.spacing**2
+        if subdomain.axes > 2:  # a factorisation of a cube takes a hundred times as long
+            columns = system.solve_by_sines(columns)
+        else:
+            factor = scipy.sparse.linalg.splu(system.matrix.T.tocsc())
+            columns = np.ascontiguousarray(factor.solve(columns))
         if weights is not None:
             columns *= np.asarray(weights)
         self._columns = torch.as_tensor(columns).to(**tensors)
