@@ -44,8 +44,6 @@ _DOMAINS = (128, 256, 512, 1024)
 # Networks, samples, and what these are of.
 _ROWS = {
     "conductances": ("512", "--media", "--pde", "diffusion"),
-    "correction": ("2048", "--pde", "poisson-boltzmann"),
-    "unrolled": ("2048", "--pde", "minimal-surface"),
 }
 
 

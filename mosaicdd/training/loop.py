@@ -62,9 +62,8 @@ def train(
     data, output
         The dataset or its file, and the model file.
     network, network_settings
-        Its name, or ``module:Class``, and those of its settings that are not the defaults. The networks
-        ``conductances`` learns from media, ``correction`` and ``unrolled`` from squares of a
-        nonlinear equation.
+        Its name, or ``module:Class``, and those of its settings that are not the defaults. The network
+        ``conductances`` learns from media.
     pde
         Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.
     ranks
