@@ -101,8 +101,16 @@ class NetworkSolver(SharedSolver):
         return GuardedSolver(self)
 
     def require_sound(self) -> None:
-        """Check that the network solves the equation at all; see `require_self_test`."""
-        require_self_test(self)
+        """Raise `ValueError` if the operator is outside of the family, or the network fails its self-test."""
+        if self.outside:
+            raise ValueError(self.outside)
+        error = self_test_error(self)
+        if not error <= _LARGEST:
+            raise ValueError(
+                f"{self.name} is off by {error:.0%} of the solution in its self-test (at most "
+                f"{_LARGEST:.0%}): it does not solve the equation; train it further, or ask for a "
+                "certified answer"
+            )
 
     def lifting(self, **tensors: Unpack[Tensors]) -> Lifting:
         """Return the lifting that the network was trained under."""
@@ -228,16 +236,3 @@ def self_test_error(local_solver: SharedSolver) -> float:
         solver.plan(points, **tensors)(g, out)
     predicted, exact = values
     return float((predicted - exact).norm() / exact.norm())
-
-
-def require_self_test(local_solver: SharedSolver) -> None:
-    """Raise `ValueError` if a solver is off by more than half of the solution, or outside of its network's family."""
-    if outside := getattr(local_solver, "outside", ""):
-        raise ValueError(outside)
-    error = self_test_error(local_solver)
-    if not error <= _LARGEST:
-        raise ValueError(
-            f"{local_solver.name} is off by {error:.0%} of the solution in its self-test (at most "
-            f"{_LARGEST:.0%}): it does not solve the equation; train it further, or ask for a "
-            "certified answer"
-        )

@@ -96,7 +96,7 @@ class NetworkModel(TrainedModel):
     def bind(self, problem: Problem, grid: Grid) -> NetworkSolver:
         """Return the network as the solver of a problem's subdomains.
 
-        A parameter outside of the range of a family is refused by `require_self_test` only: a certified
+        A parameter outside of the range of a family is refused by `require_sound` only: a certified
         answer needs no trust in the network. Errors are those of `LocalSolver.bind`.
         """
         spacing, needed = self.spacing, problem.operator

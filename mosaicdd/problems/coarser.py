@@ -44,7 +44,7 @@ def coarser(
     return Problem(domain, problem.equation, fields, boundary.every(apart))
 
 
-def every(values: Any, number: int, apart: int, axes: int = 2) -> Any:
+def every(values: Any, number: int, apart: int, axes: int) -> Any:
     """Return a field's values, of one of several problems, for every so many of its nodes, or the means of so many cells.
 
     None if a rank cannot know these, or they are other ones on another grid.

@@ -6,7 +6,7 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.network_solver import require_self_test, self_test_error
+from mosaicdd.local_solvers.network_solver import self_test_error
 from mosaicdd.problems.equations import LAPLACE
 
 
@@ -31,7 +31,7 @@ def test_the_exact_local_solver_has_no_error():
 )
 def test_shipped_models_pass_with_the_error_of_their_cards(name, error):
     solver = find_local_solver(name).as_trained()
-    require_self_test(solver)
+    solver.require_sound()
     assert self_test_error(solver) <= error
 
 
@@ -40,4 +40,4 @@ def test_shipped_models_pass_with_the_error_of_their_cards(name, error):
 def test_networks_that_have_learned_nothing_are_refused(name, size):
     solver = changed(name, lambda weights, noise: size * noise)
     with pytest.raises(ValueError, match="ask for a certified answer"):
-        require_self_test(solver)
+        solver.require_sound()

@@ -13,7 +13,6 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.network_solver import require_self_test
 from mosaicdd.local_solvers.networks.family import canonical, coordinates
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.trained_model import NetworkModel
@@ -138,14 +137,14 @@ def test_a_parameter_outside_of_the_range_is_refused_with_the_range(trained):
     grid = Grid((32, 32), SUBDOMAIN.spacing)
     assert model.bind(Problem((32, 32), "screened-poisson", {"c": 100.0}), grid).linear
     assert model.bind(Problem((32, 32), "laplace"), grid).linear  # c = 0
-    require_self_test(model.bind(Problem((32, 32), "screened-poisson", {"c": 77.0}), grid))
+    model.bind(Problem((32, 32), "screened-poisson", {"c": 77.0}), grid).require_sound()
     for pde, fields, message in (
         ("screened-poisson", {"c": 101.0}, "with c from 0 to 100, here it is 101"),
         ("anisotropic-diffusion", {"axx": 2.0}, "eigenvalues from 1 to 1, here it is 2"),
     ):
         bound = model.bind(Problem((32, 32), pde, fields), grid)
         with pytest.raises(ValueError, match=message):
-            require_self_test(bound)
+            bound.require_sound()
     # On a grid twice as fine a subdomain is half as large, and four times as much counts as little.
     fine = Grid((32, 32), SUBDOMAIN.spacing / 2)
     assert not model.bind(Problem((32, 32), "screened-poisson", {"c": 400.0}), fine).outside
