@@ -38,7 +38,8 @@ HOMES = {
     "pyamg": {"problems"},
     "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
-    "llvmlite": {"schwarz.multigrid.llvm"},
+    "llvmlite": {"schwarz.multigrid.kernels"},
+    "numba": {"schwarz.multigrid.compiled", "schwarz.multigrid.kernels"},
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},

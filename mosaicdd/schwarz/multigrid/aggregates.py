@@ -4,8 +4,7 @@ Every rank has the equations between all of them, and their factors: they are fe
 all unknowns; without the small ones that join others, iterations would be twice as many.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -13,9 +12,9 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 from mosaicdd.parallel.machine import give_back_memory
+from mosaicdd.schwarz.multigrid.compiled import arrays_of, kernels
 from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.factors import Factors
-from mosaicdd.schwarz.multigrid.llvm import NAMES, function, is_plain, load, over_rows, store
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of, squares_of
 from mosaicdd.unsupported import Unsupported
@@ -178,59 +177,23 @@ def add_up(
     sums
         As many as there are labels.
     """
-    run, second = None, left if right is None else right
-    if is_plain((part, part.dtype) for part in (labels, left, second, sums)):
-        run = _adding_up(left.dtype, differ=right is not None)
-    if run is None:
+    code, arrays = kernels(), arrays_of(labels, sums, left, *([] if right is None else [right]))
+    if code is None or arrays is None:
         sums.index_add_(0, labels, (left if right is None else left - right).double())
-    else:
-        run(*(of.data_ptr() for of in (labels, left, second, sums)), len(labels))
+        return
+    numbers, total, *values = arrays
+    add = code.add_up if right is None else code.add_up_differences
+    add(numbers.view(np.uint32), *values, total)
 
 
 def add_constants(labels: torch.Tensor, constants: torch.Tensor, values: torch.Tensor) -> None:
     """Add to each value the constant of its label, of the same kind of numbers."""
-    run = None
-    if is_plain((part, part.dtype) for part in (labels, constants, values)):
-        run = _adding_constants(values.dtype)
-    if run is None:
+    code, arrays = kernels(), arrays_of(labels, constants, values)
+    if code is None or arrays is None:
         values += constants.index_select(0, labels)
-    else:
-        run(*(of.data_ptr() for of in (labels, constants, values)), len(labels))
-
-
-@cache
-def _adding_up(dtype: torch.dtype, *, differ: bool) -> Callable[..., None] | None:
-    scalar, value = NAMES[dtype], "%d" if differ else "%a"
-    lines = load("%a", scalar, "%left", "%r")
-    if differ:
-        lines += [*load("%b", scalar, "%right", "%r"), f"%d = fsub {scalar} %a, %b"]
-    how = "fpext" if dtype != torch.float64 else "bitcast"
-    lines += [
-        f"%long = {how} {scalar} {value} to double",
-        *load("%sum", "double", "%sums", "%place"),
-        "%more = fadd double %sum, %long",
-        *store("%more", "double", "%sums", "%place"),
-    ]
-    return _by_labels("ppppi", "ptr %left, ptr %right, ptr %sums", lines)
-
-
-@cache
-def _adding_constants(dtype: torch.dtype) -> Callable[..., None] | None:
-    scalar = NAMES[dtype]
-    lines = [
-        *load("%constant", scalar, "%constants", "%place"),
-        *load("%value", scalar, "%values", "%r"),
-        f"%more = fadd {scalar} %value, %constant",
-        *store("%more", scalar, "%values", "%r"),
-    ]
-    return _by_labels("pppi", "ptr %constants, ptr %values", lines)
-
-
-def _by_labels(kinds: str, arguments: str, lines: list[str]) -> Callable[..., None] | None:
-    """Return a function of labels and other arrays, whose lines are for the label of each node; see `function`."""
-    head = f"labels(ptr %table, {arguments}, i64 %rows)"
-    lines = ["%place = sext i32 %label to i64", *lines, "br label %ended"]
-    return function("labels", over_rows(head, ["i32 label"], lines, number="i32"), kinds)
+        return
+    numbers, *others = arrays
+    code.add_constants(numbers.view(np.uint32), *others)
 
 
 # Of a conductor's own couplings: rounding of these, 1e-16, makes its level uncertain by a thousandth there.

@@ -12,10 +12,10 @@ import torch
 
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.coupled import CoupledLevel
 from mosaicdd.schwarz.multigrid.iteration_state import Product
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
+from mosaicdd.schwarz.multigrid.vectors import dot
 
 # By axes, of a constant source what iterations leave of it where aggregates are not worth their set-up. Where coarse levels see all
 # it is 0.04 at most, in values that are independent; in space, where conductors hold no node of theirs, 0.1 to 30. In the plane

@@ -14,11 +14,11 @@ import torch
 
 from mosaicdd.parallel.machine import fits_beside
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
-from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.iteration_state import Product, State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.vectors import dot
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
 # have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import torch
 
 from mosaicdd.schwarz.error_estimate import least_ritz_value
-from mosaicdd.schwarz.multigrid.combinations import Combination, combining
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.sums import Sum, planned
+from mosaicdd.schwarz.multigrid.sums import Image, planned
+from mosaicdd.schwarz.multigrid.vectors import adding, stepping, turning
 
 
 @dataclass
@@ -54,27 +54,16 @@ class State:
     steps: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        numbers = range(len(self.x))
-        self._settling, self._turning = (
-            [combining([of(number, s) for number in numbers]) for s in self.stretches]
-            for of in (self._settled, self._turned)
-        )
-        r = self.r.view(-1)
-        self._stepping = combining([Combination(self.q.view(-1), r, r, r)])
-
-    def _settled(self, number: int, s: slice) -> Combination:
-        x = self.x[number, s]
-        return Combination(self.p[number, s], x, x)
-
-    def _turned(self, number: int, s: slice) -> Combination:
-        p = self.p[number, s]
-        return Combination(p, p, self.z[number, s], self.r[number, s])
+        self._add = adding(self.x, self.p)
+        self._turn = turning(self.p, self.z, self.r)
+        self._step = stepping(self.r, self.q)
 
     def turn(self, stretch: int, beta: float) -> float:
         """Let ``p = z + beta p`` in a stretch, and the values have the last direction's part; return ``r p``."""
+        s = self.stretches[stretch]
         if self.length:
-            self._settling[stretch](self.length)
-        return self._turning[stretch](beta)
+            self._add(self.length, s)
+        return self._turn(beta, s)
 
     def begin_again(self) -> None:
         """Forget the last direction; what its steps have seen of the spectrum is kept, where that is no rounding."""
@@ -85,13 +74,14 @@ class State:
 
     def settle(self) -> None:
         """Add the last direction's part to all values."""
-        for add in self._settling if self.length else []:
-            add(self.length)
+        if self.length:
+            for s in self.stretches:
+                self._add(self.length, s)
         self.length = 0.0
 
     def step(self, alpha: float) -> float:
         """Subtract ``alpha q`` from the residual; return its square."""
-        return self._stepping(-alpha)
+        return self._step(-alpha)
 
 
 class Product:
@@ -119,29 +109,20 @@ class Product:
     ):
         self._level, self.p, self.q, self._excess = level, p, q, excess
         self.stretches = level.nodes.stretches()
-        # That of which values have all as their difference.
-        self._zero = p.new_zeros(max(s.stop - s.start for s in self.stretches))
-        self._sums = [self._of_stretch(s) for s in self.stretches]
-        self._energies = [
-            combining([Combination(a, by=b) for a, b in zip(p[:, s], q[:, s], strict=True)])
-            for s in self.stretches
-        ]
+        self._images = [self._of_stretch(s) for s in self.stretches]
 
-    def _of_stretch(self, stretch: slice) -> Callable[[], None]:
-        """Return the sums of a stretch."""
-        level, sums = self._level, []
+    def _of_stretch(self, stretch: slice) -> Callable[..., float]:
+        """Plan a stretch."""
+        level, images = self._level, []
         for number, of in enumerate(level.nodes.classes):
             products = [
                 (level.coupling(of, q, stretch), level.beside(self.p, of, q, stretch))
                 for q in level.steps
             ]
-            own = self.p[number, stretch]
-            if self._excess is not None:
-                products.append((self._excess[number, stretch], self._zero[: len(own)]))
-            sums.append(Sum(self.q[number, stretch], None, products, own=own))
-        return planned(sums)
+            excess = None if self._excess is None else self._excess[number, stretch]
+            images.append(Image(self.q[number, stretch], self.p[number, stretch], products, excess))
+        return planned(images)
 
     def of_stretch(self, number: int) -> float:
         """Compute it in a stretch; return what that makes of ``p q``."""
-        self._sums[number]()
-        return self._energies[number](0.0)
+        return self._images[number]()

@@ -11,20 +11,17 @@ host's: fronts are many, and short.
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 
 import numpy as np
 import torch
 
+from mosaicdd.schwarz.multigrid.compiled import kernels
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.llvm import NAMES, function, load, over_rows, store
 from mosaicdd.schwarz.multigrid.parities import Step, opposite
 from mosaicdd.schwarz.multigrid.shares import Range
 
 Order = tuple[int, ...]
 """Per axis, whether a sweep goes to nodes of higher indices, 1, or of lower ones, -1."""
-# Of a line: places and classes of its first two nodes, and how many there are.
-_COLUMNS = "first.place", "second.place", "first.class", "second.class", "length"
 
 
 def orders(axes: int) -> Iterator[Order]:
@@ -83,18 +80,17 @@ class LineSweeps:
     def _on_host(
         self, order: Order, steps: Sequence[Step], b: torch.Tensor, x: torch.Tensor
     ) -> Callable[[], None]:
-        run = _compiled(len(steps), x.dtype)
-        if run is None:
+        code = kernels()
+        if code is None:
             return self._by_fronts(order, b, x)
         lines, distances = self._lines(order), self._distances(steps)
         couplings = [self._couplings[step] for step in steps]
         every = np.array([k.data_ptr() for k in couplings], np.int64)
-        vectors = [vector.data_ptr() for vector in (b, x, self._inverse)]
+        right, values, inverse = (of.view(-1).numpy() for of in (b, x, self._inverse))
 
-        def by_code(kept: object = (couplings, b, x, self)) -> None:
-            """Go over all lines; what they read stays where it is as long as it is kept."""
-            tables = [table.ctypes.data for table in (lines, every, distances)]
-            run(*tables, *vectors, len(lines), order[-1])
+        def by_code(kept: object = couplings) -> None:
+            """Go over all lines; couplings stay where they are as long as they are kept."""
+            code.sweep(lines, every, distances, right, values, inverse, order[-1])
 
         return by_code
 
@@ -114,11 +110,11 @@ class LineSweeps:
         return [np.arange(first, last + 1)[::way] for (first, last), way in ends]
 
     def _lines(self, order: Order) -> np.ndarray:
-        """Return the lines as compiled code reads them, in the order of a sweep."""
+        """Return the lines as `kernels.sweep` reads them, in the order of a sweep."""
         nodes, (*across, along) = self._level.nodes, self._along(order)
         starts = [n.ravel() for n in np.meshgrid(*across, indexing="ij")]
         count = len(starts[0]) if starts else 1
-        table = np.zeros((count, len(_COLUMNS)), np.int64)
+        table = np.zeros((count, 5), np.int64)
         table[:, -1] = len(along)
         for number, node in enumerate(along[:2]):
             places = nodes.places([*starts, np.full(count, node)]).cpu().numpy()
@@ -156,55 +152,3 @@ class LineSweeps:
         ends = np.flatnonzero(np.diff(front[ascending])) + 1
         places = self._level.nodes.places([n[ascending] for n in grid]).cpu()
         return torch.tensor_split(places, torch.from_numpy(ends)) if len(places) else ()
-
-
-@cache
-def _compiled(count: int, dtype: torch.dtype) -> Callable[..., None] | None:
-    """Return compiled code for so many neighbours, see `_text`; None without llvmlite."""
-    return function("sweep", _text(count, NAMES[dtype]), "ppppppii")
-
-
-def _text(count: int, scalar: str) -> str:
-    """Return a sweep in LLVM's language: loops over lines, and over the nodes of each, which swap their two places."""
-    lines = []
-    for name in ("first", "second"):
-        lines.append(f"%{name}.row = mul i64 %{name}.class, {count}")
-        lines.append(f"%{name}.beside = getelementptr i64, ptr %distances, i64 %{name}.row")
-    lines += [
-        "br label %node",
-        "node:",
-        "%i = phi i64 [0, %row], [%i.next, %solve]",
-        "%p = phi i64 [%first.place, %row], [%q, %solve]",
-        "%q = phi i64 [%second.place, %row], [%p.next, %solve]",
-        "%beside = phi ptr [%first.beside, %row], [%other, %solve]",
-        "%other = phi ptr [%second.beside, %row], [%beside, %solve]",
-        "%inside = icmp slt i64 %i, %length",
-        "br i1 %inside, label %solve, label %ended",
-        "solve:",
-        *load("%sum.0", scalar, "%b", "%p"),
-    ]
-    for number in range(count):
-        of = f"%n{number}"
-        lines += [
-            *load(f"{of}.far", "i64", "%beside", number),
-            f"{of}.place = add i64 %p, {of}.far",
-            *load(f"{of}.x", scalar, "%x", f"{of}.place"),
-            *load(f"{of}.k", scalar, f"%k{number}", "%p"),
-            f"{of}.kx = fmul contract {scalar} {of}.k, {of}.x",
-            f"%sum.{number + 1} = fadd contract {scalar} %sum.{number}, {of}.kx",
-        ]
-    lines += [
-        *load("%scale", scalar, "%inverse", "%p"),
-        f"%value = fmul {scalar} %sum.{count}, %scale",
-        *store("%value", scalar, "%x", "%p"),
-        "%p.next = add i64 %p, %way",
-        "%i.next = add i64 %i, 1",
-        "br label %node",
-    ]
-    more = ", ".join(f"ptr %{name}" for name in ("every", "distances", "b", "x", "inverse"))
-    return over_rows(
-        f"sweep(ptr %table, {more}, i64 %rows, i64 %way)",
-        [f"i64 {name}" for name in _COLUMNS],
-        lines,
-        before=[line for n in range(count) for line in load(f"%k{n}", "ptr", "%every", n)],
-    )

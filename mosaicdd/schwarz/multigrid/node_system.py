@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,11 +13,11 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
-from mosaicdd.schwarz.multigrid.sums import Left, planned
+from mosaicdd.schwarz.multigrid.sums import Residual, planned
+from mosaicdd.schwarz.multigrid.vectors import dot
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
@@ -192,8 +192,8 @@ class NodeSystem(Coupled):
         for number, of in enumerate(self.nodes.classes):
             for s in self.nodes.stretches():
                 diagonal = self._excess[number, s].clone()
-                for k, _, _ in self._around(self.couplings, of, s):
-                    diagonal += k
+                for step, where, _, _ in self._around(of, s):
+                    diagonal += self.couplings[step][where]
                 inverse = diagonal.reciprocal_().masked_fill_(owned[number, s] == 0, 0.0)
                 largest = max(largest, float(inverse.max()))
         return largest
@@ -252,58 +252,41 @@ class NodeSystem(Coupled):
             With refreshed copies, whenever it is called.
         """
         stretches, numbers = self.nodes.stretches(_LONG), range(len(x))
-        if not self.few:
-            room = b.new_empty(len(b), max(s.stop - s.start for s in stretches))
-            parts = []
-            for s in stretches:
-                base = room[:, : s.stop - s.start]
-                left = [self._left(r, base[number], x, number, s) for number in numbers]
-                parts.append((b[:, s], self._excess[:, s], x[:, s], base, planned(left)))
-
-            def by_parts(unit: float) -> None:
-                for right, excess, values, base, compute in parts:
-                    torch.addcmul(right, excess, values, value=-1.0, out=base)
-                    compute(self.scale / unit)
-
-            return by_parts
-        each = [self._left(r, b[number, s], x, number, s) for s in stretches for number in numbers]
-        compute, flat, values = planned(each), b.view(-1), x.view(-1)
+        compute = planned([self._left(r, b, x, number, s) for s in stretches for number in numbers])
+        flat, values = b.view(-1), x.view(-1)
 
         def of_all(unit: float) -> None:
+            compute(1 / self.scale, self.scale / unit)
+
+        def with_few(unit: float) -> None:
             # The right-hand side itself takes what few excesses make, for the moment.
             kept = flat[self._places]
             flat[self._places] = kept - self._amounts * values[self._places]
-            compute(self.scale / unit)
+            of_all(unit)
             flat[self._places] = kept
 
-        return of_all
+        return with_few if self.few else of_all
 
     def _left(
-        self,
-        r: torch.Tensor,
-        base: torch.Tensor,
-        x: torch.Tensor,
-        number: int,
-        s: slice,
-    ) -> Left:
-        """Return what is left of a base of a class in a stretch by couplings to the nodes around."""
-        around = [
-            (k, shifted(x[beside], s, distance))
-            for couplings in (self.couplings, self._finer)
-            for k, beside, distance in self._around(couplings, self.nodes.classes[number], s)
-        ]
-        return Left(r[number, s], base, around, x[number, s], 1 / self.scale)
+        self, r: torch.Tensor, b: torch.Tensor, x: torch.Tensor, number: int, s: slice
+    ) -> Residual:
+        """Return the residual of a class in a stretch."""
+        around = []
+        for step, where, beside, distance in self._around(self.nodes.classes[number], s):
+            finer = self._finer[step][where] if step in self._finer else None
+            around.append((self.couplings[step][where], finer, shifted(x[beside], s, distance)))
+        excess = None if self.few else self._excess[number, s]
+        return Residual(r[number, s], b[number, s], x[number, s], around, excess)
 
-    def _around(
-        self, couplings: Mapping[Step, torch.Tensor], of: Class, s: slice
-    ) -> Iterator[tuple[torch.Tensor, int, int]]:
-        """Yield a class's couplings in all directions in a stretch, with the neighbours' number and distance."""
-        for forth, k in couplings.items():
+    def _around(self, of: Class, s: slice) -> Iterator[tuple[Step, tuple[int, slice], int, int]]:
+        """Yield a class's couplings in all directions in a stretch: whose, and where in these; the neighbours' number and distance."""
+        for forth in self.couplings:
             for step in (forth, opposite(forth))[: 1 if self.directed else 2]:
                 there, distance = self.nodes.neighbour(of, step)
                 beside = self.nodes.number[there]
-                own = k[self.nodes.number[of], s] if step == forth else None
-                yield shifted(k[beside], s, distance) if own is None else own, beside, distance
+                where = beside, slice(s.start + distance, s.stop + distance)
+                own = self.nodes.number[of], s
+                yield forth, own if step == forth else where, beside, distance
 
     def add_excess(self, p: torch.Tensor, q: torch.Tensor) -> float:
         """Add what few nodes have, divided by `scale`, times values ``p`` to ``q``; return what that adds to ``p q``."""

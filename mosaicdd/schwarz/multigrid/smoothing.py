@@ -8,7 +8,7 @@ symmetric level is symmetric. For levels with a velocity see `Downstream`.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -17,9 +17,9 @@ from mosaicdd.schwarz.multigrid.interpolation import Interpolation
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
 from mosaicdd.schwarz.multigrid.parities import Class
-from mosaicdd.schwarz.multigrid.sums import Sum, in_turn, planned
+from mosaicdd.schwarz.multigrid.sums import Residual, Row, Sum, in_turn, planned
 
-Stage = list[Callable[[slice], Sum]]
+Stage = Sequence[Callable[[slice], Row]]
 """Sums for some classes, by stretches."""
 
 
@@ -68,7 +68,7 @@ class LevelStep:
         for part in self._up:
             part()
 
-    def in_turn(self, stages: Iterable[Stage]) -> Callable[[], None]:
+    def in_turn(self, stages: Iterable[Stage]) -> Callable[[], object]:
         """Plan stages, stretch by stretch."""
         each = ([[of(s) for of in stage] for s in self._stretches] for stage in stages)
         return planned([step for part in in_turn(each) for step in part])
@@ -175,7 +175,7 @@ class Downstream(LevelStep):
     def __init__(self, level: LevelOperator, by: Interpolation, blocks: Blocks):
         super().__init__(level, by)
         nodes, b, x = level.nodes, self.right_hand_side, self.values
-        self._left, self._less, self._minus = torch.zeros_like(x), -level.excess, -self.ones
+        self._left = torch.zeros_like(x)
         self.residual = {of: self._left[number] for of, number in nodes.number.items()}
         copies = blocks.exchange(x)
         refresh = [] if copies is None else [functools.partial(copies.refresh, x)]
@@ -190,29 +190,16 @@ class Downstream(LevelStep):
             steps = level.steps if number else [s for s in level.steps if earlier(s, order)]
             self._down += [lines.sweep(order, steps, b, x), *refresh]
             self._up += [*(refresh if number else []), lines.sweep(order, level.steps, b, x)]
-        flows, remaining = (
-            [of_class(of) for of in nodes.classes] for of_class in (self._flow, self._remaining)
-        )
-        self._down.append(self.in_turn([flows, remaining, self.restricted()]))
+        remaining: Stage = [self._remaining(of) for of in nodes.classes]
+        self._down.append(self.in_turn([remaining, self.restricted()]))
         self._up.insert(0, self.in_turn([[self.interpolated(of) for of in nodes.classes]]))
 
-    def _flow(self, of: Class) -> Callable[[slice], Sum]:
-        """Return the sums of what flows from a class's nodes to all around them."""
-        level, number = self.level, self.level.nodes.number[of]
-        return lambda s: Sum(
+    def _remaining(self, of: Class) -> Callable[[slice], Residual]:
+        level, number, x = self.level, self.level.nodes.number[of], self.values
+        return lambda s: Residual(
             self.residual[of][s],
-            None,
-            [(level.coupling(of, q, s), level.beside(self.values, of, q, s)) for q in level.steps],
-            own=self.values[number, s],
+            self.right_hand_side[number, s],
+            x[number, s],
+            [(level.coupling(of, q, s), None, level.beside(x, of, q, s)) for q in level.steps],
+            level.excess[number, s],
         )
-
-    def _remaining(self, of: Class) -> Callable[[slice], Sum]:
-        """Return the sums of what is left of the right-hand side without that flow and the excess."""
-        number = self.level.nodes.number[of]
-
-        def of_stretch(s: slice) -> Sum:
-            left, values = self.residual[of][s], self.values[number, s]
-            products = [(self._minus[: len(left)], left), (self._less[number, s], values)]
-            return Sum(left, self.right_hand_side[number, s], products)
-
-        return of_stretch

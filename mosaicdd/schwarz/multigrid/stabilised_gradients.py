@@ -10,11 +10,11 @@ import math
 
 import torch
 
-from mosaicdd.schwarz.multigrid.combinations import dot
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.iteration_state import Product, State
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.vectors import dot
 from mosaicdd.schwarz.settings import StoppingRule
 
 # Of estimates, see `scripts/bench_field_estimate.py`.

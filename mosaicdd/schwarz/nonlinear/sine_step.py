@@ -20,8 +20,8 @@ import torch
 from mosaicdd.lattice.axes import Slices, ends_of
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
-from mosaicdd.schwarz.multigrid.combinations import Combination, combining, dot
-from mosaicdd.schwarz.multigrid.sums import Sum, planned
+from mosaicdd.schwarz.multigrid.sums import Image, planned
+from mosaicdd.schwarz.multigrid.vectors import adding, dot, stepping, turning
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, NodesInside, Steps
 
@@ -122,16 +122,10 @@ class _Gradients:
         )
         # Sums of directions, whose rounding no recurrence would show.
         self._x = torch.zeros(len(self._r), dtype=torch.float64)
-        self._multiply = planned(list(self._sums(derivative)))
-        pieces = list(_pieces(0, len(self._r)))
-        self._turn, self._move, self._reduce = (
-            combining([Combination(*(values[s] for values in of)) for s in pieces])
-            for of in (
-                (self._p, self._p, self._z),
-                (self._p, self._x, self._x),
-                (self._image, self._r, self._r, self._r),
-            )
-        )
+        self._multiply = planned(list(self._images(derivative)))
+        self._turn = turning(self._p[None], self._z[None], self._r[None])
+        self._add = adding(self._x[None], self._p[None])
+        self._step = stepping(self._r, self._image)
 
     def __call__(self, force: np.ndarray, rtol: float) -> tuple[np.ndarray, float] | None:
         """Solve for a force at the nodes inside; return this and the square of the last part; None if that is slow."""
@@ -162,21 +156,22 @@ class _Gradients:
             if not energy > 0:
                 return None
             alpha, before = gamma / energy, gamma
-            self._move(alpha)
-            (left,) = self._total(self._reduce(-alpha))
+            for s in _pieces(0, len(self._x)):
+                self._add(alpha, s)
+            (left,) = self._total(self._step(-alpha))
         if not left <= rtol**2 * first:
             return None
         last = np.square(size * alpha * p[inside].astype(float)).sum()
         return size * x[inside], float(last)
 
-    def _sums(self, derivative: Conductances) -> Iterator[Sum]:
+    def _images(self, derivative: Conductances) -> Iterator[Image]:
         """Yield the products of the derivative and directions, piece by piece from the first node inside to the last."""
         strides = [math.prod(self._shape[axis + 1 :]) for axis in range(len(self._shape))]
         couplings = [  # of nodes, and how far away the others are
             (self._flat(k, ends_of(step)[0]), sum(map(operator.mul, step, strides)))
             for step, k, _ in derivative.edges()
         ]
-        zeros, reaction = self._r.new_zeros(_STRIP), None
+        reaction: torch.Tensor | None = None
         if derivative.reaction[self._inside].any():
             reaction = self._flat(derivative.reaction, (slice(None),) * len(self._shape))
         for s in _pieces(sum(strides), len(self._r) - sum(strides)):
@@ -185,9 +180,8 @@ class _Gradients:
                 for k, distance in couplings
                 for back, way in ((0, distance), (distance, -distance))
             ]
-            if reaction is not None:
-                products.append((reaction[s], zeros[: s.stop - s.start]))
-            yield Sum(self._image[s], None, products, own=self._p[s])
+            excess = None if reaction is None else reaction[s]
+            yield Image(self._image[s], self._p[s], products, excess)
 
     def _flat(self, values: np.ndarray, nodes: Slices) -> torch.Tensor:
         """Return values of some nodes, zero at the others."""

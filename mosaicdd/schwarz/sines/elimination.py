@@ -8,18 +8,16 @@ less time than one of these takes.
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from mosaicdd.lattice.axes import even
-from mosaicdd.schwarz.multigrid.sums import Kind, at_addresses, compiled
+from mosaicdd.schwarz.multigrid.compiled import kernels
 
-_KIND = Kind(*(torch.float64,) * 3)
 _VALUES = 2**13  # of a row that are handled at once: with the rows beside they stay in the cache
 
 
 def is_compiled() -> bool:
     """Say whether there is compiled code for it, without which transforms are faster."""
-    return compiled(_KIND) is not None
+    return kernels() is not None
 
 
 def elimination(
@@ -36,40 +34,23 @@ def elimination(
     held
         Whether values are given beyond the low and the high end; else the value there is that on the other side of it.
     """
-    count, d = len(f), diagonal.reshape(-1)
-    inverse = np.empty((count, d.size))  # of the pivots
-    np.divide(1.0, d, out=inverse[0])
+    code = kernels()
+    if code is None:
+        raise RuntimeError("elimination is compiled, and numba is not installed: take transforms")
+    rows, d = f.reshape(len(f), -1), diagonal.reshape(-1)
+    pivots = np.empty(rows.shape)  # their inverses
+    np.divide(1.0, d, out=pivots[0])
     # At natural ends the row beside counts twice: for the first in what goes back, for the last on the way there.
-    back = inverse[:1] * (1.0 if held[0] else 2.0)
-    twice = np.full(d.size, 1.0 if held[1] else 2.0)
-    for i in range(1, count):
-        before = back[0] if i == 1 else inverse[i - 1]
-        np.subtract(d, before, out=inverse[i])
-        if i == count - 1 and not held[1]:
-            inverse[i] -= before
-        np.divide(1.0, inverse[i], out=inverse[i])
-    ones, rows = np.ones(d.size), d.nbytes * np.arange(count)
-    u, pivots = (values.ctypes.data + rows for values in (f, inverse))
-    down, after = np.full(count, ones.ctypes.data), pivots.copy()
-    down[-1], after[0] = twice.ctypes.data, back.ctypes.data
-    nowhere, parts = np.zeros(count, int), []
-    for part in even(d.size, _VALUES):
-        there, length = part.start * d.itemsize, part.stop - part.start
-        up, scale, below, above = (at + there for at in (u, pivots, down, after))
-        below[0] = 0
-        parts.append(at_addresses(up, up, scale, [below, np.roll(up, 1)], length))
-        backward = at_addresses(up, up, nowhere, [above, np.roll(up, -1)], length)
-        parts.append(backward[-2::-1])
-    table = np.concatenate(parts)
-    run, where = compiled(_KIND), (table.ctypes.data, *table.shape)
-    if run is None:
-        raise RuntimeError(
-            "elimination is compiled, and llvmlite is not installed: take transforms"
-        )
+    first = pivots[0] * (1.0 if held[0] else 2.0)
+    last = 1.0 if held[1] else 2.0
+    for i in range(1, len(rows)):
+        factor = last if i == len(rows) - 1 else 1.0
+        np.subtract(d, factor * (first if i == 1 else pivots[i - 1]), out=pivots[i])
+        np.divide(1.0, pivots[i], out=pivots[i])
+    parts = [(part.start, part.stop) for part in even(d.size, _VALUES)]
 
-    def solve(kept: object = (table, f, inverse, back, twice, ones)) -> None:
-        """Solve; all addresses are of what is kept."""
-        run(*where)
-        np.multiply(f, 1 / coupling, out=f)
+    def solve() -> None:
+        for part in parts:
+            code.eliminate(rows, pivots, first, last, 1 / coupling, *part)
 
     return solve

@@ -11,7 +11,7 @@ from mosaicdd.parallel.layouts.placements import Halo
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.waves import Waves
-from mosaicdd.schwarz.multigrid.sums import Sum, planned
+from mosaicdd.schwarz.multigrid.sums import Image, planned
 
 _VALUES = 2**13  # that are handled at once, for the cache
 
@@ -74,7 +74,7 @@ class SecondDifferences:
                 if highest and not of.given[1]:
                     self._natural.append((axis, -1, -3))
 
-    def _planned(self) -> tuple[np.ndarray, Callable[..., None]]:
+    def _planned(self) -> tuple[np.ndarray, Callable[..., object]]:
         """Plan ``A u`` of the padded values, and return where it will be.
 
         Rows are one after another in memory, and all of them one stretch, the ends of each included, which nobody reads.
@@ -87,17 +87,15 @@ class SecondDifferences:
             (k, way * d) for k, d in zip(self._couplings, distances, strict=True) for way in (-1, 1)
         ]
         ones = torch.ones(min(_VALUES, u.numel()), dtype=u.dtype)
-        factors = {k: k * ones for k, _ in along} | {self._reaction: self._reaction * ones}
-        nothing = torch.zeros_like(ones)
-        sums = []
+        factors = {k: k * ones for k, _ in along}
+        reaction, images = self._reaction * ones, []
         for part in even(max(0, u.numel() - 2 * reach), _VALUES):
             first, last = part.start + reach, part.stop + reach
             count = last - first
             terms = [(factors[k][:count], u[first + d : last + d]) for k, d in along]
-            if self._reaction:
-                terms.append((factors[self._reaction][:count], nothing[:count]))
-            sums.append(Sum(result[first:last], None, terms, own=u[first:last]))
-        return out, planned(sums)
+            excess = reaction[:count] if self._reaction else None
+            images.append(Image(result[first:last], u[first:last], terms, excess))
+        return out, planned(images)
 
     def per_volume(self, b: np.ndarray) -> np.ndarray:
         """Return a right-hand side divided by the volumes; itself where these are whole."""
