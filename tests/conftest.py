@@ -12,6 +12,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
+import mosaicdd as m
 import mosaicdd.cli.main as command_line
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -32,7 +33,13 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_finish(session):
-    """Let the collector of garbage pass over all that was imported: a look at it takes a second."""
+    """Let loops be compiled, which a command would tell of, and the collector of garbage pass over all that was imported.
+
+    A look at that takes a second.
+    """
+    if session.items:
+        a = np.exp(np.random.default_rng(0).random((33, 33)))
+        m.solve(m.Problem((32, 32), "diffusion", {"a": a, "f": 1.0}))
     gc.collect()
     gc.freeze()
 
