@@ -3,6 +3,8 @@
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -221,12 +223,32 @@ class Solver:
             If the problem is of another kind, its data are not sound or have changed since they were
             planned for, or the start does not fit it; the same on all ranks.
         """
-        self._require_open()
-        begun = time.perf_counter() if self._begun is None else self._begun
+        with self._working():
+            return self._called(problem, start, atol, progress)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Keep other threads out; `RuntimeError` if one is at work, or this has been closed."""
+        if self._closed:
+            raise RuntimeError("this Solver has been closed; make a new one")
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError(
                 "this Solver is at work in another thread: make one for each thread, or call it there later"
             )
+        try:
+            yield
+        finally:
+            self._at_work.release()
+
+    def _called(
+        self,
+        problem: Problem | None,
+        start: Solution | FieldStart | None = None,
+        atol: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Solution:
+        """Solve, while no other thread does; see `__call__`."""
+        begun = time.perf_counter() if self._begun is None else self._begun
         before = self._work
         try:
             self._work = self._taken(problem)
@@ -236,8 +258,6 @@ class Solver:
         except BaseException:  # whatever has begun: the next call takes its problem anew
             self._work, self._settled = before, False
             raise
-        finally:
-            self._at_work.release()
         self._settled = True
         return solution
 
@@ -255,26 +275,22 @@ class Solver:
 
         ``problem``: whose values they are, if that is to be checked. ``rtol``: by default that of the settings.
 
-        `RuntimeError` if its solve has not converged, or this solver has been closed. `ValueError` if this was planned
-        for another problem.
+        `RuntimeError` if its solve has not converged, or this solver has been closed or is at work in another thread.
+        `ValueError` if this was planned for another problem.
         """
-        self._require_open()
-        if problem is not None:
-            self._work.require_like(problem)
-        rtol = self._setup.settings.rtol if rtol is None else rtol
-        plan = self._world, self._work, self._aside
-        return change_of(*plan, values, force, rtol, transposed=transposed)
+        with self._working():
+            if problem is not None:
+                self._work.require_like(problem)
+            rtol = self._setup.settings.rtol if rtol is None else rtol
+            plan = self._world, self._work, self._aside
+            return change_of(*plan, values, force, rtol, transposed=transposed)
 
     def _aside(self, problem: Problem) -> Solution:
         """Solve a problem between two calls, the second of which goes on as if there had been none."""
         work = self._work
-        solution = self(problem)
+        solution = self._called(problem)
         self._work, self._settled = work, False
         return solution
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("this Solver has been closed; make a new one")
 
     def _taken(self, problem: Problem | None) -> Work:
         """Return the work on a problem, by default the last one's, whose data are checked."""

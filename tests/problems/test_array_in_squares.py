@@ -43,3 +43,13 @@ def test_all_that_is_asked_for_is_that_of_the_array(key):
     part, same = one[3:60, 17:79], whole[3:60, 17:79]
     np.testing.assert_array_equal(part[::8], same[::8])
     np.testing.assert_array_equal(part[:, ::8], same[:, ::8])
+
+
+def test_what_is_computed_with_it_is_an_array():
+    one, whole = stored(np.random.default_rng(0))
+    other, same = 2 * one, 2 * whole
+    np.testing.assert_array_equal(one - one[::1], np.zeros(whole.shape))
+    np.testing.assert_array_equal(-one / other, -whole / same)
+    total = same.copy()
+    total += one - 1
+    np.testing.assert_array_equal(total, same + whole - 1)

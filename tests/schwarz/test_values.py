@@ -291,6 +291,32 @@ def test_one_solver_in_several_threads_gives_right_answers_or_one_line():
         np.testing.assert_allclose(field, scale * truth, rtol=0, atol=1e-9 * abs(truth).max())
 
 
+def test_an_adjoint_in_a_second_thread_is_right_or_refused_in_one_line():
+    problem = m.Problem(CELLS, "diffusion", {"a": smooth(0), "f": 1.0})
+    answers, errors = [], []
+    with m.Solver(problem, settings=EXACT) as solver:
+        solution = solver()
+        w = np.ones(solution.field.shape)
+        truth = m.adjoint(solution, w, solver=solver)["f"]
+
+        def work(scale):
+            for _ in range(4):
+                try:
+                    answers.append((scale, m.adjoint(solution, scale * w, solver=solver)["f"]))
+                except RuntimeError as error:
+                    errors.append(str(error))
+
+        threads = [threading.Thread(target=work, args=(1.0 + k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(answers) + len(errors) == 12
+    assert all("this Solver is at work in another thread" in error for error in errors)
+    for scale, by in answers:  # linear in w, and solved to 1e-11
+        assert by == pytest.approx(scale * truth, rel=1e-9)
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_solver_is_not_copied(duplicate):
     with m.Solver(m.Problem(CELLS, "laplace")) as solver:

@@ -9,6 +9,7 @@ Where two squares meet nothing is right: each has `MARGIN` nodes all around that
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from mosaicdd.problems.fields.fields import Part, Periods
 
@@ -127,10 +128,11 @@ SIDE = 16
 """Nodes along the side of a square."""
 
 
-class ArrayInSquares:
+class ArrayInSquares(NDArrayOperatorsMixin):
     """A part of such an array, ``(rows, columns)``.
 
-    Slices without a step are views, as those of arrays; whatever else is asked for is an array.
+    Slices without a step are views, as those of arrays; whatever else is asked for is an array, and so is what is
+    computed with it.
 
     Parameters
     ----------
@@ -166,6 +168,10 @@ class ArrayInSquares:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self._rows(np.arange(self.shape[0])).astype(dtype or float, copy=False)
+
+    def __array_ufunc__(self, of: np.ufunc, method: str, *inputs: Any, **how: Any) -> Any:
+        arrays = (np.asarray(i) if isinstance(i, ArrayInSquares) else i for i in inputs)
+        return getattr(of, method)(*arrays, **how)
 
     def copy(self) -> np.ndarray:
         """Return all as an array."""
