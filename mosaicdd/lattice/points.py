@@ -79,13 +79,14 @@ def nodes_around(
         yield place, np.prod(shares, axis=0)
 
 
-def interpolate_within(field: np.ndarray, level: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def interpolate_within(
+    field: np.ndarray, inside: np.ndarray, level: np.ndarray, cells: np.ndarray
+) -> np.ndarray:
     """Interpolate fields that are NaN outside of a domain; outside, where the level is positive, NaN.
 
-    In cells that have nodes outside, the weights of the others are scaled up.
-    ``level``: at the nodes of the fields, negative inside.
+    In cells that have nodes without values, the weights of the others are scaled up.
+    ``inside``: the nodes where the fields have values; ``level``: at their nodes, negative inside.
     """
-    inside = np.isfinite(field).all(axis=0)
     weights = interpolate(inside[None].astype(float), cells)[0]
     outside = (interpolate(level[None], cells)[0] > 0) | (weights == 0)
     values = interpolate(np.where(inside, field, 0.0), cells)

@@ -40,7 +40,7 @@ Reference = str | PathLike | np.ndarray | torch.Tensor | Solutions | list[Stored
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences of a solution from a reference, at all nodes of the solution's field.
+    """Differences of a solution from a reference, at all nodes where the solution's field has values.
 
     Parameters
     ----------
@@ -83,8 +83,9 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
     """Compare a solution with a reference; errors as `reference_field`."""
     truth, name, seconds = _timed(reference, solution)
     difference = np.abs(np.asarray(solution.field) - truth)
-    if solution.inside is not None:
-        difference, truth = difference[solution.inside], truth[solution.inside]
+    inside = solution.inside
+    if inside is not None:
+        difference, truth = difference[inside], truth[inside]
     return Comparison(
         reference=name,
         mae=float(difference.mean()),
@@ -220,7 +221,7 @@ def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
 
 
 def _finite(field: np.ndarray, name: str, solution: StoredSolution) -> np.ndarray:
-    """Check a reference at the nodes inside of the solution's domain; outside it becomes NaN."""
+    """Check a reference at the nodes where the solution has values; at others it becomes NaN."""
     inside = solution.inside
     known = field if inside is None else field[inside]
     if count := int((~np.isfinite(known)).sum()):

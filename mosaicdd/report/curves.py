@@ -63,7 +63,8 @@ def draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | 
             axes.semilogy(steps[shown], values[shown], style, label=name, ms=4, lw=1)
     lines = {"error estimate": solution.error_estimate}
     if difference is not None:
-        known = difference if solution.inside is None else difference[solution.inside]
+        inside = solution.inside
+        known = difference if inside is None else difference[inside]
         lines["difference, rms"] = float(np.sqrt(np.mean(np.square(known, dtype=float))))
     for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
         if value is not None and np.isfinite(value) and value > 0:

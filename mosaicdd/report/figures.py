@@ -78,18 +78,12 @@ def figure(
         title += f", t = {solution.time:g}"
     # It may be in no plane that is drawn.
     if difference is not None and sections[0].axis is not None:
-        title += (
-            f"\nlargest difference {_number(np.max(difference))} at {_where(solution, difference)}"
-        )
+        index = _largest(difference, solution.inside)
+        at = [solution.coordinates(axis)[i] for axis, i in enumerate(index)]
+        place = ", ".join(f"{x:.7g}" for x in reversed(at))
+        title += f"\nlargest difference {_number(difference[index])} at ({place})"
     drawing.suptitle(title, fontsize=11)
     return drawing
-
-
-def _where(solution: StoredSolution, difference: np.ndarray) -> str:
-    """Return the coordinates of the largest difference."""
-    index = np.unravel_index(np.argmax(difference), difference.shape)
-    at = [solution.coordinates(axis)[i] for axis, i in enumerate(index)]
-    return f"({', '.join(f'{x:.7g}' for x in reversed(at))})"
 
 
 @dataclass(frozen=True)
@@ -155,20 +149,25 @@ def _titled(name: str, where: str) -> str:
 def _difference_panel(
     solution: StoredSolution, section: Section, difference: np.ndarray, reference_name: str
 ) -> _Panel:
-    values = section.of(difference)
-    inside = None if solution.shape is None else section.level(solution.shape) < 0
-    if inside is not None and not inside.any():
-        inside = None
-    known = values if inside is None else values[inside]
-    numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
-    # NaN is the largest, unless it stands for what is outside the domain.
-    places = values if inside is None else np.where(inside, values, -1.0)
-    index = np.unravel_index(np.argmax(places), values.shape)
-    at = (solution.coordinates(axis)[i] for axis, i in zip(section.along, index, strict=True))
-    row, column = map(float, at)
+    inside, values = section.has_values(), section.of(difference)
+    known, numbers, peak = values[inside], "no values", None
+    if known.size:
+        numbers = f"largest {_number(np.max(known))}, mean {_number(np.mean(known))}"
+        index = _largest(values, inside)
+        at = (solution.coordinates(axis)[i] for axis, i in zip(section.along, index, strict=True))
+        row, column = map(float, at)
+        peak = column, row
     title = f"{_titled('absolute difference', section.title)}\n{numbers}"
     label = f"|u - {reference_name}|" if len(reference_name) < 20 else "|difference|"
-    return _Panel(title, section, values, section.extent, label, None, peak=(column, row))
+    # Of a block NaN is the largest, and what is outside none.
+    shown = np.where(inside & np.isnan(values), np.inf, values)
+    return _Panel(title, section, shown, section.extent, label, None, peak=peak)
+
+
+def _largest(difference: np.ndarray, inside: np.ndarray | None) -> tuple[int, ...]:
+    """Return the node of the largest difference: NaN is the largest, unless it stands for what is outside."""
+    places = difference if inside is None else np.where(inside, difference, -1.0)
+    return tuple(map(int, np.unravel_index(np.argmax(places), places.shape)))
 
 
 def _estimate_panel(solution: StoredSolution, section: Section) -> _Panel:
@@ -274,7 +273,7 @@ def _draw(drawing: Figure, axes: Axes, panel: _Panel, inches: Inches) -> None:
         image = axes.imshow(shown, vmin=low, vmax=high, cmap="viridis", **style)
         bar = drawing.colorbar(image, cax=beside)
     else:
-        shown = in_blocks(panel.values, blocks, np.maximum.reduceat)
+        shown = in_blocks(panel.values, blocks, np.fmax.reduceat)
         if limits is not None:
             shown = np.maximum(shown, limits[0])
             style["norm"] = LogNorm(*limits)

@@ -181,7 +181,7 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
         if self.shape is None:
             return interpolate(field, cells)[0]
         level = self.shape.level(self.grid, self.window.place)
-        return interpolate_within(field, level, cells)[0]
+        return interpolate_within(field, np.asarray(self.inside), level, cells)[0]
 
     @property
     def _spacing(self) -> float:

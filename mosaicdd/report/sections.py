@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.lattice.axes import at, coordinates, letters, others
-from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.storage.solution_file import StoredSolution
 from mosaicdd.unsupported import Unsupported
 
@@ -68,14 +68,24 @@ class Section:
 
     def level(self, shape: Shape) -> np.ndarray:
         """Return the level of a shape at its nodes."""
-        place = self.solution.window.place
-        if self.axis is None:
-            return shape.level(self.solution.grid, place)
-        at_plane = slice(
-            place[self.axis].start + self.index, place[self.axis].start + self.index + 1
-        )
-        plane = (*place[: self.axis], at_plane, *place[self.axis + 1 :])
-        return shape.level(self.solution.grid, plane).squeeze(self.axis)
+        level = shape.level(self.solution.grid, self._nodes)
+        return level if self.axis is None else level.squeeze(self.axis)
+
+    def has_values(self) -> np.ndarray:
+        """Return at which of its nodes the field has values."""
+        values, solution = self.field(), self.solution
+        wide = values if self.axis is None else np.expand_dims(values, self.axis)
+        there = has_values(solution.shape, solution.grid, self._nodes, wide)
+        return there.reshape(values.shape)
+
+    @property
+    def _nodes(self) -> tuple[slice, ...]:
+        """Of the grid."""
+        place, axis = self.solution.window.place, self.axis
+        if axis is None:
+            return place
+        first = place[axis].start + self.index
+        return (*place[:axis], slice(first, first + 1), *place[axis + 1 :])
 
     def ends(self) -> tuple[tuple[float, float], ...]:
         """Return the low and the high end, of the rows and of the columns."""

@@ -39,7 +39,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.foils import Foils
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage import solution_layout
@@ -132,10 +132,10 @@ class StoredSolution(Placed):
 
     @cached_property
     def inside(self) -> np.ndarray | None:
-        """Which nodes of `field` are inside the domain; None of a rectangle."""
+        """At which nodes `field` has values, by `has_values`; None of a rectangle, where it has them at all."""
         if self.shape is None:
             return None
-        return self.shape.level(self.grid, self.window.place) < 0
+        return has_values(self.shape, self.grid, self.window.place, np.asarray(self.field))
 
     @property
     def boundary(self) -> Boundary | None:

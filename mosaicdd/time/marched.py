@@ -7,14 +7,15 @@ from os import PathLike
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, in_rows, within
+from mosaicdd.lattice.axes import Slices, moved
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.results.given import Sample, samples, write_given
 from mosaicdd.schwarz.results.shards_of_ranks import write_shards
@@ -23,8 +24,6 @@ from mosaicdd.storage.shards import ShardFile
 from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
 from mosaicdd.time.frames import FrameStore
 from mosaicdd.time.record import StepsEnded
-
-_VALUES = 2**20  # of a coefficient that are sampled at once
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,30 @@ class Marched:
                     self.store.to_root(ranks, problem * self.most + at, write)
                 elif writer is not None:
                     writer.leave_empty("solution", problem, at)
+            if self.problem.domain.shape is not None:
+                self._write_active(ranks, writer, shards=shards)
             ranks.on_root(complete)
+
+    def _write_active(self, ranks: Ranks, writer: SolutionWriter | None, *, shards: bool) -> None:
+        """Write where the fields have values, as the first one has; all ranks together."""
+        wanted, shape = self.store.wanted, self.problem.domain.shape
+
+        def create() -> None:
+            if writer is not None:
+                writer.create_common(ACTIVE, wanted.window.shape, "uint8")
+
+        def write(values: np.ndarray, place: Slices) -> None:
+            if writer is not None:
+                nodes = moved(place, wanted.window.start)
+                flags = has_values(shape, self.grid, nodes, values)
+                writer.write(ACTIVE, flags.astype(np.uint8), place)
+
+        ranks.on_root(create)
+        if shards:
+            parts = [(self.part(0, 0), wanted.place)] if wanted.there else []
+            collect(ranks, parts, np.float64, len(wanted.place), write)
+        else:
+            self.store.to_root(ranks, 0, write)
 
     def _where(self, at: int, problem: int, place: Slices) -> tuple[Slices, tuple]:
         """Return where a part of a field belongs in the file, and what gives it the axes for that."""
@@ -132,8 +154,8 @@ class Marched:
         return write_shards(str(path), ranks, parts(), place, "float64", nullcontext())
 
     def _write_given(self, writer: SolutionWriter) -> None:
-        """Write parameters at the end, and a domain that is no rectangle, and where it has values, a few rows at a time."""
-        shape, grid, window = self.problem.domain.shape, self.grid, self.store.wanted.window
+        """Write parameters at the end, and a domain that is no rectangle, a few rows at a time."""
+        grid = self.grid
         nodes = tuple(slice(0, count) for count in grid.nodes)
 
         def put(name: str, sample: Sample, dtype: str) -> None:
@@ -141,12 +163,3 @@ class Marched:
                 writer.write(name, values, place)
 
         write_given(self.last, grid, "float64", writer, put)
-        if shape is None:
-            return
-        writer.create_common(ACTIVE, window.shape, "uint8")
-        for place in in_rows(nodes, _VALUES):
-            level = shape.level(grid, place)
-            there = (level < 0 if shape.staircase else level <= 0).astype(np.uint8)
-            seen = window.clip(place)
-            if seen[0].start < seen[0].stop:
-                writer.write(ACTIVE, there[within(seen, place)], window.within(seen))

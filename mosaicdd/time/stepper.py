@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.lattice.axes import within
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems import in_time
@@ -99,14 +100,13 @@ class Stepper:
         placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
         self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
         self._pieces = problem.pieces(self.share.grid)
-        self._outside: np.ndarray | None = None
-        self._beyond: np.ndarray | None = None
+        self._outside: np.ndarray | None = None  # nodes that are not inside
+        self._shown: np.ndarray | None = (
+            None  # those that have values in a field; None of a rectangle
+        )
         if shape is not None:
             level = ranks.agree(lambda: shape.level(self.share.grid, self.share.own))
-            self._outside = (
-                level >= 0
-            )  # nodes that are not inside, and those that a field does not show
-            self._beyond = self._outside if shape.staircase else level > 0
+            self._outside = level >= 0
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
         )
@@ -114,7 +114,8 @@ class Stepper:
         self._difference = np.empty(owned)
         self._fixed: np.ndarray | None = None
         if self._shape is not None or self._sides.vary:
-            self._fixed = ranks.agree(self._without_unknown)
+            active, self._shown = ranks.agree(self._nodes)
+            self._fixed = np.flatnonzero(~active)  # there a change is no error of a step
         with argument("field"):
             self._storage = ranks.agree(lambda: self._stored(0.0))
 
@@ -169,17 +170,19 @@ class Stepper:
         u[tuple(place[held].T)] = outline.values[0, held]
         return u
 
-    def _without_unknown(self) -> np.ndarray:
-        """Return the flat owned nodes that have no unknown: there a change is no error of a step."""
-        faces = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)})
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return which owned nodes have unknowns, and which have values in a field, None of a rectangle."""
+        faces, own = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)}), self.share.own
         begun = self._problem.with_sides(self._sides(0.0))
-        discretisation = Discretisation(begun, faces, self.share.grid)
-        return np.flatnonzero(~discretisation.equations(self.share.own).active)
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in own)
+        equations = Discretisation(begun, faces, self.share.grid).equations(ring)
+        inner, outlines = within(own, ring), equations.outlines
+        return equations.active[inner], None if outlines is None else outlines.reported[inner]
 
     def shown(self, values: np.ndarray) -> np.ndarray:
         """Return the owned nodes of values as a field has them: NaN outside of a shape."""
         own = self.share.owned(values)
-        return own if self._beyond is None else np.where(self._beyond, np.nan, own)
+        return own if self._shown is None else np.where(self._shown, own, np.nan)
 
     def _stored(self, t: float) -> np.ndarray | float:
         """Return what multiplies ``du/dt`` at a time at the nodes that this rank holds."""

@@ -14,6 +14,7 @@ from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.quantities.sums import Region, RegionVolumes, integrals
+from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.imposed_slope import jumps_of
 from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
@@ -138,23 +139,23 @@ class Quantities:
         return integrals(self._plain, RegionVolumes(self._plain.problem, self._grid, region))
 
     def extremes(self, *, largest: bool) -> list[Extreme]:
-        """Return the largest or smallest value of each problem's field, and the first node where it is."""
+        """Return the largest or smallest value of each problem's field, and the first node where it is; NaN if one is."""
         field, sign = self._plain, 1.0 if largest else -1.0
         mine: dict[int, tuple[float, tuple[int, ...]]] = {}
         own = field.at(field.own)
         if own.size:
-            for number, u in enumerate(sign * own):
-                if np.isfinite(u).any():
-                    at = np.unravel_index(np.nanargmax(u), u.shape)
+            known = has_values(field.problem.domain.shape, self._grid, field.own, own)
+            for number, (u, there) in enumerate(zip(sign * own, known, strict=True)):
+                if there.any():
+                    # NaN is the largest.
+                    at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
                     node = tuple(int(i) + p.start for i, p in zip(at, field.own, strict=True))
                     mine[field.members.start + number] = float(u[at]), node
         every = field.gather(mine)
         best = []
         for number in range(field.problems):
             known = [part[number] for part in every if number in part]
-            if not known:
-                raise ValueError(f"problem {number} has no value anywhere")
-            value, node = min(known, key=lambda entry: (-entry[0], entry[1]))
+            value, node = min(known, key=lambda e: (not math.isnan(e[0]), -e[0], e[1]))
             place = tuple(self._grid.at(node)[::-1].tolist())
             best.append(Extreme(sign * value, place))
         return best

@@ -13,6 +13,7 @@ from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover, cut_cells, staircase
+from mosaicdd.problems.shapes.shape import has_values
 
 Region = Mapping[str, tuple[float, float]] | Any
 """A box by the names of coordinates, ``{"x": (x0, x1)}``, or a mask of cells or nodes; None for all of the domain."""
@@ -102,14 +103,16 @@ def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
 def integrals(field: HeldField, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of each problem's field, and the size of the region, ``(n,)`` each.
 
-    Nodes outside of the domain, of whose volumes a part is inside, have the mean of the values around.
+    Nodes without a value, of whose volumes a part is inside, have the mean of the values around.
     `ValueError` if no part of the domain lies in the region.
     """
     sums = np.zeros((len(field.values), 2))
     for part in rows_of(field):
         volumes, wide = measure.of(part), field.around(part)
-        u = _filled(field.at(wide))[:, *within(part, wide)]
-        there = np.isfinite(u)
+        own = field.at(part)
+        known = has_values(field.problem.domain.shape, field.grid, part, own)
+        u = np.where(known, own, _filled(field.at(wide))[:, *within(part, wide)])
+        there = known | np.isfinite(u)
         sums[:, 0] += (np.where(there, u, 0.0) * volumes).reshape(len(u), -1).sum(axis=1)
         sums[:, 1] += (there * volumes).reshape(len(u), -1).sum(axis=1)
     total = field.total(sums)

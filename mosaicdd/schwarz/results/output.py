@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, moved
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
@@ -20,6 +20,7 @@ from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import Points, conditions_of, joined_points
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
@@ -218,7 +219,9 @@ class SolutionOutput:
         """Pass parts of fields on, and keep where there are values."""
         self._inside: list[Part] = []
         for array, place in parts:
-            self._inside.append((np.isfinite(array).astype(np.uint8), place))
+            nodes, grid = moved(place[1:], self._window.start), self._lattice.grid
+            flags = has_values(self._problem.domain.shape, grid, nodes, np.asarray(array))
+            self._inside.append((flags.astype(np.uint8), place))
             yield array, place
 
     def _write_flags(self) -> None:

@@ -130,8 +130,9 @@ class InterpolatedValues:
                 around = tuple(slice(int(at.min()), int(at.max()) + 1) for at in nodes[here].T)
                 level = self._level(around)[tuple(nodes[here].T - [[p.start] for p in around])]
                 self._sums[2, here] += share * level
-                share = share * np.isfinite(held)
-                held = np.where(np.isfinite(held), held, 0.0)
+                known = np.isfinite(held) | (level < 0)
+                share = share * known
+                held = np.where(known, held, 0.0)
             self._sums[:2, here] += share * held, share
 
     def __call__(self, v: Interface, boundaries: Sequence[Boundary]) -> np.ndarray:

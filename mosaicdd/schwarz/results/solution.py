@@ -16,6 +16,7 @@ from mosaicdd.problems.discretisation.given_conditions import sides_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
+from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept, asked_of
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
@@ -197,9 +198,10 @@ class Solution(Placed, Quantified, Presented):
         cells = on_grid(as_points(points, len(grid.shape)), grid)
         network, shape = self.kept.network, self.problem.domain.shape
         if shape is not None:
-            window = self.kept.window
+            window, fields = self.kept.window, self._field
             level = shape.level(grid, window.place)
-            values = interpolate_within(self._field, level, cells - np.array(window.start))
+            inside = has_values(shape, grid, window.place, fields).any(axis=0)
+            values = interpolate_within(fields, inside, level, cells - np.array(window.start))
         elif network is None:
             values = interpolate(self._field, cells - np.array(self.kept.window.start))
         else:
