@@ -16,6 +16,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.options import split_at_equals
+from mosaicdd.former import refuse_former
 from mosaicdd.settings import meant
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
@@ -123,6 +124,7 @@ def _named(
     for written, value in values.items():
         name = written.replace("_", "-")
         if name not in options:
+            refuse_former("option", f"{ctx.command.name} --{name}")
             also = f" and the table [{rest}]" if rest else ""
             raise ValueError(
                 f"{path}: {ctx.command.name} has no option {written!r}{meant(name, options)}; known: "

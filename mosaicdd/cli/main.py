@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import click
 
 import mosaicdd
+from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
 from mosaicdd.settings import unknown
 
@@ -88,7 +89,7 @@ def main() -> None:
         code = error.exit_code
     except click.ClickException as error:
         if launcher_rank() == 0:
-            click.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
+            click.echo(f"Error: {' '.join(_message(error).split())}", err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -107,6 +108,16 @@ def main() -> None:
     finally:
         sys.stdout = stream
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _message(error: click.ClickException) -> str:
+    """Return what an error says; of an option that has left, what to use instead."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        try:
+            refuse_former("option", f"{error.ctx.command.name} {error.option_name}")
+        except ValueError as former:
+            return str(former)
+    return error.format_message()
 
 
 class _Patient:

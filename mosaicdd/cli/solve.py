@@ -178,8 +178,7 @@ _GROUPS = {
     "--local-solver",
     metavar="NAME|FILE",
     shell_complete=completed("local_solvers.loading:local_solvers"),
-    help="A shipped model, a model file, 'exact', or for media 'averaged' (on a grid four times "
-    "coarser). [default: what is shipped for the equation, laplace for laplace and poisson; else, and in "
+    help="A shipped model, a model file or 'exact'. [default: what is shipped for the equation, laplace for laplace and poisson; else, and in "
     "space, exact]",
 )
 @settings_options(TimeSettings)

@@ -46,8 +46,7 @@ class KeptBytes:
     def of_pass(cls, objective: Objective, part: Any) -> "KeptBytes":
         """Measure passes like one of at least 4 samples."""
         silent = torch.zeros_like(objective.signals)
-        kept = cls.of_forward(lambda count: objective(part.first(count), silent))
-        return replace(kept, per_sample=part.pieces * kept.per_sample)
+        return cls.of_forward(lambda count: objective(part.first(count), silent))
 
     def of(self, samples: int) -> int:
         """Return the bytes for a number of samples."""
@@ -161,7 +160,7 @@ def memory_plan(
         network.recompute = True
     loss, passes, sample_bytes = lesson.sketch(network, dataset, settings, ranks.size)
     objective, learned = Objective(network, loss), lesson.learned(network, dataset)
-    samples = -(-min(settings.batch_size, learned) // ranks.replicas.size)
+    samples = -(-min(settings.batch_size, learned) // ranks.size)
     limit = execution.micro_batch
     if not limit and ranks.device.type == "cpu":
         limit = samples_per_pass(objective, passes)

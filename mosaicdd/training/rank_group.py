@@ -7,12 +7,11 @@ alone needs no group: it is the size-1 case of the same code.
 
 import atexit
 import gc
-import math
 import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,14 +20,10 @@ import torch.distributed as dist
 # Its functions keep the group that is open when it is imported, and DistributedDataParallel imports it.
 import torch.distributed.nn.functional
 
-from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.launcher import under_torchrun
 from mosaicdd.parallel.machine import device_of_rank, gpu
 from mosaicdd.parallel.partition import share
 from mosaicdd.parallel.ranks import Ranks, Result, agreed
-from mosaicdd.parallel.replicas import Replicas
-from mosaicdd.training.settings import ExecutionSettings
-from mosaicdd.unsupported import Unsupported
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _OPENED: list[dist.ProcessGroup | None] = []
@@ -43,21 +38,11 @@ class RankGroup:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where it computes
-    # Those that share samples with this process, as many as in any other such group
-    mesh: Ranks = field(default_factory=Ranks.alone)
 
     @property
     def is_root(self) -> bool:
         """Whether this process speaks and writes for all."""
         return self.rank == 0
-
-    @property
-    def replicas(self) -> "RankGroup":
-        """The groups of ranks that share samples, as if each of them were one rank."""
-        each = self.mesh.size
-        if each == 1:
-            return self
-        return _Replicas(self.rank // each, self.size // each, self.device)
 
     def share(self, count: int) -> slice:
         """Return this rank's part of ``count`` things; the first ranks get one more."""
@@ -98,43 +83,20 @@ class RankGroup:
         return values
 
 
-class _Replicas(RankGroup):
-    """Groups of ranks that have the same rows: one rank of each group speaks."""
-
-    def gathered(self, value: Any) -> list:
-        """Return the values of all groups; called by all ranks."""
-        values = [value] * dist.get_world_size()
-        dist.all_gather_object(values, value)
-        return values[:: len(values) // self.size]
-
-
 @contextmanager
-def rank_group(
-    comm: Any = None, device: str = "cpu", execution: ExecutionSettings | None = None
-) -> Iterator[RankGroup]:
+def rank_group(comm: Any = None, device: str = "cpu") -> Iterator[RankGroup]:
     """Open the process group, and close it when the work inside has ended well.
 
     Its ranks are `Ranks`, those of a communicator, one process, or torchrun's, on the ``"cpu"``
-    (gloo), or ``"cuda"`` (NCCL, one GPU per rank of a machine), which must be there. If the execution has dims, they are
-    groups of ranks of these, which share samples; `ValueError` if the ranks are not as many.
+    (gloo), or ``"cuda"`` (NCCL, one GPU per rank of a machine), which must be there.
     """
-    execution = execution or ExecutionSettings()
     if _LEFT_BY_AN_ERROR and dist.group.WORLD is _LEFT_BY_AN_ERROR.pop():
         dist.destroy_process_group()
     with ExitStack() as held:
         if under_torchrun():
-            if math.prod(execution.dims or (1,)) > 1:
-                raise Unsupported(
-                    f"dims {times(execution.dims or ())}: ranks that share a medium send each other messages by MPI; start "
-                    "them by mpiexec or srun, or leave it out"
-                )
             group = _of_torchrun(device)
         else:
-            ranks = held.enter_context(Ranks.of(comm))
-            mesh = Ranks.alone()
-            if execution.dims is not None:
-                mesh = Replicas(ranks, execution.replicas, execution.dims).ranks
-            group = replace(_of_ranks(ranks, device), mesh=mesh)
+            group = _of_ranks(held.enter_context(Ranks.of(comm)), device)
         if group.size == 1:
             yield group
         else:

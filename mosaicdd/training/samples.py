@@ -89,7 +89,6 @@ class Pass:
     points: torch.Tensor | None = None
     target: torch.Tensor | None = None
     corner: tuple[int, ...] | None = None  # the window of a discrete residual, instead of points
-    pieces = 1.0
 
     def __len__(self) -> int:
         """Return the number of samples."""

@@ -1,1 +1,0 @@
-"""Media seen on a coarser grid, by averages or networks."""
