@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mosaicdd.training import (
         ExecutionSettings,
         GenerationSettings,
-        MediaSettings,
         TrainingSettings,
         generate,
         train,
@@ -61,7 +60,6 @@ _HOMES = {
     "Foils": "problems.operators.foils",
     "GenerationSettings": "training",
     "Held": "problems.sides.held",
-    "MediaSettings": "training",
     "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear_equation",
     "Output": "schwarz.settings",
@@ -89,7 +87,11 @@ _HOMES = {
     "train": "training",
     "without_floating": "problems.discretisation.floating",
 }
-_FORMER = {"open": "read"}  # names that were, for those who look for them
+_FORMER = {  # names that were, for those who look for them
+    "MediaSettings": "media are solved without a network, by 'exact'",
+    "SquareSettings": "nonlinear equations are solved by Newton's method, 'exact'",
+    "open": "it is 'read' now",
+}
 __all__ = [
     "Dirichlet",
     "Domain",
@@ -101,7 +103,6 @@ __all__ = [
     "Foils",
     "GenerationSettings",
     "Held",
-    "MediaSettings",
     "Neumann",
     "NonlinearEquation",
     "Output",
@@ -134,7 +135,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        former = f"; it is {_FORMER[name]!r} now" if name in _FORMER else ""
+        former = f"; {_FORMER[name]}" if name in _FORMER else ""
         raise AttributeError(f"module 'mosaicdd' has no attribute {name!r}{former}")
     value = getattr(_importlib.import_module(f"mosaicdd.{_HOMES[name]}"), name)
     globals()[name] = value

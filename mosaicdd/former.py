@@ -1,14 +1,23 @@
 """Names of earlier versions that have left, and what takes their place."""
 
+_MEDIA = "media are solved without a network, by 'exact'"
 _NEWTON = "take 'exact' (Newton's method)"
 _NONLINEAR = "nonlinear equations are solved by Newton's method, the local solver 'exact'"
 FORMER = {
-    "local solver": dict.fromkeys(
-        ("minimal-surface", "poisson-boltzmann", "subdomain-newton"), _NEWTON
-    ),
-    "network": dict.fromkeys(("correction", "unrolled"), _NONLINEAR),
-    "option": {"generate --no-labels": "all samples are solved; leave it out"},
-    "kind of file": {"squares": _NONLINEAR},
+    "local solver": {
+        **dict.fromkeys(("averaged", "diffusion", "diffusion-operator"), "take 'exact'"),
+        **dict.fromkeys(("minimal-surface", "poisson-boltzmann", "subdomain-newton"), _NEWTON),
+    },
+    "network": {
+        **dict.fromkeys(("conductances", "operator"), _MEDIA),
+        **dict.fromkeys(("correction", "unrolled"), _NONLINEAR),
+    },
+    "option": {
+        "generate --media": _MEDIA,
+        "generate --no-labels": "all samples are solved; leave it out",
+        "train --dims": "each rank has samples of its own; leave it out",
+    },
+    "kind of file": {"media": _MEDIA, "squares": _NONLINEAR},
 }
 """By kind and name: what to use instead."""
 

@@ -4,13 +4,11 @@ import gc
 import json
 import os
 import sys
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from mpi4py import MPI
 
 import mosaicdd as m
 import mosaicdd.cli.main as command_line
@@ -240,40 +238,6 @@ def strict_json():
         return json.loads(text, parse_constant=refuse)
 
     return parse
-
-
-@pytest.fixture(scope="session")
-def small_networks():
-    """Return settings of small networks, of those that learn from rows of a dataset."""
-    return {
-        "conductances": {"filters": 2, "width": 4},
-    }
-
-
-@pytest.fixture(scope="session")
-def lesson_data(tmp_path_factory):
-    """Return a function of such a network: a file of 36 rows to train it on; of ``whole`` media of 4; for all ranks."""
-    from mosaicdd import MediaSettings, generate
-
-    few = {"samples": 36, "validation": 0.3}
-    data = {
-        "conductances": MediaSettings(**few),
-        "whole": MediaSettings(cells=96, samples=4, validation=0.25, seed=3),
-    }
-    comm, files = MPI.COMM_WORLD, {}
-    folder = comm.bcast(tmp_path_factory.mktemp("data"))
-
-    def file(case):
-        if case not in files:
-            files[case] = folder / f"{case}.h5"
-            if comm.rank == 0:
-                generate(files[case], data[case])
-            written = comm.Ibarrier()
-            while not written.Test():
-                time.sleep(0.01)  # rank 0 may need this core
-        return files[case]
-
-    return file
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ ALLOWED = {
         *("storage", "report.presented", "report.progress"),
     },
     "storage": {"lattice", "problems"},
-    "training": {"lattice", "local_solvers", "parallel", "problems", "schwarz", "storage"},
+    "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
     "planning": {
         *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
         *("storage.atomic", "storage.hdf5", "storage.solution_writer"),

@@ -48,8 +48,5 @@ def models(as_json: bool) -> None:
 
 
 def _errors(validation: dict) -> str:
-    if "averaged" in validation:
-        error, plain = validation["error"], validation["averaged"]
-        return f"errors {error:.1e} in held-out media, where averages have {plain:.1e}"
     errors = [validation[key] ** 0.5 for key in ("mse", "window_mse")]
     return f"errors {errors[0]:.1e}, and {errors[1]:.1e} on windows of larger solutions"

@@ -14,7 +14,6 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import config_option
 from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.options import (
-    SIZES,
     collected,
     completed,
     device_option,
@@ -58,9 +57,9 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "--network",
     default="linear",
     show_default=True,
-    shell_complete=completed("training.course:known_networks"),
+    shell_complete=completed("local_solvers.networks.registry:known_networks"),
     help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
-    "family (for a range of the equation's parameters), faces (for squares and for cubes), conductances (for media, see generate --media), "
+    "family (for a range of the equation's parameters), faces (for squares and for cubes), "
     "or your own as module:Class.",
 )
 @click.option(
@@ -77,12 +76,6 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     help="Where to find the data's equation if it is your own.",
 )
 @settings_options(TrainingSettings, ExecutionSettings)
-@click.option(
-    "--dims",
-    type=SIZES,
-    help="Ranks along x and y, as 1x2, that share each sample, a whole medium (generate --media --cells 1024); with "
-    "--replicas, of each group. [default: each has its own samples]",
-)
 @device_option()
 @click.option(
     "--checkpoint-minutes",
@@ -116,7 +109,6 @@ def train(
     pairs: tuple[str, ...],
     pde: str | None,
     device: str,
-    dims: tuple[int, ...] | None,
     checkpoint_minutes: float,
     tensorboard: str | None,
     dry_run: bool,
@@ -148,7 +140,7 @@ def train(
     def described() -> Training:
         own = {**config, **_network_settings(pairs)}
         settings = collected(ctx, TrainingSettings)
-        execution = collected(ctx, ExecutionSettings, dims=dims)
+        execution = collected(ctx, ExecutionSettings)
         task = (data, output, settings, execution, network, own, tensorboard, pde)
         return Training(*task, overwrite=overwrite)
 
@@ -159,7 +151,7 @@ def train(
         training = everyone.agree(described)
     with ExitStack() as opened:
         with bad_input():
-            ranks = opened.enter_context(rank_group(everyone, device, training.execution))
+            ranks = opened.enter_context(rank_group(everyone, device))
         if not ranks.is_root:
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():

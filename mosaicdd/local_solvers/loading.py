@@ -12,29 +12,16 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.networks.network import insert_weights
-from mosaicdd.local_solvers.networks.registry import (
-    ROW_NETWORKS,
-    build_network,
-    build_row_network,
-)
-from mosaicdd.local_solvers.trained_model import (
-    ConductanceModel,
-    NetworkModel,
-    TrainedModel,
-)
-from mosaicdd.local_solvers.upscaled import Averaged
+from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.trained_model import TrainedModel
 from mosaicdd.problems.discretisation.separable import separable_ends
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.settings import meant
-from mosaicdd.storage.model_file import ModelCard, model_digest, read_model
+from mosaicdd.storage.model_file import model_digest, read_model
 
 SHIPPED = Path(__file__).parent / "shipped"
-
-
-_BY_NAME: dict[str, type] = {kind.name: kind for kind in (Exact, Averaged)}
-"""Local solvers that need no file."""
 
 
 def shipped_models() -> list[str]:
@@ -44,7 +31,7 @@ def shipped_models() -> list[str]:
 
 def local_solvers() -> list[str]:
     """Return all names that a local solver has without a file of one's own."""
-    return [*_BY_NAME, *shipped_models()]
+    return [Exact.name, *shipped_models()]
 
 
 def model_path(name_or_path: str) -> Path:
@@ -55,25 +42,15 @@ def model_path(name_or_path: str) -> Path:
     if not path.exists():
         refuse_former("local solver", name_or_path)
         raise FileNotFoundError(
-            f"{name_or_path}: neither a model file nor a shipped model{meant(name_or_path, (*shipped_models(), *_BY_NAME))}; "
-            f"shipped: {', '.join(shipped_models())}; by name, too: {', '.join(_BY_NAME)}"
+            f"{name_or_path}: neither a model file nor a shipped model{meant(name_or_path, local_solvers())}; "
+            f"shipped: {', '.join(shipped_models())}; by name, too: {Exact.name}"
         )
     return path
 
 
 def find_local_solver(name_or_path: str) -> LocalSolver:
     """Return a local solver: ``"exact"``, or the network of a shipped model's name or a sound model file."""
-    known = _BY_NAME
-    return known[name_or_path]() if name_or_path in known else find_network(name_or_path)
-
-
-def _model_of(card: ModelCard) -> tuple[type[TrainedModel], torch.nn.Module]:
-    """Return what the model of a card is, and its network, not trained yet."""
-    refuse_former("network", card.network)
-    if card.network not in ROW_NETWORKS:
-        equation(card.pde)  # which must be known
-        return NetworkModel, build_network(card.network, card.settings, card.subdomain)
-    return ConductanceModel, build_row_network(card.network, card.settings, card.pde, card.cells)
+    return Exact() if name_or_path == Exact.name else find_network(name_or_path)
 
 
 @torch.random.fork_rng([])  # first weights are drawn, and then replaced
@@ -82,11 +59,12 @@ def find_network(name_or_path: str) -> TrainedModel:
     path = model_path(name_or_path)
     card, weights = read_model(path)
     try:
-        model, network = _model_of(card)
+        network = build_network(card.network, card.settings, card.subdomain)
+        equation(card.pde)  # which must be known
         insert_weights(network, weights)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
-    return model(name_or_path, network, card, model_digest(path))
+    return TrainedModel(name_or_path, network, card, model_digest(path))
 
 
 def default_local_solver(problem: Problem, *, transforms: bool = True) -> LocalSolver:
@@ -112,8 +90,6 @@ def default_local_solver(problem: Problem, *, transforms: bool = True) -> LocalS
     if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
         return exact
     model = find_network(problem.equation.name)
-    if not isinstance(model, NetworkModel):  # for fields, and approximate: asked for by name
-        return exact
     spacing = problem.domain.grid(model.spacing).spacing
     outside = model.outside(operator, Subdomain(model.cells, model.cells * spacing))
     return exact if outside else model

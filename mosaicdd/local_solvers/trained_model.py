@@ -1,19 +1,16 @@
-"""A trained model before it knows a problem: what all have in common, of linear equations and media."""
+"""A trained model before it knows a problem."""
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import BoundSolver, SharedSolver, require_plain
+from mosaicdd.local_solvers.bound import require_plain
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.networks.conductances import ROUGHNESS, LearnedRule
 from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.source import Source
-from mosaicdd.local_solvers.upscaled import UpscaledSolver
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -21,9 +18,11 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.unsupported import Unsupported
 
+_ROUNDING = 1e-6  # of limits to what operators are like
 
-class TrainedModel(ABC):
-    """A local solver by a trained network, before it knows a problem.
+
+class TrainedModel:
+    """A trained network of a linear equation with constant coefficients, before it knows a problem.
 
     Parameters
     ----------
@@ -33,46 +32,13 @@ class TrainedModel(ABC):
         Checksum of its file, by which a result tells it from another of its name.
     """
 
-    makes = "another network"
-
     def __init__(self, name: str, network: Any, card: ModelCard, digest: str | None = None):
         self.name, self.network, self.card, self.digest = name, network, card, digest
-
-    @property
-    def spacing(self) -> float | None:
-        """Of the grids that it can work on; None for any."""
-        return None
 
     @property
     def axes(self) -> tuple[int, ...]:
         """Of the domains that it can be on: 2 of rectangles, 3 of boxes."""
         return (self.card.axes,)
-
-    @abstractmethod
-    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
-        """Return the solver for a problem on a grid; errors as `LocalSolver.bind`."""
-
-    def as_trained(self) -> SharedSolver:
-        """Return a solver of what it was trained for, without a source; `ValueError` if that needs more than its card."""
-        raise ValueError(f"{self.name} makes {self.makes}, it has no operator of its own")
-
-
-class ConductanceModel(TrainedModel):
-    """A trained network of conductances, before it knows a problem."""
-
-    makes = "conductances of a medium"
-
-    def bind(self, problem: Problem, grid: Grid) -> UpscaledSolver:
-        """Return the solver for a problem's medium and source on a grid; errors as of `UpscaledSolver`."""
-        _, roughest = self.card.ranges[ROUGHNESS]
-        return UpscaledSolver(self.name, problem, grid, LearnedRule(self.network, roughest))
-
-
-_ROUNDING = 1e-6  # of limits to what operators are like
-
-
-class NetworkModel(TrainedModel):
-    """A trained network of a linear equation with constant coefficients, before it knows a problem."""
 
     @property
     def _operator(self) -> EllipticOperator:

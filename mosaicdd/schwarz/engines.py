@@ -11,7 +11,6 @@ _ENGINES = {
     "multigrid": "multigrid.multigrid_engine:MultigridEngine",
     "sines": "sines.sine_engine:SineEngine",
     "newton": "nonlinear.newton_engine:NewtonEngine",
-    "upscaled": "upscaled.upscaled_engine:UpscaledEngine",
 }
 
 

@@ -9,8 +9,10 @@ all by the rank that made it, so a generation that is killed has lost the parts 
 another number of ranks can continue it.
 """
 
+import hashlib
 import itertools
 import json
+import os
 import shutil
 import struct
 import zipfile
@@ -18,16 +20,15 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
-import h5py
 import numpy as np
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.atomic import atomic_file
-from mosaicdd.storage.hdf5 import first_difference
-from mosaicdd.storage.samples import Samples, read_subdomain, write_subdomain
+from mosaicdd.storage.hdf5 import first_difference, new_file, open_to_read, slabs
 
 # What reading a part that is missing, cut short or changed may raise.
 _DAMAGE = (
@@ -37,7 +38,7 @@ _DAMAGE = (
 
 
 @dataclass(frozen=True)
-class Dataset(Samples):
+class Dataset:
     """Boundary value problems on one subdomain, with their solutions.
 
     Parameters
@@ -60,10 +61,6 @@ class Dataset(Samples):
     seed
         That the samples were drawn with.
     """
-
-    kind_of_file = "dataset"
-    arrays = ("boundary", "solution")
-    precision = "<f8"
 
     pde: str
     subdomain: Subdomain
@@ -124,6 +121,24 @@ class Dataset(Samples):
                 "validation or none for training; use more samples"
             )
 
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.boundary)
+
+    @property
+    def held_out(self) -> int:
+        """Number of samples that training does not see."""
+        return round(self.validation * len(self))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the samples, independent of the file that holds them."""
+        digest = hashlib.sha256()
+        for array in (self.boundary, self.solution):
+            for slab in slabs(array):
+                digest.update(np.ascontiguousarray(slab, dtype="<f8").data)
+        return digest.hexdigest()
+
     def operators(self, part: slice) -> list[tuple[EllipticOperator, slice]]:
         """Return the operators of some samples, each with the samples that follow one another."""
         return self._runs(self.parameters, part)
@@ -146,31 +161,56 @@ class Dataset(Samples):
             for a, b in itertools.pairwise(map(int, ends))
         ]
 
-    def _write_more(self, file: h5py.File) -> None:
-        write_subdomain(file, self.subdomain)
-        file.attrs["hyperparameter_names"] = list(self.hyperparameter_names)
-        file["hyperparameters"] = self.hyperparameters
-        file["windows/boundary"] = self.window_boundary
-        file["windows/solution"] = self.window_solution
-        if self.parameter_names:
-            file.attrs["parameter_names"] = list(self.parameter_names)
-            file["parameters"] = self.parameters
-            file["windows/parameters"] = self.window_parameters
+    def write(self, path: str | os.PathLike) -> None:
+        """Write a file of them, whole or not at all."""
+        square = self.subdomain
+        with new_file(path, "dataset") as file:
+            file.attrs.update(pde=self.pde, seed=self.seed, validation=self.validation)
+            file.attrs.update(cells=square.cells, size=square.size, axes=square.axes)
+            file.attrs["hyperparameter_names"] = list(self.hyperparameter_names)
+            file["boundary"], file["solution"] = self.boundary, self.solution
+            file["hyperparameters"] = self.hyperparameters
+            file["windows/boundary"] = self.window_boundary
+            file["windows/solution"] = self.window_solution
+            if self.parameter_names:
+                file.attrs["parameter_names"] = list(self.parameter_names)
+                file["parameters"] = self.parameters
+                file["windows/parameters"] = self.window_parameters
 
     @classmethod
-    def _read_more(cls, file: h5py.File) -> dict:
-        content = {
-            "subdomain": read_subdomain(file),
-            "hyperparameter_names": tuple(str(n) for n in file.attrs["hyperparameter_names"]),
-            "hyperparameters": file["hyperparameters"][()],
-            "window_boundary": file["windows/boundary"][()],
-            "window_solution": file["windows/solution"][()],
-        }
-        if "parameter_names" in file.attrs:
-            content["parameter_names"] = tuple(str(n) for n in file.attrs["parameter_names"])
-            content["parameters"] = file["parameters"][()]
-            content["window_parameters"] = file["windows/parameters"][()]
-        return content
+    def read(cls, path: str | os.PathLike) -> Self:
+        """Read a file of samples.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If it is foreign, truncated or inconsistent; the message names it.
+        """
+        with open_to_read(path, "dataset") as file:
+            attributes = file.attrs
+            axes = int(attributes.get("axes", 2))  # files from before there were cubes have none
+            content: dict[str, Any] = {
+                "pde": str(attributes["pde"]),
+                "validation": float(attributes["validation"]),
+                "seed": int(attributes["seed"]),
+                "subdomain": Subdomain(int(attributes["cells"]), float(attributes["size"]), axes),
+                "hyperparameter_names": tuple(map(str, attributes["hyperparameter_names"])),
+                "hyperparameters": file["hyperparameters"][()],
+                "boundary": file["boundary"][()],
+                "solution": file["solution"][()],
+                "window_boundary": file["windows/boundary"][()],
+                "window_solution": file["windows/solution"][()],
+            }
+            if "parameter_names" in attributes:
+                content["parameter_names"] = tuple(map(str, attributes["parameter_names"]))
+                content["parameters"] = file["parameters"][()]
+                content["window_parameters"] = file["windows/parameters"][()]
+        try:
+            return cls(**content)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 def joined(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

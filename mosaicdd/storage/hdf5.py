@@ -16,6 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mosaicdd.former import refuse_former
+from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
 from mosaicdd.storage.provenance import made_by
 
@@ -29,7 +31,7 @@ _DAMAGE = (
 _PLAIN = (str, int, float, bool)
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
 _SLAB = 2**24  # values that are read at once where all are read
-_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset", "media")
+_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset")
 
 
 def built_with_mpi() -> bool:
@@ -198,6 +200,8 @@ def open_to_read(
 def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:
     """Refuse foreign files and formats of the future."""
     marked = file.attrs.get("kind")
+    with argument(str(path)):
+        refuse_former("kind of file", str(marked).removeprefix("mosaicdd "))
     if not isinstance(marked, str) or marked != f"mosaicdd {kind}":
         what = f"a {marked} file" if isinstance(marked, str) else "an HDF5 file of something else"
         raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")

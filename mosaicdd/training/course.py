@@ -1,66 +1,38 @@
-"""The lessons by name; and a lesson with its data, of which each of the ranks that train together reads what it needs."""
+"""A network's lesson, and the data that it learns from, read by each of the ranks that train together."""
 
 import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from mosaicdd.former import refuse_former
-from mosaicdd.lattice.axes import times
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
-from mosaicdd.local_solvers.networks.registry import NETWORKS, network_class
-from mosaicdd.settings import unknown
+from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.registry import build_network, network_class
+from mosaicdd.problems.equations import equation
 from mosaicdd.storage.atomic import trust_seal
-from mosaicdd.storage.samples import MediaDataset
-from mosaicdd.training.conductances import ConductanceLesson
-from mosaicdd.training.equation_lesson import EquationLesson, FamilyLesson
-from mosaicdd.training.lesson import Lesson
+from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.family import FamilyLesson
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.row_lesson import RowLesson
-from mosaicdd.training.settings import MEDIUM_CELLS, ExecutionSettings, TrainingSettings
-from mosaicdd.training.whole_media import WholeMediaLesson
-from mosaicdd.unsupported import Unsupported
-
-LESSONS: dict[str, type[RowLesson]] = {ConductanceLesson.kind.name: ConductanceLesson}
-"""Of networks that do not give a linear equation's solutions."""
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 
-def known_networks() -> list[str]:
-    """Return the names of all networks that can be trained."""
-    return sorted({*LESSONS, *NETWORKS})
-
-
-def find_lesson(network: str) -> type[Lesson]:
+def find_lesson(network: str) -> type[EquationLesson]:
     """Return what a network is taught by; errors as `network_class`."""
-    refuse_former("network", network)
-    if network in LESSONS:
-        return LESSONS[network]
-    if network not in NETWORKS and ":" not in network:
-        raise ValueError(
-            unknown("network", network, known_networks(), ", or your own module:Class")
-        )
     return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
-
-
-_NO_DIMS = (
-    "dims {}: what {} learns from here are small problems, which a rank has whole; leave it out, or train conductances "
-    "on whole media, of generate --media --cells 1024"
-)
 
 
 @dataclass(frozen=True)
 class Course:
-    """What is learned by which network; all of it the same on all ranks but for the part."""
+    """What is learned by which network; the same on all ranks."""
 
     # lesson, name, values: of the network: its lesson, its name, and those of its settings that are
     # not the defaults
-    lesson: type[Lesson]
+    lesson: type[EquationLesson]
     name: str
     values: dict
     settings: dict  # all of the network's settings
-    # dataset, dataset_hash: whole, its arrays perhaps in their file, and the hash of its content
-    dataset: Any
-    dataset_hash: str
-    part: Any  # what this rank needs of it
+    dataset: Dataset
+    dataset_hash: str  # of its content
 
     @classmethod
     def of(
@@ -77,37 +49,39 @@ class Course:
         `ValueError` if network, data, settings and ranks do not fit each other.
         """
         lesson = find_lesson(name)
-        dataset = _read(lesson, data, ranks)
-        if isinstance(dataset, MediaDataset) and dataset.cells > MEDIUM_CELLS:
-            lesson = WholeMediaLesson
-        elif execution.dims is not None:
-            raise Unsupported(_NO_DIMS.format(times(execution.dims), name))
+        dataset = _read(data, ranks)
 
-        def part() -> tuple[dict, Any]:
-            network = lesson.build(name, values, dataset)
+        def own() -> dict:
+            network = build_network(name, values, dataset.subdomain)
             lesson.require(name, network, dataset, settings, execution)
             execution.require_ranks(ranks.size, settings, lesson.learned(network, dataset))
-            return asdict(network.settings), lesson.part(dataset, ranks)
+            return asdict(network.settings)
 
-        own, mine = ranks.agreed(part)
-        dataset_hash = ranks.of_root(lambda: dataset.content_hash)
-        return cls(lesson, name, values, own, dataset, dataset_hash, mine)
+        described = ranks.agreed(own)
+        return cls(
+            lesson, name, values, described, dataset, ranks.of_root(lambda: dataset.content_hash)
+        )
 
-    def network(self) -> Any:
+    def network(self) -> Network:
         """Return a network with random weights."""
-        return self.lesson.build(self.name, self.values, self.dataset)
+        return build_network(self.name, self.values, self.dataset.subdomain)
 
-    def taught(self, settings: TrainingSettings, ranks: RankGroup) -> Lesson:
+    def taught(self, settings: TrainingSettings, ranks: RankGroup) -> EquationLesson:
         """Return the lesson of a network with random weights; called by all ranks."""
-        lesson: Any = self.lesson
-        return lesson(self.network(), self.part, settings, ranks)
+        return self.lesson(self.network(), self.dataset, settings, ranks)
 
 
-def _read(lesson: type[Lesson], data: Any, ranks: RankGroup) -> Any:
-    """Read a dataset, or what is to be known of it; the checksum of a file is checked by rank 0 alone."""
-    if not isinstance(data, str | os.PathLike):
-        return lesson.read(data)
-    dataset = ranks.agreed(lambda: lesson.read(data) if ranks.is_root else None)
+def _read(data: str | os.PathLike | Dataset, ranks: RankGroup) -> Dataset:
+    """Return a dataset of a linear equation; the checksum of a file is checked by rank 0 alone."""
+
+    def read() -> Dataset:
+        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
+        equation(dataset.pde)
+        return dataset
+
+    if isinstance(data, Dataset):
+        return read()
+    dataset = ranks.agreed(lambda: read() if ranks.is_root else None)
     if not ranks.is_root:
         trust_seal(data)
-    return ranks.agreed(lambda: dataset if ranks.is_root else lesson.read(data))
+    return ranks.agreed(lambda: read() if dataset is None else dataset)

@@ -1,12 +1,11 @@
-"""Lessons on solutions of linear equations: of networks for one operator, and of those for a family of them.
+"""The lesson of a network for one operator: solutions of a linear equation.
 
 Every rank has all samples, and takes its share of each batch: a step's shares are then even.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,18 +13,14 @@ import torch
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.registry import build_network, is_family
 from mosaicdd.local_solvers.training_range import SpectrumRange
-from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.family import FamilyPasses, family_ranges, fit_family, require_operators
-from mosaicdd.training.lesson import Lesson, placed
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
-from mosaicdd.training.reports import Report, SolutionReport
+from mosaicdd.training.reports import Report
 from mosaicdd.training.samples import (
     Batches,
     HeldOut,
@@ -85,10 +80,26 @@ class EquationLosses:
         raise TypeError("a pass of the PDE loss needs points, or a window of a discrete residual")
 
 
-class EquationLesson(Lesson):
-    """Of a network that gives solutions of one linear equation; ``held_out`` has windows of larger solutions, too."""
+class EquationLesson:
+    """A network, solutions of one linear equation, and what of them it is to learn; on one rank.
 
-    report_type: ClassVar[type[Report]] = SolutionReport
+    How it is trained is the same for all (`Trainer`): gradients, ranks, devices, sharding, the schedule and checkpoints.
+
+    Attributes
+    ----------
+    network
+        On the device, in the precision of the training.
+    batches
+        The samples of each step, of all ranks together.
+    passes
+        ``passes.draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank.
+    held_out
+        Samples that are not learned from, and windows of larger solutions.
+    samples_nodes
+        Whether errors in the middle of a training are at some nodes only.
+    """
+
+    passes: Any
 
     def __init__(
         self,
@@ -131,41 +142,24 @@ class EquationLesson(Lesson):
         return batches
 
     @classmethod
-    def read(cls, data: str | os.PathLike | Dataset) -> Dataset:
-        """Return a dataset of a linear equation."""
-        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
-        equation(dataset.pde)
-        return dataset
-
-    @classmethod
-    def build(cls, name: str, values: dict, dataset: Dataset) -> Network:
-        """Return a network of the registry."""
-        return build_network(name, values, dataset.subdomain)
-
-    @classmethod
     def learned(cls, network: Network, dataset: Dataset) -> int:
         """Return the number of samples that are not held out."""
         return len(dataset.boundary) - dataset.held_out
 
     @classmethod
-    def part(cls, dataset: Dataset, ranks: RankGroup) -> Dataset:
-        """Return all of it."""
-        return dataset
-
-    @classmethod
     def require(
         cls,
         name: str,
-        network: Any,
+        network: Network,
         dataset: Dataset,
         settings: TrainingSettings,
         execution: ExecutionSettings,
     ) -> None:
-        """Check that the losses tell the solution from other functions, and that the network can be it."""
-        super().require(name, network, dataset, settings, execution)
-        if is_family(network):
-            require_operators(network, dataset)
-            return
+        """Check that a network can learn from a dataset as the settings ask; `ValueError` if it cannot.
+
+        The losses must tell the solution from other functions, and the network must be able to be it.
+        """
+        require_recomputing(name, network, execution)
         operators = [operator for operator, _ in dataset.operators(slice(None))]
         if len(operators) > 1:
             raise ValueError(
@@ -195,9 +189,9 @@ class EquationLesson(Lesson):
 
     @classmethod
     def sketch(
-        cls, network: Network, dataset: Dataset, settings: TrainingSettings, ranks: int
+        cls, network: Network, dataset: Dataset, settings: TrainingSettings
     ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
-        """Return the passes of eight samples; every rank has all samples."""
+        """Return a loss, passes of eight samples, and the bytes of all samples, which every rank has."""
         few = replace(
             dataset,
             boundary=dataset.boundary[:8],
@@ -210,14 +204,14 @@ class EquationLesson(Lesson):
             validation=0.25,
         )
         lesson = cls(network, few, replace(settings, batch_size=max(PROBES), base_batch_size=0))
-        return lesson.loss, lesson.probe(), _lifted_bytes(dataset, settings)
+        return lesson.loss, lesson.probe(), lifted_bytes(dataset, settings)
 
     def loss(self, part: Pass) -> torch.Tensor:
-        """Return the loss on data, or by the equation."""
+        """Return the mean loss of a pass, on data or by the equation."""
         return self._losses(part)
 
     def probe(self) -> list[Pass]:
-        """Return the first passes of one process."""
+        """Return the first passes of one process, to measure what they keep."""
         return self.passes.draw(0, RankGroup(device=self._ranks.device), 0)
 
     def error_sums(self, *, everywhere: bool) -> list[float]:
@@ -229,7 +223,7 @@ class EquationLesson(Lesson):
         return self.held_out.means(sums, everywhere)
 
     def card(self, name: str, best: Report) -> ModelCard:
-        """Write down what the network is, was trained on, and reaches."""
+        """Write down what the network is, was trained on, and reaches; called by all ranks, with whole weights."""
         dataset, degree = self._dataset, self._settings.lifting_degree
         ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
         figures, names = best.figures, dataset.parameter_names
@@ -277,54 +271,23 @@ class EquationLesson(Lesson):
         return torch.as_tensor(values).to(self._like)
 
 
-class FamilyLesson(EquationLesson):
-    """Of a network that makes solution operators from the equation's parameters: regression on operators."""
-
-    unused: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("pde_weight", "points", "collocation", "laplacian", "residual"),
-        "it learns from solutions alone, at all nodes and for all data at once",
-    )
-    precisions: ClassVar[tuple[str, ...]] = ("float32", "float64", "tf32")
-    needs_labels: ClassVar[bool] = True
-
-    def _taught(self) -> Batches:
-        """Put the modes of the operators into the network; their coordinates are learned."""
-        settings, dataset = self._settings, self._dataset
-        learned = slice(0, len(dataset.boundary) - dataset.held_out)
-        self.operators = fit_family(self.network, dataset, learned, settings.lifting_degree)
-        batches = Batches(len(self.operators), settings.batch_size, settings.seed)
-        self.passes = FamilyPasses(self.operators, batches)
-        return batches
-
-    @classmethod
-    def learned(cls, network: Network, dataset: Dataset) -> int:
-        """Return the number of operators that are not held out."""
-        return super().learned(network, dataset) // dataset.boundary.shape[1]
-
-    @classmethod
-    def sketch(
-        cls, network: Any, dataset: Dataset, settings: TrainingSettings, ranks: int
-    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
-        """Return a pass over operators that are zero: few samples have none."""
-        like = placed(network, settings, RankGroup())
-        p, z = like.new_zeros(max(PROBES), 5), like.new_zeros(max(PROBES), network.settings.modes)
-
-        def loss(part: Any) -> torch.Tensor:
-            return torch.nn.functional.mse_loss(network(part.g), part.target)
-
-        return loss, [Pass(p, 1.0, target=z)], _lifted_bytes(dataset, settings)
-
-    def loss(self, part: Any) -> torch.Tensor:
-        """Return the mean squared error of coordinates."""
-        return torch.nn.functional.mse_loss(self.network(part.g), part.target)
-
-    def card(self, name: str, best: Report) -> ModelCard:
-        """Write down which parameters it is for, too."""
-        card = super().card(name, best)
-        return replace(card, parameters={}, ranges=family_ranges(self._dataset))
+def require_recomputing(name: str, network: Network, execution: ExecutionSettings) -> None:
+    """Raise `Unsupported` if hidden layers are to be computed again, and the network cannot."""
+    if execution.recompute and not hasattr(network, "recompute"):
+        raise Unsupported(
+            f"the network {name} cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); "
+            "leave recompute away"
+        )
 
 
-def _lifted_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
+def placed(network: Network, settings: TrainingSettings, ranks: RankGroup) -> torch.Tensor:
+    """Move a network to the device of a rank, in the precision of a training; return a tensor like its weights."""
+    dtype = torch.float64 if settings.precision == "float64" else torch.float32
+    network.to(ranks.device, dtype)
+    return torch.empty(0, dtype=dtype, device=ranks.device)
+
+
+def lifted_bytes(dataset: Dataset, settings: TrainingSettings) -> int:
     """Return the bytes of all lifted samples."""
     fields = dataset.boundary.shape[1] + len(dataset.subdomain.interior) + 1
     size = 8 if settings.precision == "float64" else 4

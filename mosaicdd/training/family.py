@@ -12,7 +12,9 @@ modes.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +33,19 @@ from mosaicdd.local_solvers.networks.family import (
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.model_file import ModelCard
+from mosaicdd.training.equation_lesson import (
+    EquationLesson,
+    lifted_bytes,
+    placed,
+    require_recomputing,
+)
+from mosaicdd.training.memory import PROBES
 from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.reports import Report
 from mosaicdd.training.samples import Batches, Pass
+from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+from mosaicdd.unsupported import Unsupported
 
 _NEAR = 0.4  # distance of images, in the perceptron's inputs, below which both are learned
 # Variance of white noise added to unit remainders, for the directions that the lifting takes out: it
@@ -41,6 +54,73 @@ _NOISE = 1e-3
 _RANGE_DRAWS = 4096
 _NEAR_ZERO = 1e-3  # of the largest draw: a range that ends there ends at 0
 _COLUMNS = 2**14  # of operators that are taken to float64 at a time
+
+
+class FamilyLesson(EquationLesson):
+    """Of a network that makes solution operators from the equation's parameters: regression on operators."""
+
+    def _taught(self) -> Batches:
+        """Put the modes of the operators into the network; their coordinates are learned."""
+        settings, dataset = self._settings, self._dataset
+        learned = slice(0, len(dataset.boundary) - dataset.held_out)
+        self.operators = fit_family(self.network, dataset, learned, settings.lifting_degree)
+        batches = Batches(len(self.operators), settings.batch_size, settings.seed)
+        self.passes = FamilyPasses(self.operators, batches)
+        return batches
+
+    @classmethod
+    def require(
+        cls,
+        name: str,
+        network: Any,
+        dataset: Dataset,
+        settings: TrainingSettings,
+        execution: ExecutionSettings,
+    ) -> None:
+        """Check that no setting is given that means nothing here, and that the dataset has operators enough."""
+        if not settings.labels:
+            raise ValueError(f"the network {name} learns from solutions alone: leave labels on")
+        usual = TrainingSettings()
+        reasons = {
+            key: "it learns from solutions alone, at all nodes and for all data at once"
+            for key in ("collocation", "laplacian", "pde_weight", "points", "residual")
+            if getattr(settings, key) != getattr(usual, key)
+        }
+        if settings.precision == "bf16":
+            reasons["precision"] = "it trains in float32, float64, tf32"
+        for setting, reason in reasons.items():
+            raise Unsupported(
+                f"the network {name} has no use for {setting}={getattr(settings, setting)}: {reason}; leave it out"
+            )
+        require_recomputing(name, network, execution)
+        require_operators(network, dataset)
+
+    @classmethod
+    def learned(cls, network: Any, dataset: Dataset) -> int:
+        """Return the number of operators that are not held out."""
+        return super().learned(network, dataset) // dataset.boundary.shape[1]
+
+    @classmethod
+    def sketch(
+        cls, network: Any, dataset: Dataset, settings: TrainingSettings
+    ) -> tuple[Callable[[Any], torch.Tensor], list[Any], int]:
+        """Return a pass over operators that are zero: few samples have none."""
+        like = placed(network, settings, RankGroup())
+        p, z = like.new_zeros(max(PROBES), 5), like.new_zeros(max(PROBES), network.settings.modes)
+
+        def loss(part: Any) -> torch.Tensor:
+            return torch.nn.functional.mse_loss(network(part.g), part.target)
+
+        return loss, [Pass(p, 1.0, target=z)], lifted_bytes(dataset, settings)
+
+    def loss(self, part: Any) -> torch.Tensor:
+        """Return the mean squared error of coordinates."""
+        return torch.nn.functional.mse_loss(self.network(part.g), part.target)
+
+    def card(self, name: str, best: Report) -> ModelCard:
+        """Write down which parameters it is for, too."""
+        card = super().card(name, best)
+        return replace(card, parameters={}, ranges=family_ranges(self._dataset))
 
 
 @dataclass(frozen=True)

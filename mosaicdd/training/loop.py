@@ -26,10 +26,10 @@ from mosaicdd.storage.checkpoint_file import (
     read_training_checkpoint,
     write_training_checkpoint,
 )
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
-from mosaicdd.storage.samples import Samples
 from mosaicdd.training.course import Course, find_lesson
 from mosaicdd.training.memory import MemoryPlan, memory_plan
 from mosaicdd.training.rank_group import RankGroup, rank_group
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    data: str | os.PathLike | Samples,
+    data: str | os.PathLike | Dataset,
     output: str | os.PathLike,
     settings: TrainingSettings | None = None,
     execution: ExecutionSettings | None = None,
@@ -62,8 +62,7 @@ def train(
     data, output
         The dataset or its file, and the model file.
     network, network_settings
-        Its name, or ``module:Class``, and those of its settings that are not the defaults. The network
-        ``conductances`` learns from media.
+        Its name, or ``module:Class``, and those of its settings that are not the defaults.
     pde
         Where to find the data's equation if it is your own, as ``FILE.py:NAME``; its file is run.
     ranks
@@ -89,7 +88,7 @@ def train(
     """
     task = (data, output, settings, execution, network, network_settings)
     training = Training(*task, pde=pde, overwrite=overwrite)
-    with rank_group(ranks, device, execution) as group:
+    with rank_group(ranks, device) as group:
         training.join(group, resume)
         return training.run(group, progress)
 
@@ -182,7 +181,7 @@ class Training:
 
     def __init__(
         self,
-        data: str | os.PathLike | Samples,
+        data: str | os.PathLike | Dataset,
         output: str | os.PathLike,
         settings: TrainingSettings | None = None,
         execution: ExecutionSettings | None = None,

@@ -13,15 +13,19 @@ import copy
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mosaicdd.training.lesson import Lesson
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.optimisers import build_optimiser
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
+
+if TYPE_CHECKING:
+    from mosaicdd.local_solvers.networks.network import Network
+    from mosaicdd.storage.dataset_file import Dataset
+    from mosaicdd.training.equation_lesson import EquationLesson
 
 _PASS_BYTES = 2**25
 PROBES = (2, 4)
@@ -144,9 +148,9 @@ class MemoryPlan:
 
 
 def memory_plan(
-    lesson: type[Lesson],
-    network: Any,
-    dataset: Any,
+    lesson: "type[EquationLesson]",
+    network: "Network",
+    dataset: "Dataset",
     settings: TrainingSettings,
     execution: ExecutionSettings,
     ranks: RankGroup,
@@ -158,7 +162,7 @@ def memory_plan(
     network = copy.deepcopy(network)
     if execution.recompute:
         network.recompute = True
-    loss, passes, sample_bytes = lesson.sketch(network, dataset, settings, ranks.size)
+    loss, passes, sample_bytes = lesson.sketch(network, dataset, settings)
     objective, learned = Objective(network, loss), lesson.learned(network, dataset)
     samples = -(-min(settings.batch_size, learned) // ranks.size)
     limit = execution.micro_batch

@@ -1,6 +1,6 @@
 """What is known of a training at a validation, as its metrics file has it, and at its end."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 
@@ -9,7 +9,7 @@ from mosaicdd.storage.model_file import ModelCard
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of every training; the errors are those of its lesson.
+    """What is known of a training, with its mean squared errors.
 
     Parameters
     ----------
@@ -21,6 +21,8 @@ class Report:
         Learning rate of the last step.
     samples_per_second
         Mean since the start, validation included.
+    validation_mse, window_mse
+        Of solutions, on held-out samples and on windows of larger solutions.
     """
 
     step: int
@@ -30,22 +32,23 @@ class Report:
     pde_loss: float
     lr: float
     samples_per_second: float
+    validation_mse: float
+    window_mse: float
 
     @property
     def figures(self) -> dict[str, float]:
         """The errors by name."""
-        common = {field.name for field in fields(Report)}
-        return {name: value for name, value in vars(self).items() if name not in common}
+        return {"validation_mse": self.validation_mse, "window_mse": self.window_mse}
 
     @property
     def merit(self) -> float:
-        """The number by which the best weights are chosen: the least."""
-        raise NotImplementedError
+        """The number by which the best weights are chosen: the sum of the errors, the least."""
+        return self.validation_mse + self.window_mse
 
     @property
     def errors(self) -> str:
         """The errors in words."""
-        raise NotImplementedError
+        return f"validation MSE {self.validation_mse:.2e} (windows {self.window_mse:.2e})"
 
     @property
     def text(self) -> str:
@@ -54,42 +57,6 @@ class Report:
         if self.pde_loss:
             terms += f", PDE {self.pde_loss:.1e}"
         return f"step {self.step}, {terms}, {self.errors}, {self.samples_per_second:.0f} samples/s"
-
-
-@dataclass(frozen=True)
-class SolutionReport(Report):
-    """Mean squared errors of solutions, on held-out samples and on windows of larger solutions."""
-
-    validation_mse: float
-    window_mse: float
-
-    @property
-    def merit(self) -> float:
-        """The sum of both."""
-        return self.validation_mse + self.window_mse
-
-    @property
-    def errors(self) -> str:
-        """Both in words."""
-        return f"validation MSE {self.validation_mse:.2e} (windows {self.window_mse:.2e})"
-
-
-@dataclass(frozen=True)
-class RelativeReport(Report):
-    """The relative error on held-out data, as the lesson has it, and the same without the network."""
-
-    error: float
-    plain: float
-
-    @property
-    def merit(self) -> float:
-        """The error."""
-        return self.error
-
-    @property
-    def errors(self) -> str:
-        """Both in words."""
-        return f"error {self.error:.2e} on held-out data (without the network {self.plain:.2e})"
 
 
 _FAR_OFF = 0.1  # of what the lifting leaves

@@ -4,11 +4,9 @@ What a setting means and its default stand here once: the command line builds it
 fields. Nothing slow is imported, so that ``--help`` is fast.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.settings import check_settings, setting
 
@@ -19,8 +17,6 @@ PRECISIONS = ("float32", "float64", "bf16", "tf32")
 SHARDINGS = ("none", "zero1", "fsdp", "hybrid")
 METHODS = ("amg", "direct")
 NO_LIFTING = "none"
-MEDIUM_CELLS = 32
-"""Per side of the squares that networks of media are taught."""
 
 
 def _require_held_out(held_out: int, settings: Any, what: str) -> None:
@@ -84,30 +80,6 @@ class GenerationSettings:
         """Ranges of what is drawn for every problem: the amplitude only where it varies."""
         varied = {"amplitude": self.amplitude} if self.amplitude[0] < self.amplitude[1] else {}
         return {"length_scale": self.length_scale} | varied
-
-
-@dataclass(frozen=True)
-class MediaSettings:
-    """How random media are drawn, for a network of conductances.
-
-    Parameters
-    ----------
-    cells
-        Per side: the squares that subdomains are, or whole media, larger ones, which ranks may share.
-    """
-
-    cells: int = MEDIUM_CELLS
-    samples: int = setting(20000, "Number of random media.", least=2)
-    seed: int = setting(0, "Seed of all random numbers.", least=0)
-    validation: float = setting(0.1, "Fraction of the media that training holds out.")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.cells < MEDIUM_CELLS or self.cells % 4:
-            raise ValueError(
-                f"cells={self.cells}: media have {MEDIUM_CELLS} cells per side, or more, a multiple of 4"
-            )
-        _require_held_out(round(self.samples * self.validation), self, "media")
 
 
 @dataclass(frozen=True)
@@ -217,11 +189,6 @@ class ExecutionSettings:
 
     It changes time and memory, and results by rounding at most: a run may be resumed with others,
     only not with another sharding.
-
-    Parameters
-    ----------
-    dims
-        Ranks per axis, (y, x), that share each sample, a whole medium; without, each has its own samples.
     """
 
     micro_batch: int = setting(
@@ -243,25 +210,19 @@ class ExecutionSettings:
         "or both within groups of ranks (hybrid).",
         SHARDINGS,
     )
-    replicas: int = setting(
-        1, "Number of groups of ranks: for hybrid sharding, and of those that --dims says.", least=1
-    )
-    dims: tuple[int, int] | None = None
+    replicas: int = setting(1, "Number of groups of ranks, for hybrid sharding.", least=1)
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.dims is not None and len(self.dims) != 2:
-            raise ValueError(f"dims {times(self.dims)}: media are of the plane, give two numbers")
         if not self.bucket_cap_mb > 0:
             raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")
 
     def require_ranks(self, ranks: int, settings: TrainingSettings, samples: int) -> None:
         """Raise `ValueError` if a number of ranks cannot share a batch out, or not by this sharding and optimiser."""
-        batch, groups = min(settings.batch_size, samples), ranks // math.prod(self.dims or (1,))
-        if batch < groups:
+        if (batch := min(settings.batch_size, samples)) < ranks:
             raise ValueError(
-                f"a batch of {batch} samples cannot be shared out between {groups} "
-                f"{'ranks' if self.dims is None else 'groups of ranks'}; use a larger batch_size or fewer ranks"
+                f"a batch of {batch} samples cannot be shared out between {ranks} ranks; use a larger "
+                "batch_size or fewer ranks"
             )
         if self.sharding == "none":
             return

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mosaicdd.parallel.watch import Watch
-from mosaicdd.training.lesson import Lesson
+from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, ParallelObjective
 from mosaicdd.training.optimisers import (
@@ -41,7 +41,7 @@ class Trainer:
 
     def __init__(
         self,
-        lesson: Lesson,
+        lesson: EquationLesson,
         settings: TrainingSettings,
         start: float,
         ranks: RankGroup | None = None,
@@ -144,7 +144,7 @@ class Trainer:
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
-        return self.lesson.report_type(
+        return Report(
             self.step,
             self.progress,
             elapsed,
@@ -176,7 +176,7 @@ class Trainer:
         self._validation_seconds = state["validation_seconds"]
         self._next_validation = state["next_validation"]
         self._signals = state["signals"]
-        self._best = self.lesson.report_type(**state["best"])
+        self._best = Report(**state["best"])
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
         self.parallel.load_optimiser_state(self.optimiser, state["optimiser"])

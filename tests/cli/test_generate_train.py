@@ -94,7 +94,6 @@ def test_without_json_a_short_training_prints_one_line(data, tmp_path):
         (["--cells", "7"], "even number"),
         (["--cells", "8x8x6"], "a subdomain has as many along each axis"),
         (["--pde", "poisson-boltzmann"], "poisson-boltzmann is not linear"),
-        (["--cells", "8x8x8", "--media", "--pde", "diffusion"], "media are of squares"),
         (["--cells", "8x8x8", "--pde", "screened-poisson"], "of cubes give their values"),
         (["--method", "guess"], "guess"),
     ],

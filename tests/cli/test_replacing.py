@@ -30,7 +30,6 @@ def solved(mosaicdd, common_path, comm):
         ("solve", *CELLS, "--boundary", "expr:x", "-o", "new.h5", "--trace", "own.json"),
         ("solve", *CELLS, "--boundary", "0", "--pde", "heat", "--steps", "1", "--dt", "1", "-o", "own.h5"),
         ("train", "data.h5", "-o", "own.h5"),
-        ("train", "data.h5", "-o", "own.h5", "--network", "conductances"),
         ("bench", "-o", "own.json"),
     ],
     ids=" ".join,
@@ -43,8 +42,6 @@ def test_the_users_own_files_are_not_replaced_unasked(
     if comm.rank == 0:
         (common_path / own).write_bytes(OWN)
     comm.Barrier()
-    if command[-1] == "conductances" and comm.size > 1:
-        return  # trained on one rank
     ended = mosaicdd(*command)
     assert ended.code == 2
     assert ended.err.count("\n") == 1

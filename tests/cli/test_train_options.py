@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
-from mosaicdd.storage.hdf5 import reseal
+from mosaicdd.former import FORMER
+from mosaicdd.storage.hdf5 import new_file, reseal
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
@@ -26,6 +27,12 @@ class Mine(DeepONet):
 
 class Lacking:
     pass
+"""
+EQUATION = """
+from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+
+OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)
 """
 
 
@@ -99,7 +106,7 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
     [
         (
             ["--network", "resnet"],
-            "unknown network 'resnet' (did you mean 'sdnet'?); known: conductances, deeponet, faces, family",
+            "unknown network 'resnet' (did you mean 'sdnet'?); known: deeponet, faces, family",
         ),
         (["--network", "mine:Lacking"], "lacks the base class torch.nn.Module"),
         (["--network", "mine:Gone"], "cannot be imported"),
@@ -109,17 +116,66 @@ def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
         (["--optimizer", "sgd"], "'sgd' is not one of"),
         (["--lr", "nan"], "learning rate must be positive"),
         (["--resume"], "there is no checkpoint; start without --resume"),
+        (["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of laplace"),
+        (
+            ["--network", "family", "--points", "5"],
+            "no use for --points 5: it learns from solutions",
+        ),
+        (["--network", "family", "--precision", "bf16"], "float32, float64, tf32; leave it out"),
+        (
+            ["--network", "family", "--no-labels"],
+            "family learns from solutions alone: leave labels",
+        ),
+        (["--network", "family", "--recompute"], "cannot recompute its hidden layers"),
         (["--config", "none.toml"], "there is no such file"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(data, tmp_path, monkeypatch, options, message):
     (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "own.py").write_text(EQUATION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     result = run(data, "-o", "model.h5", *options)
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "model.h5").exists()
+
+
+@pytest.mark.parametrize("network", FORMER["network"])
+def test_a_network_that_has_left_is_refused_before_the_data_are_read(network, tmp_path):
+    result = run(tmp_path / "none.h5", "-o", tmp_path / "model.h5", "--network", network)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert f"the network '{network}' has left: " in result.stderr
+
+
+@pytest.mark.parametrize("option", FORMER["option"])
+def test_an_option_that_has_left_says_so_on_the_command_line_and_in_a_file(
+    option, tmp_path, mosaicdd
+):
+    command, name = option.split()
+    if command == "generate":
+        call = [command, tmp_path / "out.h5", name]
+    else:
+        config = tmp_path / "train.toml"
+        config.write_text(f'{name.lstrip("-")} = "1x2"')
+        call = [command, "data.h5", "-o", tmp_path / "out.h5", name, "1x2"]
+        ended = mosaicdd(command, "data.h5", "-o", tmp_path / "out.h5", "--config", config)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert f"the option '{option}' has left: " in ended.err
+    ended = mosaicdd(*call)
+    assert (ended.code, ended.err) == (
+        2,
+        f"Error: the option '{option}' has left: {FORMER['option'][option]}\n",
+    )
+
+
+@pytest.mark.parametrize("kind", FORMER["kind of file"])
+def test_a_dataset_that_has_left_says_so(kind, tmp_path):
+    with new_file(tmp_path / "data.h5", kind):
+        pass
+    result = run(tmp_path / "data.h5", "-o", tmp_path / "model.h5")
+    assert result.exit_code == 2
+    assert f"data.h5: the kind of file '{kind}' has left: " in result.stderr
 
 
 def test_a_truncated_dataset_and_one_of_another_equation_are_refused(data, tmp_path):

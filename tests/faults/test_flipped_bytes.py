@@ -14,7 +14,6 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.storage.samples import MediaDataset
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
@@ -65,9 +64,6 @@ DATASET = Dataset(
     validation=0.2,
     seed=7,
 )
-MEDIA = MediaDataset(
-    "diffusion", values(2, 49, 49), values(2, 3, 9, 9), values(2, 3, 9, 9), ("a", "b"), 0.5, 7
-)
 
 
 def everything_of_solution(path):
@@ -82,7 +78,6 @@ KINDS = {
     "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
     "model": (write_small_model, read_model),
     "dataset": (DATASET.write, Dataset.read),
-    "media": (MEDIA.write, MediaDataset.read),
 }
 
 

@@ -80,7 +80,7 @@ def test_the_compiled_linear_model_is_close_to_the_exact_operator():
 
 def test_the_shipped_models_are_the_documented_ones():
     families = ["advection-diffusion", "anisotropic-diffusion", "screened-poisson"]
-    others = ["diffusion", "laplace", "laplace-cubes", "laplace-sdnet"]
+    others = ["laplace", "laplace-cubes", "laplace-sdnet"]
     assert shipped_models() == sorted([*others, *families])
     for name in families:
         assert (SHIPPED / f"{name}.h5").stat().st_size < 8 * MEGABYTE

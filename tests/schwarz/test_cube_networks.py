@@ -11,7 +11,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.network_solver import self_test_error
 from mosaicdd.local_solvers.source import BlockSource
-from mosaicdd.local_solvers.trained_model import NetworkModel
+from mosaicdd.local_solvers.trained_model import TrainedModel
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.model_file import ModelCard
@@ -29,7 +29,7 @@ def model_of(faces_network):
         network = faces_network(Subdomain(CELLS, 0.5, axes), off)
         settings = asdict(network.settings)
         card = ModelCard("laplace", CELLS, 0.5, "faces", settings, 2, [-1.0, 1.0], axes=axes)
-        return NetworkModel("waves", network, card)
+        return TrainedModel("waves", network, card)
 
     return make
 

@@ -50,7 +50,6 @@ ENGINES = {
     "krylov": (laplace, "exact", {"accelerate": "gmres", "batch": 2}),
     "network": (laplace, "laplace", {"batch": 2}),
     "multigrid": (medium, "exact", {"batch": 2}),
-    "averages": (medium, "averaged", {"batch": 2}),
     "hole": (hole, "exact", {"batch": 3}),
     "newton": (sinh, "exact", {"rtol": 1e-10, "batch": 2}),
 }

@@ -16,7 +16,6 @@ from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.solver import solve
-from mosaicdd.schwarz.upscaled.fine_fill import Band
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence, verdict
 
 OTHERS = ("diverged_max_iterations", "diverged_nan", "diverged_tolerance", "interrupted")
@@ -67,11 +66,6 @@ def corrupt_newton(monkeypatch):
     monkeypatch.setattr(Newton, "run", corrupted)
 
 
-def corrupt_bands(monkeypatch):
-    fill = Band.fill
-    monkeypatch.setattr(Band, "fill", lambda self, nodes: fill(self, noisy(nodes, size=1.0)))
-
-
 MEDIUM = {"a": "exp(sin(3*x)*y)"}
 SURFACE = Problem(Domain(CELLS), "minimal-surface", {}, Dirichlet("0.2*sin(3*x)"))
 LAPLACE = Problem(Domain(CELLS), "laplace", {}, SIDES)
@@ -84,7 +78,6 @@ ENGINES = {
     "a certificate": (LAPLACE, "laplace", {"certify": 1e-9}, corrupt_constants),
     "a medium": (DIFFUSION, "exact", {}, corrupt_medium),
     "a flow": (FLOWING, "exact", {}, corrupt_medium),
-    "averages": (DIFFUSION, "averaged", {}, corrupt_bands),
     "Newton's method": (SURFACE, "exact", {}, corrupt_newton),
 }
 

@@ -14,6 +14,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_network
+from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.storage.dataset_file import Dataset
@@ -111,7 +112,7 @@ def trainer_of(dataset, group, network="faces", changes=None, execution=None):
     settings = replace(SETTINGS, **(changes or {}))
     torch.manual_seed(0)
     values = {"width": 8} if network == "faces" else SDNET
-    built = EquationLesson.build(network, values, dataset)
+    built = build_network(network, values, dataset.subdomain)
     lesson = EquationLesson(built, dataset, settings, group)
     return Trainer(lesson, settings, time.perf_counter(), group, execution)
 

@@ -15,14 +15,13 @@ from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.networks.family import canonical, coordinates
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.local_solvers.trained_model import NetworkModel
+from mosaicdd.local_solvers.trained_model import TrainedModel
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.course import Course
-from mosaicdd.training.equation_lesson import FamilyLesson
-from mosaicdd.training.family import family_ranges, fit_family
+from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
 from mosaicdd.training.loop import Training, train_course
 from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
@@ -133,7 +132,7 @@ def test_the_card_says_which_parameters_the_network_serves(datasets, pde, name, 
 
 def test_a_parameter_outside_of_the_range_is_refused_with_the_range(trained):
     result = trained("screened-poisson")
-    model = NetworkModel("mine", result.network, result.card)
+    model = TrainedModel("mine", result.network, result.card)
     grid = Grid((32, 32), SUBDOMAIN.spacing)
     assert model.bind(Problem((32, 32), "screened-poisson", {"c": 100.0}), grid).linear
     assert model.bind(Problem((32, 32), "laplace"), grid).linear  # c = 0
@@ -185,7 +184,7 @@ def test_fixed_parameters_are_one_operator_for_any_network():
     assert result.card.parameters == {"c": 30.0}
     assert not result.far_off
     grid = Grid((32, 32), SUBDOMAIN.spacing)
-    model = NetworkModel("mine", result.network, result.card)
+    model = TrainedModel("mine", result.network, result.card)
     assert model.bind(Problem((32, 32), "screened-poisson", {"c": 30.0}), grid).linear
     with pytest.raises(ValueError, match="with c=30, it does not solve screened-poisson with c=3"):
         model.bind(Problem((32, 32), "screened-poisson", {"c": 3.0}), grid)

@@ -10,13 +10,11 @@ import pytest
 from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import Dataset, joined
-from mosaicdd.storage.samples import MediaDataset
-from mosaicdd.training import data
+from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training.data import Generation, MediaGenerator, generate
+from mosaicdd.training.data import Generation, generate
 from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.settings import GenerationSettings, MediaSettings
+from mosaicdd.training.settings import GenerationSettings
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
@@ -33,19 +31,6 @@ def test_the_samples_are_the_same_for_any_number_of_ranks(comm, common_path):
     for name in ("boundary", "solution", "hyperparameters", "window_boundary", "window_solution"):
         np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
     assert not list(common_path.glob("*.parts"))
-
-
-@pytest.mark.ranks(1, 2, 3)
-def test_media_are_the_same_for_any_number_of_ranks(comm, common_path, monkeypatch):
-    monkeypatch.setattr(data, "_PART", 2)
-    settings = MediaSettings(samples=5, validation=0.4)
-    written = generate(common_path / "media.h5", settings, ranks=comm)
-    comm.Barrier()
-    kept, alone = MediaDataset.read(common_path / "media.h5"), MediaGenerator(settings)
-    expected = alone.dataset(**joined(map(alone.part, range(3))))
-    assert kept.content_hash == expected.content_hash
-    assert kept.kind == expected.kind
-    assert (written is None) == (comm.rank > 0)
 
 
 def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(tmp_path, monkeypatch):

@@ -28,9 +28,9 @@ from typing import Any, TypeGuard
 
 import torch
 
+from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.networks.conductances import ConductanceNetwork
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
@@ -49,9 +49,9 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-_ROW_NETWORKS = (ConductanceNetwork,)
-ROW_NETWORKS: dict[str, Any] = {kind.name: kind for kind in _ROW_NETWORKS}
-"""Of other equations: made of settings, by the name of the equation and the cells of a side, as ``of`` each of them."""
+def known_networks() -> list[str]:
+    """Return the names of all networks that can be trained."""
+    return sorted(NETWORKS)
 
 
 def is_family(network: torch.nn.Module) -> TypeGuard[FamilyNetwork]:
@@ -65,7 +65,8 @@ def network_class(name: str) -> type[Network]:
         return NETWORKS[name]
     if ":" in name:
         return find_class(name)
-    raise ValueError(unknown("network", name, sorted(NETWORKS), ", or your own module:Class"))
+    refuse_former("network", name)
+    raise ValueError(unknown("network", name, known_networks(), ", or your own module:Class"))
 
 
 def _settings_of(kind: Any, name: str, values: dict) -> Any:
@@ -99,13 +100,6 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     if name not in NETWORKS:
         check_behaviour(name, network, subdomain)
     return network
-
-
-@torch.random.fork_rng([])
-def build_row_network(name: str, settings: dict, pde: str, cells: int) -> Any:
-    """Build one of `ROW_NETWORKS` with random weights; errors as of its settings, and as the network is for the equation."""
-    kind = ROW_NETWORKS[name]
-    return kind.of(_settings_of(kind, name, settings), pde, cells)
 
 
 _METHODS = ("forward", "prepare", "apply_prepared")

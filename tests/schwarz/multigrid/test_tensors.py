@@ -183,6 +183,3 @@ def test_what_is_not_solved_is_refused():
     disk = m.Domain.from_distance(lambda x, y: np.hypot(x - 0.5, y - 0.4) - 0.3, CELLS, 1 / 83)
     with pytest.raises(m.Unsupported, match=r"domain is no rectangle here, .* mixed derivative"):
         m.Problem(disk, "anisotropic-diffusion", {"axy": 0.5})
-    problem = m.Problem((64, 64), "diffusion", {"axx": 1.0, "axy": "x/99", "ayy": 1.0})
-    with pytest.raises(m.Unsupported, match="without a velocity or a mixed derivative"):
-        m.solve(problem, "averaged")
