@@ -199,7 +199,7 @@ class Domain:
         Raises
         ------
         ValueError
-            If an outline crosses itself or another, or they do not fit the cells.
+            If an outline crosses itself or another, a hole is in another one, or they do not fit the cells.
         """
         return cls(cells, spacing, Polygons(outer, holes), origin)
 

@@ -16,6 +16,9 @@ OUTER = [[0.1, 0.1], [0.9, 0.1], [0.9, 0.6], [0.5, 0.75], [0.1, 0.6]]
 HOLES = [[[0.6, 0.3], [0.8, 0.32], [0.7, 0.5]], [[0.2, 0.2], [0.2, 0.4], [0.4, 0.4], [0.4, 0.2]]]
 
 
+INSIDE = [[0.25, 0.25], [0.25, 0.35], [0.35, 0.35]]
+
+
 def circle(radius, corners=2000):
     t = np.linspace(0, 2 * np.pi, corners, endpoint=False)
     return np.stack([0.5 + radius * np.cos(t), 0.4 + radius * np.sin(t)], axis=1)
@@ -67,12 +70,26 @@ def test_slanted_edges_are_of_second_order():
         (OUTER, [HOLES[0], [[0.65, 0.3], [0.75, 0.2], [0.75, 0.5]]], "hole1 and hole2 cross"),
         (OUTER, [[[0.95, 0.1], [0.97, 0.1], [0.97, 0.2]]], "hole1 is not inside of outer"),
         (OUTER, [[[0.2, 0.2], [0.2, 0.4]]], "hole1 has 2 corners"),
-        ([[0, 0], [1, np.nan], [1, 1]], [], "finite numbers"),
+        ([[0, 0], [1, np.nan], [1, 1]], [], r"outer .* 3 corners, number 2 is \(1, nan\)"),
+        (OUTER, [[[0.2, 0.2], [0.2, 0.4], [0.4, None]]], r"hole1 .* number 3 is \(0.4, nan\)"),
+        ([[0, 0], [1, 0], [0.5, 0], [0, 1]], [], "outer crosses itself"),
+        ([[0, 0], [1, 0], [0.5, 0]], [], "outer crosses itself"),
+        (OUTER, [OUTER], "outer and hole1 cross or touch"),
+        (OUTER, [OUTER[2:] + OUTER[:2]], "outer and hole1 cross or touch"),
+        (OUTER, [HOLES[0], HOLES[0][::-1]], "hole1 and hole2 cross or touch"),
+        (OUTER, [HOLES[1], [[0.4, 0.25], [0.5, 0.25], [0.5, 0.35]]], "hole1 and hole2 cross or"),
+        (OUTER, [HOLES[1], INSIDE], "hole2 is inside of hole1, .* leave hole2 out"),
+        (OUTER, [INSIDE, HOLES[0], HOLES[1]], "hole1 is inside of hole3"),
     ],
 )
 def test_outlines_that_cross_are_refused(outer, holes, message):
     with pytest.raises(ValueError, match=message):
         Polygons(outer, holes)
+
+
+def test_a_corner_that_stands_twice_counts_once():
+    twice = [corner for corner in OUTER for _ in range(2)]
+    assert Polygons([*twice, OUTER[0]], HOLES) == Polygons(OUTER, HOLES)
 
 
 def test_polygons_must_fit_their_cells():

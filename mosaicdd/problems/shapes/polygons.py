@@ -25,7 +25,7 @@ class Polygons(Shape):
     """The part of a rectangle that is inside one polygon and outside of others.
 
     `ValueError` if a polygon has fewer than three corners, an outline crosses itself or another, or a hole is not
-    inside.
+    inside, or inside of another one.
 
     Parameters
     ----------
@@ -48,6 +48,7 @@ class Polygons(Shape):
         for name, ring in zip(names[1:], self.rings[1:], strict=True):
             if not _odd(self._edges[0], ring[:1])[0]:
                 raise ValueError(f"the polygon {name} is not inside of outer")
+        _require_no_islands(self.rings[1:], self._edges[1:], names[1:])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Polygons) and same_values(self.rings, other.rings)
@@ -122,16 +123,39 @@ class Polygons(Shape):
 
 def _ring(corners: object, name: str) -> np.ndarray:
     ring = real_array(corners, f"the polygon {name}").copy()  # the caller's own may change
-    if ring.ndim != 2 or ring.shape[1] != 2 or not np.isfinite(ring).all():
+    if ring.ndim != 2 or ring.shape[1] != 2:
         raise ValueError(
-            f"the polygon {name} must have corners (x, y), finite numbers, got an array of the shape "
-            f"{ring.shape}"
+            f"the polygon {name} must have corners (x, y), got an array of the shape {ring.shape}"
         )
-    if len(ring) > 1 and (ring[0] == ring[-1]).all():
-        ring = ring[:-1]
+    lacking = np.flatnonzero(~np.isfinite(ring).all(axis=1))
+    if len(lacking):
+        x, y = ring[lacking[0]]
+        raise ValueError(
+            f"the polygon {name} must have finite numbers at its {len(ring)} corners, number {lacking[0] + 1} is "
+            f"({x:.10g}, {y:.10g}): correct it, or leave it out"
+        )
+    ring = ring[
+        (ring != np.roll(ring, -1, axis=0)).any(axis=1)
+    ]  # the first stands again at the end
     if len(ring) < 3:
         raise ValueError(f"the polygon {name} has {len(ring)} corners, it needs 3 or more")
     return ring
+
+
+def _require_no_islands(
+    rings: Sequence[np.ndarray], edges: Sequence[np.ndarray], names: Sequence[str]
+) -> None:
+    """Check that no hole is in another one; they cross nowhere, so that one corner of each tells."""
+    first = np.array([ring[0] for ring in rings]).reshape(-1, 2)
+    for around, own, name in zip(rings, edges, names, strict=True):
+        near = np.flatnonzero(((first > around.min(0)) & (first < around.max(0))).all(axis=1))
+        inside = near[_odd(own, first[near])]
+        if len(inside):
+            other = names[inside[0]]
+            raise ValueError(
+                f"the polygon {other} is inside of {name}, where there is no domain: leave {other} out; an island in a "
+                f"hole is a problem of its own, with {other} as its outer polygon"
+            )
 
 
 def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
@@ -147,7 +171,11 @@ def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
         i = portion[i]
         after = first[ring[i]] + (i - first[ring[i]] + 1) % np.diff(first)[ring[i]]
         before = first[ring[i]] + (i - first[ring[i]] - 1) % np.diff(first)[ring[i]]
-        bad = (i < j) & (j != after) & (j != before)
+        along = edges[:, 1] - edges[:, 0]
+        back = (along[i, 0] * along[j, 1] == along[i, 1] * along[j, 0]) & (
+            (along[i] * along[j]).sum(axis=1) < 0
+        )
+        bad = (i < j) & (((j != after) & (j != before)) | back)
         if bad.any():
             a, b = i[bad][0], j[bad][0]
             names_of = [names[ring[k]] for k in (a, b)]
