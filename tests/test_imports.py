@@ -39,7 +39,7 @@ HOMES = {
     "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
     "llvmlite": {"schwarz.multigrid.kernels"},
-    "numba": {"schwarz.multigrid.compiled", "schwarz.multigrid.kernels"},
+    "numba": {f"schwarz.multigrid.{name}" for name in ("compilation", "compiled", "kernels")},
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},

@@ -17,7 +17,7 @@ from mosaicdd.schwarz.multigrid import compiled
 pytest.importorskip("numba")
 from numba.core import caching
 
-from mosaicdd.schwarz.multigrid import kernels
+from mosaicdd.schwarz.multigrid import compilation, kernels
 
 TABLE, SHORT, LONG = np.zeros((0, 8), np.int64), np.zeros(0, np.float32), np.zeros(0)
 
@@ -74,7 +74,7 @@ def test_compiled_code_is_kept_in_files():
 
 def test_long_compilation_is_told_in_one_line(monkeypatch, caplog):
     monkeypatch.setattr(time, "monotonic", iter(range(100)).__next__)
-    notice = kernels._Notice()
+    notice = compilation.Notice()
 
     def compiling(function):
         return SimpleNamespace(data={"dispatcher": function})
