@@ -7,8 +7,8 @@ import sys
 import pytest
 from package_trees import PACKAGE, nodes, trees
 
-# Folder: what of the package it may import besides itself, ``former``, ``settings``, ``tensors``
-# and ``unsupported``;
+# Folder: what of the package it may import besides itself, ``former``, ``settings``, ``tensors``,
+# ``torch_defaults`` and ``unsupported``;
 # ``cli`` and the face of the library may import everything.
 ALLOWED = {
     "lattice": {"problems.sides.boundary"},
@@ -90,7 +90,14 @@ def within(name, places):
 def test_a_module_imports_only_what_its_folder_may():
     def allowed(name):
         folder = name.partition(".")[0]
-        return {folder, "former", "settings", "tensors", "unsupported"} | ALLOWED.get(folder, set())
+        return {
+            folder,
+            "former",
+            "settings",
+            "tensors",
+            "torch_defaults",
+            "unsupported",
+        } | ALLOWED.get(folder, set())
 
     assert [
         f"{name}: {imported}"

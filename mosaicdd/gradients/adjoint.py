@@ -13,11 +13,13 @@ from mosaicdd.problems.fields.given import real_array
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import require_type
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 _LEFT = 1e-5  # of the functional's derivatives that an adjoint may leave, at most
 
 
+@on_processor()
 def adjoint(
     solution: Solution, dJ_du: Any, *, solver: Solver | None = None, rtol: float | None = None
 ) -> dict[str, np.ndarray]:

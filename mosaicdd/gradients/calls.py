@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch.autograd.forward_ad import unpack_dual
 
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 Call = TypeVar("Call", bound=Callable[..., torch.Tensor])
@@ -34,7 +35,8 @@ def untraced(call: Call) -> Call:
             )
         # Imported by whoever compiles, and by nobody else: it takes a second.
         alone = torch.compiler.disable(call) if "torch._dynamo" in sys.modules else call
-        return alone(*arguments, **named)
+        with on_processor():
+            return alone(*arguments, **named)
 
     return run  # type: ignore[return-value]
 

@@ -34,6 +34,7 @@ from mosaicdd.problems.sides.side_values import evaluated
 from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.settings import unknown
 from mosaicdd.time.settings import TimeSettings
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 _FIELDS_OF_STEP = 6  # that the backward pass needs of a step: the solution, its source, and what these are made of
@@ -237,6 +238,7 @@ class _TakenAnew(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @on_processor()
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[Any, ...]:
         with torch.enable_grad():
             here = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]

@@ -13,6 +13,7 @@ from mosaicdd.gradients.lagrangian import Tensors
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 
@@ -284,6 +285,7 @@ class _Solved(torch.autograd.Function):
         return u
 
     @staticmethod
+    @on_processor()
     def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
         u, *tensors = ctx.saved_tensors
         named = dict(zip(ctx.names, tensors, strict=True))
@@ -310,6 +312,7 @@ class _Changed(torch.autograd.Function):
         return change
 
     @staticmethod
+    @on_processor()
     def backward(ctx: Any, w: torch.Tensor) -> tuple[Any, ...]:
         u, change, *tensors = ctx.saved_tensors
         back = _Changed.apply(ctx.solve, ctx.names, not ctx.transposed, u, w, *tensors)

@@ -20,6 +20,7 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.settings import meant
 from mosaicdd.storage.model_file import model_digest, read_model
+from mosaicdd.torch_defaults import float32_on_processor
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -53,6 +54,7 @@ def find_local_solver(name_or_path: str) -> LocalSolver:
     return Exact() if name_or_path == Exact.name else find_network(name_or_path)
 
 
+@float32_on_processor()
 @torch.random.fork_rng([])  # first weights are drawn, and then replaced
 def find_network(name_or_path: str) -> TrainedModel:
     """Return the network of a shipped model's name or a model file; errors as `find_local_solver`."""

@@ -30,6 +30,7 @@ from mosaicdd.problems.sides.edge_data import Data
 from mosaicdd.problems.sides.imposed_slope import require_no_jump
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
@@ -74,6 +75,7 @@ class Problem:
     fields: Mapping[str, Any]
     sides: GivenSides
 
+    @on_processor()
     def __init__(
         self,
         domain: Domain | tuple[int, ...],

@@ -22,6 +22,7 @@ from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field
 from mosaicdd.storage.solution_file import StoredSolution, read_solution, read_solutions
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
@@ -187,6 +188,7 @@ class OpenedSolution(Quantified, Presented, StoredSolution):
     def _spacing(self) -> float:
         return min(self.grid.steps)
 
+    @on_processor()
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the field."""
         if self.window != Window.whole(self.grid):

@@ -34,6 +34,7 @@ from mosaicdd.schwarz.writing import Writing
 from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class Solver:
     ...         solution = solver(problem.with_fields(f=f))
     """
 
+    @on_processor()
     @torch.enable_grad()  # by which Newton's method finds its derivatives, also where a program has turned it off
     def __init__(
         self,
@@ -186,6 +188,7 @@ class Solver:
         """Where checkpoints go, if any are written."""
         return self._writing.checkpoint
 
+    @on_processor()
     @torch.enable_grad()
     def __call__(
         self,
@@ -261,6 +264,7 @@ class Solver:
         self._settled = True
         return solution
 
+    @on_processor()
     @torch.enable_grad()
     def change(
         self,

@@ -27,6 +27,7 @@ from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.stepper import Stepper
 from mosaicdd.time.steps import Stepping
+from mosaicdd.torch_defaults import on_processor
 
 logger = logging.getLogger(__name__)
 
@@ -245,6 +246,7 @@ class March:
         return interrupted
 
 
+@on_processor()
 def march(
     problem: Problem,
     initial: Any,

@@ -13,10 +13,12 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.training.generation import PartGenerator
 from mosaicdd.training.settings import GenerationSettings
 
 
+@on_processor()
 def generate(
     path: str | os.PathLike,
     settings: GenerationSettings | None = None,

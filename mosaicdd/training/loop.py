@@ -30,6 +30,7 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
+from mosaicdd.torch_defaults import float32_on_processor, on_processor
 from mosaicdd.training.course import Course, find_lesson
 from mosaicdd.training.memory import MemoryPlan, memory_plan
 from mosaicdd.training.rank_group import RankGroup, rank_group
@@ -40,6 +41,7 @@ from mosaicdd.training.trainer import Trainer
 logger = logging.getLogger(__name__)
 
 
+@on_processor()
 def train(
     data: str | os.PathLike | Dataset,
     output: str | os.PathLike,
@@ -315,11 +317,11 @@ def train_course(
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed torch's generators, of the processor and of the GPU that is used; put them back in the end.
 
-    So is the precision of products in float32, which is the process's, too.
+    So are the precision of products in float32, and the types and places of new tensors, which are the process's, too.
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
     precision = torch.get_float32_matmul_precision()
-    with torch.random.fork_rng(gpus):
+    with float32_on_processor(), torch.random.fork_rng(gpus):
         torch.default_generator.manual_seed(seed)
         for gpu in gpus:
             with torch.cuda.device(gpu):

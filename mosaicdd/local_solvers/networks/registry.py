@@ -37,6 +37,7 @@ from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
 from mosaicdd.settings import meant, unknown
+from mosaicdd.torch_defaults import float32_on_processor
 
 NETWORKS: dict[str, type[Network]] = {
     "linear": LinearNetwork,
@@ -85,6 +86,7 @@ def _settings_of(kind: Any, name: str, values: dict) -> Any:
     return kind.Settings(**values)
 
 
+@float32_on_processor()
 @torch.random.fork_rng([])  # the generator is the program's
 def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
     """Build a network with random weights; errors as of its settings, and as `check_behaviour` of the user's own."""

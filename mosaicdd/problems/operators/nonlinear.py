@@ -27,6 +27,7 @@ from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offs
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 _PROBES = 256  # values of u for which functions are evaluated, to be told from others
@@ -108,6 +109,7 @@ class Nonlinear:
         }
 
     @property
+    @on_processor()
     def behaviour(self) -> tuple:
         """What tells it from others besides its fields: functions, and what they return.
 

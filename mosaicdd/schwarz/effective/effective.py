@@ -38,6 +38,7 @@ from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.stabilised_gradients import try_out
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
+from mosaicdd.torch_defaults import on_processor
 
 _BYTES = 95  # of a voxel, at the most, in space
 _KEPT = 8  # of a voxel of a cell for the values along each axis that was solved for before
@@ -51,6 +52,7 @@ _AGAIN = 12
 _CONTRAST, _ITERATIONS = 1e9, 100
 
 
+@on_processor()
 def effective(
     medium: Any,
     spacing: float | Sequence[float] | Mapping[str, float] = 1.0,

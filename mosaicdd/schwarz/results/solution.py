@@ -27,6 +27,7 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 
@@ -208,6 +209,7 @@ class Solution(Placed, Quantified, Presented):
             values = self.kept.at(network, cells)
         return self._given(values if self.problems > 1 else values[:1])
 
+    @on_processor()
     def _asked(self, ask: Ask) -> Any:
         """Return what is asked of the fields; all ranks together."""
         return asked_of(self.kept, self.problem, ask)
