@@ -1,20 +1,20 @@
 """Problems whose data change with time: coefficients, sources and values on the sides as they are at an instant.
 
 What depends on the time: the text of an expression in which ``t`` stands, wells with such strengths, a function ``f(x, y, t)``, in space
-``f(x, y, z, t)``, and node values with a leading axis, one for each of equally long intervals and one for the begin; before that
+``f(x, y, z, t)``, as `takes_time` reads it, and node values with a leading axis, one for each of equally long intervals and one for the begin; before that
 one for several problems. All else stays as it is.
 """
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
+from mosaicdd.lattice.axes import coordinates, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.covering import Covering
+from mosaicdd.problems.fields.arguments import AtInstant, OfPlace, takes_time
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
@@ -27,7 +27,7 @@ from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin, is_on
 from mosaicdd.problems.sides.edge_data import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.settings import argument
+from mosaicdd.settings import argument, concerning
 
 
 def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
@@ -48,8 +48,8 @@ def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
         if beside is None and values.at_time(0.0, values.beside) is values:
             return None
         return lambda t: values.at_time(t, values.beside if beside is None else beside(t))
-    if callable(values) and _takes_time(values, axes):
-        return lambda t: lambda *places: values(*places, t)
+    if callable(values) and (takes := takes_time(values, axes)):
+        return lambda t: AtInstant(values, takes, t)
     return None
 
 
@@ -64,21 +64,15 @@ def varies(values: Any, axes: int) -> bool:
     return in_time(values, axes) is not None
 
 
-def _takes_time(function: Callable, axes: int) -> bool:
-    """Say whether a function has an argument more than there are coordinates."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError):  # of a library that does not say
-        return False
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in kinds for parameter in parameters) == axes + 1
-
-
 def problems_in_time(problem: Problem, initial: Field) -> int:
     """Return of how many problems in time the values at the begin, on the sides and of the source are.
 
-    `ValueError` if they are of different numbers.
+    `ValueError` if they are of different numbers. `TypeError` if those at the begin are a function of the time.
     """
+    if callable(initial.values) and takes_time(initial.values, initial.axes) == "after":
+        raise TypeError(
+            f"initial is of the time 0: give a function of ({coordinates(initial.axes)}) without the time"
+        )
     counts = {"the field initial": initial.problems} | problem.conditions.counts
     source = problem.source
     if source is not None and source.times is not None:
@@ -119,7 +113,8 @@ class SourceInTime:
                 self._source, self._frames = Sliced.of_time(self._source, 0), 0
         elif source is not None and source.problems > 1:
             self._frames = source.problems
-        self._at_time = in_time(self._source, self._axes)
+        with argument("the field f"):
+            self._at_time = in_time(self._source, self._axes)
         self._fixed = not self._frames and self._at_time is None
         self._sampled: tuple[Part, np.ndarray | None] | None = None
 
@@ -248,9 +243,12 @@ class SidesInTime:
         data = sides.data
         axes = sides.axes
         self._moving_data = isinstance(data, BoundarySpec) and data.at_time(0.0, axes) is not data
-        self._exchange = _alphas_vary(sides)
-        moving = self._moving_data or any(varies(part.values, axes) for part in sides.parts)
-        self.vary = moving or self._exchange
+        with concerning("sides"), argument("alpha"):
+            self._exchange = _alphas_vary(sides)
+        self.vary = self._moving_data or self._exchange
+        for part in sides.parts:
+            with concerning("sides"), argument(part.called):
+                self.vary |= varies(part.values, axes)
 
     def __call__(self, t: float) -> Sides:
         """Return the conditions at a time."""
@@ -296,7 +294,7 @@ class SidesInTime:
         return Sides(conditions, data[0] if data else None, len(grid.shape))
 
 
-class _Mixed:
+class _Mixed(OfPlace):
     """Values between those at two times, as a function of coordinates."""
 
     def __init__(self, before: Any, after: Any, share: float):

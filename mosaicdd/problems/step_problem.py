@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.discretisation.covering import Covering
+from mosaicdd.problems.fields.arguments import OfPlace
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import real_array
@@ -46,11 +47,23 @@ def step_problem(problem: Problem, rate: float) -> Problem:
 
 def _raised(field: Field, number: float) -> Any:
     """Return the values of a field with a number added."""
-    what = f"the field {field.name}"
     if getattr(field.values, "shape", None):
+        what = f"the field {field.name}"
         shape = tuple(field.values.shape)
         return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
-    return lambda *places: evaluate(field.values, places[::-1], what) + number
+    return _Raised(field, number)
+
+
+class _Raised(OfPlace):
+    """The function, or expression, of a field with a number added."""
+
+    def __init__(self, field: Field, number: float):
+        self._field, self._number = field, number
+
+    def __call__(self, *places: np.ndarray) -> np.ndarray:
+        """Return its values at coordinates, x first."""
+        what = f"the field {self._field.name}"
+        return evaluate(self._field.values, places[::-1], what) + self._number
 
 
 class Storage:

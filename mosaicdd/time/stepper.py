@@ -94,6 +94,7 @@ class Stepper:
         self._shape = shape = problem.domain.shape
         with argument("field"):
             self._coefficients = in_time.CoefficientsInTime(self._problem)
+            self._source = in_time.SourceInTime(self._problem, problem.domain.grid(), time.dt)
         self._planned: dict[tuple[float, float], Planned] = {}
         self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
         lattice = self.solver.lattice

@@ -1,13 +1,13 @@
 """Values at coordinates, of a number, a function or an expression; node values that are read when they are sliced."""
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.axes import coordinates, letters
+from mosaicdd.problems.fields.arguments import TIME, require_coordinates, signature_of
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array
 
@@ -29,6 +29,7 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
     if isinstance(values, Expression):
         return values(**dict(zip(letters(len(places)), places, strict=True)))
     if callable(values):
+        require_coordinates(values, len(places), what)
         try:
             returned = values(*np.broadcast_arrays(*reversed(places)))
         except TypeError:
@@ -53,15 +54,14 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
 
 def _require_arguments(function: Callable, axes: int, what: str) -> None:
     """Check that a function can be called with a coordinate along each axis."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a function of a library that does not say
+    signature = signature_of(function)
+    if signature is None:
         return
     try:
         signature.bind(*[0.0] * axes)
     except TypeError:
         time = ""
-        if "t" in signature.parameters:
+        if TIME in signature.parameters:
             time = "; what depends on the time t is for steps (march)"
         raise TypeError(
             f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.arguments import require_of_time
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable
@@ -146,6 +147,7 @@ def _sound(strength: Any) -> Strength:
         Expression(text, ("pi",), t=0.0)
         return text
     if callable(strength):
+        require_of_time(strength, "the strength of a well")
         return strength
     if not is_number(strength):
         raise TypeError(
