@@ -4,6 +4,9 @@ Where fluxes are given it is these, else what is left over.
 
 A node in a corner belongs to several sides, and where what is held reaches a side, to both. What natural conditions say there is theirs; of sides with given values
 each has what comes along its own axis, and all share the rest by their lengths.
+
+A node on a periodic side and its copy on the other one are one unknown: what is left over in both volumes flows to the
+values that are given at either.
 """
 
 import dataclasses
@@ -15,11 +18,11 @@ import numpy as np
 
 from mosaicdd.lattice.axes import common, in_rows
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.volumes_part import VolumesPart
-from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.parts import common as common_part
@@ -88,23 +91,25 @@ def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list
 class _Side:
     """What neither values nor data change of a side: where its nodes are, and how what is left over there is divided.
 
-    A node is held where a value is given on the side, or on part of what belongs to it.
+    An unknown is held where a value is given on the side, or on part of what belongs to it or to its copies.
     """
 
     parts: list[_SidePart]
     nodes: np.ndarray  # their numbers, ``(M,)``, the same where sides have one in common
-    mine: np.ndarray  # which are this process's, and have a volume, ascending
-    several: np.ndarray  # which of them other sides hold, too, ascending
+    unknowns: np.ndarray  # numbers of these, ``(M,)``, the same of copies on periodic sides, too
+    mine: np.ndarray  # which nodes are this process's, and have a volume, ascending
+    several: np.ndarray  # at which other sides hold the unknown, too, ascending
     share: np.ndarray  # of these in what no side has alone
     divided: list[
         np.ndarray | None
-    ]  # what each condition has of the flow to held nodes, ``(M,)``; None of fluxes
+    ]  # what each condition has of the flow to held unknowns, ``(M,)``; None of fluxes
 
 
 class SideFlows:
     """What flows out through the sides at the nodes that a process speaks for.
 
-    ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side; zero at those of others.
+    ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side: what this process's volumes
+    let through there, at copies of its nodes, too.
     ``gross``: what would flow to and from all of them if all other values fell to zero, ``(n,)``.
     ``carried``, as `Balance` has it, is no part of it. ``around``: a periodic side that is among them.
     """
@@ -117,7 +122,7 @@ class SideFlows:
             known[:] = volumes.problem.conditions, side_conditions(volumes, around)
         self._conditions: dict[str, list[SideCondition]] = known[1]
         self.gross = np.zeros(len(field.values))
-        self.out = self._split(volumes, field) if self._conditions else {}
+        self.out = self._split(volumes, field, around) if self._conditions else {}
 
     @property
     def names(self) -> list[str]:
@@ -133,10 +138,12 @@ class SideFlows:
         )
         return sum(flows, np.zeros(len(every[0])))
 
-    def _split(self, volumes: ControlVolumes, field: HeldField) -> dict[str, list[np.ndarray]]:
+    def _split(
+        self, volumes: ControlVolumes, field: HeldField, around: str
+    ) -> dict[str, list[np.ndarray]]:
         grid, count, conditions = self._grid, len(field.values), self._conditions
         sides = volumes.kept(
-            tuple(conditions), lambda: _sides(volumes, field, conditions, self._pieces)
+            tuple(conditions), lambda: _sides(volumes, field, conditions, self._pieces, around)
         )
         nodes = 1 + max(int(side.nodes.max()) for side in sides.values())
         left = np.zeros((count, nodes))  # over, of what is not known from conditions
@@ -161,17 +168,28 @@ class SideFlows:
             for flows, held in zip(out[name], side.divided, strict=True):
                 if held is None:
                     left[:, side.nodes] -= flows
+        unknown = np.arange(nodes)
+        for side in sides.values():
+            unknown[side.nodes] = side.unknowns
+        left = _added(left, unknown, nodes)
         shared = left.copy()
         for name, side in sides.items():
-            shared[:, side.nodes[side.several]] -= along[name][:, side.several]
+            own = side.unknowns[side.several]
+            along[name] = _added(along[name][:, side.several], own, nodes)
+            shared[:, own] -= along[name][:, own]
         for name, side in sides.items():
-            flows, several = left[:, side.nodes], side.several
-            rest = shared[:, side.nodes[several]]
-            flows[:, several] = along[name][:, several] + rest * side.share
+            flows, several = left[:, side.unknowns], side.several
+            own = side.unknowns[several]
+            flows[:, several] = along[name][:, own] + shared[:, own] * side.share
             for held, total in zip(side.divided, out[name], strict=True):
                 if held is not None:
                     np.multiply(flows, held, out=total)
         return out
+
+
+def _added(values: np.ndarray, unknowns: np.ndarray, count: int) -> np.ndarray:
+    """Return sums of values of nodes ``(n, K)`` at each of so many unknowns."""
+    return np.stack([np.bincount(unknowns, row, count) for row in values])
 
 
 def _sides(
@@ -179,35 +197,51 @@ def _sides(
     field: HeldField,
     conditions: Mapping[str, list[SideCondition]],
     pieces: Mapping[str, OutlinePiece],
+    around: str,
 ) -> dict[str, _Side]:
-    """Plan what is split of each side, by its name."""
-    of_names = _numbered(volumes.grid, [pieces[name] for name in conditions])
+    """Plan what is split of each side, by its name.
+
+    ``around``: a periodic side through which something is asked for, so that its nodes are not those of the other one.
+    """
+    grid, periods = volumes.grid, list(volumes.problem.conditions.periods(volumes.grid))
+    if around:
+        periods[side_names(len(periods))[around][0]] = None
+    every_piece = [pieces[name] for name in conditions]
+    of_names = _numbered(grid, every_piece, (None,) * len(periods))
+    unknowns_of = _numbered(grid, every_piece, tuple(periods))
     count = 1 + max(int(nodes.max()) for nodes in of_names)
     every, held = np.zeros(count), np.zeros(count, int)
     own: list[np.ndarray] = []
-    for nodes, each in zip(of_names, conditions.values(), strict=True):
-        nothing = np.zeros(len(nodes))
-        own.append(sum((c.lengths for c in each if c.held), nothing))
-        every[nodes] += own[-1]
-        held[nodes] += own[-1] > 0
+    for unknowns, each in zip(unknowns_of, conditions.values(), strict=True):
+        lengths = sum((c.lengths for c in each if c.held), np.zeros(len(unknowns)))
+        own.append(np.bincount(unknowns, lengths, count))
+        every += own[-1]
+        held += own[-1] > 0
     sides = {}
-    for (name, each), nodes, lengths in zip(conditions.items(), of_names, own, strict=True):
+    numbers = zip(of_names, unknowns_of, own, strict=True)
+    for (name, each), (nodes, unknowns, lengths) in zip(conditions.items(), numbers, strict=True):
         parts = list(_parts(volumes, field, pieces[name]))
         mine = np.zeros(len(nodes), bool)
         for wide, here, at in parts:
             mine[here] = volumes.on(wide).present[at]
-        there = mine & (lengths > 0)
-        several = np.flatnonzero(there & (held[nodes] > 1))
-        whole = np.where(there, lengths, np.inf)
+        whole = np.where(lengths > 0, lengths, np.inf)[unknowns]
+        several = np.flatnonzero((lengths[unknowns] > 0) & (held[unknowns] > 1))
         divided = [c.lengths / whole if c.held else None for c in each]
-        share = lengths[several] / every[nodes[several]]
-        sides[name] = _Side(parts, nodes, np.flatnonzero(mine), several, share, divided)
+        share = (lengths / np.where(every > 0, every, 1.0))[unknowns[several]]
+        sides[name] = _Side(parts, nodes, unknowns, np.flatnonzero(mine), several, share, divided)
     return sides
 
 
-def _numbered(grid: Grid, pieces: Sequence[OutlinePiece]) -> list[np.ndarray]:
-    """Return numbers of the nodes of each piece, ``(M,)``, the same where they have a node in common; from 0 on."""
-    flat = [np.ravel_multi_index(tuple(piece.nodes.T), grid.nodes) for piece in pieces]
+def _numbered(grid: Grid, pieces: Sequence[OutlinePiece], periods: Periods) -> list[np.ndarray]:
+    """Return numbers of the nodes of each piece, ``(M,)``, the same where they have a node in common; from 0 on.
+
+    Along an axis with a period nodes have one in common with their copies.
+    """
+    flat = []
+    for piece in pieces:
+        along = zip(piece.nodes.T, periods, strict=True)
+        places = tuple(n if period is None else n % period for n, period in along)
+        flat.append(np.ravel_multi_index(places, grid.nodes))
     nodes = np.unique(np.concatenate(flat))
     return [np.searchsorted(nodes, ids) for ids in flat]
 
