@@ -47,7 +47,7 @@ HOMES = {
     "xarray": {"report", "storage.raster"},
     "IPython": {"report"},
     "jax": {"gradients.in_jax"},
-    "torch.distributed": {"training", "parallel.layouts.dtensor"},
+    "torch.distributed": {"training"},
     "pytorch_optimizer": {"training"},
     "torch.utils.tensorboard": {"storage.metrics_file"},
 }

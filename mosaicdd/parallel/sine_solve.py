@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mosaicdd.parallel.layouts.layout import Layout, LayoutStack
+from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
@@ -77,7 +77,7 @@ class SineSolve:
             self._inverse[box.local] = 1 / symbol(*box.whole)
         if problems is not None:
             source, rows, columns, target = (
-                LayoutStack(each, problems) for each in (source, rows, columns, target)
+                each.stacked(problems) for each in (source, rows, columns, target)
             )
         self._to_rows, self._to_columns, self._back_to_rows, self._to_target = (
             Redistribution(here, there, ranks, dtype)

@@ -10,7 +10,7 @@ from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.parallel.layouts.layout import Layout, LayoutStack
+from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
@@ -148,9 +148,7 @@ class InterfaceMovement:
             way = axis, halo, len(values), values.dtype
             if way not in self._plans:
                 target = lines_layout(self._ranks, self._lattice, axis, halo=halo)
-                before, after = (
-                    LayoutStack(of, len(values)) for of in (self._layout(axis), target)
-                )
+                before, after = (of.stacked(len(values)) for of in (self._layout(axis), target))
                 self._plans[way] = Redistribution(before, after, self._ranks, values.dtype)
             # At once into its place, where that is one array.
             there = lines.numpy() if lines.is_cpu and lines.is_contiguous() else None

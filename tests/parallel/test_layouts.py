@@ -8,15 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import (
-    Halo,
-    Merge,
-    On,
-    PartialSum,
-    Replicate,
-    Segment,
-    Shard,
-)
+from mosaicdd.parallel.layouts.placements import Halo, Shard
 
 
 @st.composite
@@ -27,19 +19,13 @@ def layouts(draw):
         st.lists(st.integers(1, 4), min_size=1, max_size=3).filter(lambda m: math.prod(m) < 13)
     )
     axes = st.integers(0, len(shape) - 1)
-    kinds = st.one_of(
-        st.builds(Shard, axes),
-        st.builds(Halo, axes, st.integers(0, 3)),
-        st.builds(On, st.just(0), axes),
-        st.just(Replicate()),
-        st.just(PartialSum()),
-    )
+    kinds = st.one_of(st.builds(Shard, axes), st.builds(Halo, axes, st.integers(0, 3)))
     return Layout(shape, mesh, [draw(kinds) for _ in mesh])
 
 
 @given(layouts())
 @settings(derandomize=True, max_examples=200)
-def test_boxes_fill_the_local_array_and_every_value_has_one_owner_per_replica(layout):
+def test_boxes_fill_the_local_array_and_every_value_has_one_owner(layout):
     owners = np.zeros(layout.shape, int)
     for rank in range(layout.size):
         filled = np.zeros(layout.local_shape(rank), int)
@@ -48,13 +34,7 @@ def test_boxes_fill_the_local_array_and_every_value_has_one_owner_per_replica(la
         assert (filled == 1).all()
         for box in layout.owned(rank):
             owners[box.whole] += 1
-    times = [
-        parts
-        for parts, placement in zip(layout.mesh, layout.placements, strict=True)
-        if placement.merge is not Merge.OWNER
-    ]
-    assert (owners == math.prod(times)).all()
-    assert layout.is_partition == (math.prod(times) == 1)
+    assert (owners == 1).all()
 
 
 @given(layouts())
@@ -70,17 +50,12 @@ def test_placements_are_splits_of_the_local_array_from_left_to_right(layout):
 
 
 def split_array(array, placement, count):
-    if placement.merge is not Merge.OWNER:
-        return [array] * count
-    if isinstance(placement, On):
-        kept = [np.arange(array.shape[placement.axis] if c == 0 else 0) for c in range(count)]
-    else:
-        width = getattr(placement, "width", 0)
-        places = np.arange(array.shape[placement.axis])
-        kept = [
-            places[max(0, own[0] - width) : own[-1] + width + 1] if len(own) else own
-            for own in np.array_split(places, count)
-        ]
+    width = getattr(placement, "width", 0)
+    places = np.arange(array.shape[placement.axis])
+    kept = [
+        places[max(0, own[0] - width) : own[-1] + width + 1] if len(own) else own
+        for own in np.array_split(places, count)
+    ]
     return [array.take(places, placement.axis) for places in kept]
 
 
@@ -93,55 +68,10 @@ def test_the_docstring_s_example():
     assert str(layout).startswith("3x5 over 2x2 ranks: Shard(axis=0")
 
 
-class Folded:
-    """Keeps a copy of its first item in the middle, and its last items first."""
-
-    merge, axis = Merge.OWNER, 0
-
-    def split(self, length, parts):
-        return [[Segment(2, 4), Segment(0, 1, False), Segment(4, 6), Segment(0, 2)]]
-
-
-def test_a_placement_may_keep_items_in_any_order_and_twice():
-    layout = Layout((6,), (1,), (Folded(),))
-    np.testing.assert_array_equal(layout.cut(np.arange(6), 0), [2, 3, 0, 4, 5, 0, 1])
-    owned = [(box.whole[0].start, box.local[0].start) for box in layout.owned(0)]
-    assert owned == [(2, 0), (4, 3), (0, 5)]
-
-
 def test_equal_layouts_are_equal_and_can_be_keys():
     one = Layout((4,), (2,), (Shard(0, (1, 3)),))
     assert {one: 1}[Layout([4], [2], [Shard(0, [1, 3])])] == 1
     assert one != Layout((4,), (2,), (Shard(0),))
-
-
-class Gap:
-    """Forgets the last item."""
-
-    merge, axis = Merge.OWNER, 0
-
-    def split(self, length, parts):
-        return [[Segment(0, length - 1)], *[[]] * (parts - 1)]
-
-
-class Twice(Gap):
-    """Gives all to all."""
-
-    def split(self, length, parts):
-        return [[Segment(0, length)]] * parts
-
-
-class Beyond(Gap):
-    """Holds a copy of what is not there."""
-
-    def split(self, length, parts):
-        return [[Segment(0, length), Segment(length, length + 1, False)], *[[]] * (parts - 1)]
-
-
-@pytest.mark.parametrize("placement", [Gap(), Twice(), Beyond()])
-def test_a_placement_that_does_not_own_every_item_once_is_refused(placement):
-    with pytest.raises(ValueError, match="own every item once and hold no other"):
-        Layout((4, 4), (2,), (placement,))
 
 
 @pytest.mark.parametrize(
@@ -150,10 +80,9 @@ def test_a_placement_that_does_not_own_every_item_once_is_refused(placement):
         (((4,), (2,), (Shard(0, (1, 2)),)), "sizes .* 3 items in all; .* array axis 4 items"),
         (((4,), (2,), (Shard(0, (1, 2, 1)),)), "3 parts .* the mesh axis has 2 ranks"),
         (((4,), (2,), (Shard(1),)), "Shard.axis=1.*axes 0 to 0"),
-        (((4,), (2,), (On(2),)), "On.*coordinates 0 to 1"),
         (((4,), (2, 2), (Shard(0),)), "2 placements at least, got 1"),
         (((4,), (0,), (Shard(0),)), "1 rank per axis"),
-        (((), (1,), (Replicate(),)), "needs an axis"),
+        (((), (1,), (Shard(0),)), "needs an axis"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_both_numbers(arguments, message):

@@ -4,12 +4,11 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from mosaicdd.parallel.layouts.placements import Cut, Merge, Placement, Segment, is_cut
+from mosaicdd.parallel.layouts.placements import Halo, Segment, Shard
 
 
 class Run(NamedTuple):
@@ -129,8 +128,7 @@ class Layout:
        rank 2: row  2..3, columns 0..4, owns 0..3    rank 3: row  2..3, columns 2..5, owns 3..5
     ```
 
-    `ValueError` if the placements do not fit the mesh or the shape, or one of them leaves an item without an owner
-    or with two.
+    `ValueError` if the placements do not fit the mesh or the shape.
 
     Parameters
     ----------
@@ -140,11 +138,14 @@ class Layout:
         Ranks per axis of the mesh; any number of axes, which need not be the array's.
     placements
         One per axis of the mesh.
+    shares
+        What every rank holds, per axis of the array: by default what the placements say.
     """
 
     shape: tuple[int, ...]
     mesh: tuple[int, ...]
-    placements: tuple[Placement, ...]
+    placements: tuple[Shard | Halo, ...]
+    shares: tuple[tuple[AxisShare, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("shape", "mesh", "placements"):
@@ -157,12 +158,13 @@ class Layout:
         if not self.shape or min(self.shape) < 0:
             raise ValueError(f"an array in a layout needs an axis, and sizes >= 0: {self.shape}")
         for placement in self.placements:
-            if is_cut(placement) and not 0 <= placement.axis < len(self.shape):
+            if not 0 <= placement.axis < len(self.shape):
                 raise ValueError(
                     f"{placement}: an array of shape {self.shape} has axes 0 to "
                     f"{len(self.shape) - 1}"
                 )
-        _ = self.shares  # a placement that does not fit is refused here
+        if not self.shares:
+            object.__setattr__(self, "shares", self._split())
 
     def __str__(self) -> str:
         shape, mesh = ("x".join(map(str, sizes)) for sizes in (self.shape, self.mesh))
@@ -173,30 +175,32 @@ class Layout:
         """Number of ranks."""
         return math.prod(self.mesh)
 
-    @property
-    def is_partition(self) -> bool:
-        """Whether every value is owned by exactly one rank (others may hold copies of it)."""
-        return not self.spread(Merge.ANY) and not self.spread(Merge.SUM)
-
-    def spread(self, merge: Merge) -> list[int]:
-        """List the mesh axes of several ranks whose placement merges in a certain way."""
-        return [
-            axis
-            for axis, (parts, placement) in enumerate(zip(self.mesh, self.placements, strict=True))
-            if placement.merge is merge and parts > 1
-        ]
-
-    def coordinates(self, rank: int) -> tuple[int, ...]:
-        """Return the place of a rank in the mesh."""
-        return tuple(int(c) for c in np.unravel_index(rank, self.mesh))
-
-    @cached_property
-    def shares(self) -> tuple[tuple[AxisShare, ...], ...]:
-        """What every rank holds, per axis of the array."""
+    def _split(self) -> tuple[tuple[AxisShare, ...], ...]:
+        """Return what the placements leave to every rank."""
         ranks = [tuple(map(AxisShare.whole, self.shape))]
         for parts, placement in zip(self.mesh, self.placements, strict=True):
-            ranks = [part for rank in ranks for part in _split(placement, rank, parts)]
+            axis = placement.axis
+            ranks = [
+                (*shares[:axis], shares[axis].cut(segments), *shares[axis + 1 :])
+                for shares in ranks
+                for segments in placement.split(shares[axis].length, parts)
+            ]
         return tuple(ranks)
+
+    def rows(self, start: int, stop: int) -> "Layout":
+        """Return the layout of rows ``start..stop`` of the first axis, to move them alone.
+
+        Local arrays stay those of all rows: as a target, their other rows are left as they are.
+        """
+        if not 0 <= start <= stop <= self.shape[0]:
+            raise ValueError(f"rows {start}..{stop} of an array of {self.shape[0]} rows")
+        shares = tuple((first.window(start, stop), *others) for first, *others in self.shares)
+        return Layout((stop - start, *self.shape[1:]), self.mesh, self.placements, shares)
+
+    def stacked(self, count: int) -> "Layout":
+        """Return the layout of several arrays in this one, ``(count, ...)``, that move together."""
+        shares = tuple((AxisShare.whole(count), *of_rank) for of_rank in self.shares)
+        return Layout((count, *self.shape), self.mesh, self.placements, shares)
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
         """Return the shape of a rank's array."""
@@ -223,73 +227,11 @@ class Layout:
         return tuple(places)
 
     def cut(self, whole: np.ndarray, rank: int) -> np.ndarray:
-        """Copy a rank's array out of the whole one; a term of a sum is whole, too."""
+        """Copy a rank's array out of the whole one."""
         local = np.empty(self.local_shape(rank), whole.dtype)
         for box in self.held(rank):
             local[box.local] = whole[box.whole]
         return local
-
-
-@dataclass(frozen=True, init=False)
-class LayoutRows(Layout):
-    """Some rows of an array in a layout that is no sum of terms, ``start..stop`` of the first axis, to move it in portions.
-
-    To a `Redistribution` it is a layout of an array with ``stop - start`` rows; the ranks' arrays
-    stay those of all rows. As a target, the other rows of the ranks' arrays are left as they are,
-    so the layout must not be a `PartialSum`.
-    """
-
-    layout: Layout
-    start: int
-    stop: int
-
-    def __init__(self, layout: Layout, start: int, stop: int):
-        if not 0 <= start <= stop <= layout.shape[0]:
-            raise ValueError(f"rows {start}..{stop} of an array of {layout.shape[0]} rows")
-        if layout.spread(Merge.SUM):
-            raise ValueError(f"a part of {layout}: redistribute it without PartialSum first")
-        shares = tuple((first.window(start, stop), *others) for first, *others in layout.shares)
-        vars(self).update(layout=layout, start=start, stop=stop, shares=shares)
-        super().__init__((stop - start, *layout.shape[1:]), layout.mesh, layout.placements)
-
-
-@dataclass(frozen=True, init=False)
-class LayoutStack(Layout):
-    """Several arrays in one layout, ``(count, ...)``, that move together."""
-
-    layout: Layout
-    count: int
-
-    def __init__(self, layout: Layout, count: int):
-        shares = tuple((AxisShare.whole(count), *of_rank) for of_rank in layout.shares)
-        vars(self).update(layout=layout, count=count, shares=shares)
-        super().__init__((count, *layout.shape), layout.mesh, layout.placements)
-
-
-def _split(
-    placement: Placement, shares: tuple[AxisShare, ...], parts: int
-) -> list[tuple[AxisShare, ...]]:
-    """Return the shares of each coordinate of a mesh axis, from those that it is given."""
-    if not is_cut(placement):
-        return [shares] * parts
-    axis = placement.axis
-    split = placement.split(shares[axis].length, parts)
-    _require_one_owner(placement, split, shares[axis].length, parts)
-    return [(*shares[:axis], shares[axis].cut(part), *shares[axis + 1 :]) for part in split]
-
-
-def _require_one_owner(
-    placement: Cut, split: Sequence[Sequence[Segment]], length: int, parts: int
-) -> None:
-    segments = sorted(segment for part in split for segment in part if segment.start < segment.stop)
-    ends = [0, *(segment.stop for segment in segments if segment.owned)]
-    starts = [*(segment.start for segment in segments if segment.owned), length]
-    inside = all(segment.start >= 0 and segment.stop <= length for segment in segments)
-    if len(split) != parts or starts != ends or not inside:
-        raise ValueError(
-            f"{placement} splits {length} items into {len(split)} parts, {split}; it must give "
-            f"{parts} parts that own every item once and hold no other"
-        )
 
 
 def boxes(runs_per_axis: Sequence[Sequence[Run]]) -> list[Box]:

@@ -3,16 +3,14 @@
 Every rank works out alone, from the two layouts, which boxes it has to give to whom and to take from whom, and
 describes them to MPI as parts of its arrays. A movement is then one collective call, in which nothing is packed and
 all messages travel at the same time; ranks that have nothing for each other send nothing. A rank holds its
-source and its target; where terms are added up, also what others send, which it adds in the order of the ranks.
+source and its target.
 
 For one writer or reader of files, arrays go to and from rank 0 in portions of rows, contiguous in a file: it never holds
 more than its own part and one portion.
 """
 
-import copy
 import functools
 import itertools
-import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,27 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mosaicdd.parallel.layouts.layout import Layout, LayoutRows, Slices, overlaps
-from mosaicdd.parallel.layouts.placements import Merge, On
+from mosaicdd.parallel.layouts.layout import Layout, Slices, overlaps
+from mosaicdd.parallel.layouts.placements import Shard
 from mosaicdd.parallel.ranks import Ranks
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-
-def redistribute(array: np.ndarray, source: Layout, target: Layout, ranks: Ranks) -> np.ndarray:
-    """Return this rank's array in the target layout; called by all ranks.
-
-    For the same movement again and again, plan a `Redistribution` once.
-
-    `ValueError` on all ranks, if the array of one does not fit the source layout or their types differ, or the
-    layouts do not fit each other or the number of ranks.
-    """
-    ranks.agree(lambda: _require(array, source.local_shape(ranks.rank), array.dtype, "source"))
-    dtypes = ranks.allgather(array.dtype)
-    if len(set(dtypes)) > 1:
-        raise ValueError(f"the ranks hold different types, {sorted(map(str, set(dtypes)))}")
-    return Redistribution(source, target, ranks, array.dtype)(array)
 
 
 class Redistribution:
@@ -54,7 +37,7 @@ class Redistribution:
     Parameters
     ----------
     source, target
-        Layouts of the same array, or windows of them of the same shape, on the same number of
+        Layouts of the same array, or rows of them of the same shape, on the same number of
         ranks; their meshes may differ.
     dtype
         Of the arrays.
@@ -80,31 +63,7 @@ class Redistribution:
         self._own = _boxes(source, rank, target, rank)
         self._gives = [_boxes(source, rank, target, peer) if peer != rank else [] for peer in peers]
         self._takes = [_boxes(source, peer, target, rank) if peer != rank else [] for peer in peers]
-        self._plan(adds=bool(source.spread(Merge.SUM)))
-
-    def adjoint(self) -> "Redistribution":
-        """Return the movement back in which values are added up where they were taken from, as gradients are."""
-
-        def turned(boxes: Sequence[_Shared]) -> list[_Shared]:
-            return [_Shared(box.target, box.source) for box in boxes]
-
-        back = copy.copy(self)
-        back.source, back.target = self.target, self.source
-        back._own = turned(self._own)
-        back._gives, back._takes = list(map(turned, self._takes)), list(map(turned, self._gives))
-        back._plan(adds=True)
-        return back
-
-    def _plan(self, *, adds: bool) -> None:
-        """Say whether values are added up; then, and where none come, the target begins with zeros."""
-        self._adds, rank = adds, self._ranks.rank
-        clears = adds or not _takes(self.target, rank)
-        self._cleared = [box.local for box in self.target.held(rank)] if clears else []
-        # What is added up arrives one rank after another in here; what is not, in its place.
-        counts = [sum(map(_values, takes)) if adds else 0 for takes in self._takes]
-        self._ends = [0, *itertools.accumulate(counts)]
-        self._terms = np.empty(self._ends[-1], self.dtype)
-        if self._ranks.size > 1:
+        if ranks.size > 1:
             self._describe()
 
     def _describe(self) -> None:
@@ -115,12 +74,9 @@ class Redistribution:
             _described([box.source for box in boxes], given_shape, self.dtype)
             for boxes in self._gives
         ]
-        parts = zip(self._takes, self._ends[:-1], self._ends[1:], strict=True)
         receives = [
-            _described([(slice(first, last),)] if boxes else [], self._terms.shape, self.dtype)
-            if self._adds
-            else _described([box.target for box in boxes], taken_shape, self.dtype)
-            for boxes, first, last in parts
+            _described([box.target for box in boxes], taken_shape, self.dtype)
+            for boxes in self._takes
         ]
         self._sends, self._receives = ([int(t is not None) for t in of] for of in (sends, receives))
         self._types = [_or_bytes(of) for of in (sends, receives)]
@@ -140,48 +96,16 @@ class Redistribution:
         _require(out, self.target.local_shape(rank), self.dtype, "target")
         if not out.flags.c_contiguous:
             raise ValueError("the target layout needs an array that is contiguous")
-        for part in self._cleared:
-            out[part] = 0
         if self._ranks.size > 1:
             array = np.ascontiguousarray(array)
-            into = self._terms if self._adds else out
             nowhere, (sent, received) = [0] * self._ranks.size, self._types
             self._move(
                 [_bytes(array), self._sends, nowhere, sent],
-                [_bytes(into), self._receives, nowhere, received],
+                [_bytes(out), self._receives, nowhere, received],
             )
-        for peer, takes in enumerate(self._takes):
-            if peer == rank:
-                for box in self._own:
-                    self._merge(out[box.target], array[box.source])
-            elif self._adds:
-                first = self._ends[peer]
-                for box in takes:
-                    values = out[box.target]
-                    values += self._terms[first : first + values.size].reshape(values.shape)
-                    first += values.size
+        for box in self._own:
+            out[box.target] = array[box.source]
         return out
-
-    def _merge(self, part: np.ndarray, values: np.ndarray) -> None:
-        if self._adds:
-            part += values
-        else:
-            part[...] = values
-
-
-def norm(array: np.ndarray, layout: Layout, ranks: Ranks) -> float:
-    """Return the Euclidean norm of the whole array; copies in halos do not count.
-
-    `ValueError` if a value would count twice or not at all, with the placements that are the reason.
-    """
-    if not layout.is_partition:
-        raise ValueError(
-            f"a sum over {layout} would not count every value once: redistribute to a layout "
-            "without Replicate and PartialSum first"
-        )
-    owned = (array[box.local] for box in layout.owned(ranks.rank))
-    squares = sum(np.vdot(part, part).real for part in owned)
-    return float(np.sqrt(ranks.sum(np.array(squares, float))))
 
 
 class _Shared(NamedTuple):
@@ -193,8 +117,6 @@ class _Shared(NamedTuple):
 
 def _boxes(source: Layout, giver: int, target: Layout, taker: int) -> list[_Shared]:
     """List what one rank gives to another, in an order that both know."""
-    if not (_gives(source, giver, taker) and _takes(target, taker)):
-        return []
     per_axis = [
         overlaps(a.owned, b.held)
         for a, b in zip(source.shares[giver], target.shares[taker], strict=True)
@@ -206,22 +128,6 @@ def _boxes(source: Layout, giver: int, target: Layout, taker: int) -> list[_Shar
         )
         for box in itertools.product(*per_axis)
     ]
-
-
-def _gives(source: Layout, giver: int, taker: int) -> bool:
-    """Whether a rank answers another: of equal copies, the one in the taker's own row does."""
-    here, there = source.coordinates(giver), source.coordinates(taker)
-    return all(here[axis] == there[axis] for axis in source.spread(Merge.ANY))
-
-
-def _takes(target: Layout, taker: int) -> bool:
-    """Whether a rank gets values at all: of the terms of a sum, the first does."""
-    return not any(target.coordinates(taker)[axis] for axis in target.spread(Merge.SUM))
-
-
-def _values(box: _Shared) -> int:
-    """Count the values in a box."""
-    return math.prod(part.stop - part.start for part in box.source)
 
 
 def _described(
@@ -286,9 +192,9 @@ def rows_to_root(
     ``sink(portion, place)`` is called on rank 0 only, with the rows in order; the portion is only
     valid during the call.
     """
-    for window, on_root, portion in _portions(layout, ranks, array.dtype, rows):
+    for place, on_root, portion in _portions(layout, ranks, array.dtype, rows):
+        window = layout.rows(place.start, place.stop)
         Redistribution(window, on_root, ranks, array.dtype)(array, portion)
-        place = slice(window.start, window.stop)
         ranks.on_root(functools.partial(sink, portion, place))
 
 
@@ -306,27 +212,34 @@ def rows_from_root(
     may have None.
     """
     array = np.empty(layout.local_shape(ranks.rank), dtype)
-    for window, on_root, portion in _portions(layout, ranks, dtype, rows):
+    for place, on_root, portion in _portions(layout, ranks, dtype, rows):
 
-        def fill(portion: np.ndarray = portion, window: LayoutRows = window) -> None:
+        def fill(portion: np.ndarray = portion, place: slice = place) -> None:
             if source is None:
                 raise TypeError("the root needs a source of the rows")
-            portion[...] = source(slice(window.start, window.stop))
+            portion[...] = source(place)
 
         ranks.on_root(fill)
+        window = layout.rows(place.start, place.stop)
         Redistribution(on_root, window, ranks, dtype)(portion, array)
     return array
 
 
 def _portions(
     layout: Layout, ranks: Ranks, dtype: DTypeLike, rows: int
-) -> Iterator[tuple[LayoutRows, Layout, np.ndarray]]:
-    """Give each portion: where it lies in the layout, its layout on rank 0, a buffer for it."""
+) -> Iterator[tuple[slice, Layout, np.ndarray]]:
+    """Yield the rows of each portion, its layout on rank 0, and a buffer for it."""
     if rows < 1:
         raise ValueError(f"a portion needs at least 1 row, got {rows}")
     shape = (min(rows, layout.shape[0]), *layout.shape[1:])
-    buffer = np.empty(Layout(shape, (ranks.size,), (On(0),)).local_shape(ranks.rank), dtype)
+    buffer = np.empty(_on_root(shape, ranks).local_shape(ranks.rank), dtype)
     for start in range(0, layout.shape[0], rows):
-        window = LayoutRows(layout, start, min(start + rows, layout.shape[0]))
-        on_root = Layout(window.shape, (ranks.size,), (On(0),))
-        yield window, on_root, buffer[: on_root.local_shape(ranks.rank)[0]]
+        stop = min(start + rows, layout.shape[0])
+        on_root = _on_root((stop - start, *shape[1:]), ranks)
+        yield slice(start, stop), on_root, buffer[: on_root.local_shape(ranks.rank)[0]]
+
+
+def _on_root(shape: tuple[int, ...], ranks: Ranks) -> Layout:
+    """Return the layout of an array that rank 0 has."""
+    sizes = (shape[0], *[0] * (ranks.size - 1))
+    return Layout(shape, (ranks.size,), (Shard(0, sizes),))

@@ -130,9 +130,8 @@ class NodesInside:
     def __init__(self, place: FieldShare, layout: Layout):
         self._place, self._ranks = place, place.ranks
         shape = tuple(n - 2 for n in layout.shape)
-        shards = [shard for shard in layout.placements if isinstance(shard, Shard)]
         inner = []
-        for shard in shards:  # without the first and the last node
+        for shard in layout.placements:  # without the first and the last node
             sizes = list(shard.sizes or ())
             sizes[0] -= 1
             sizes[-1] -= 1
