@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -83,15 +84,11 @@ class RawFrames:
         with naming(path):
             self.path.touch()
             self._file = self.path.open("r+b", buffering=0)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _locked(self._file):
             self._file.close()
             raise FileExistsError(
                 f"{path} is in use: another run writes the same output; choose another name, or wait"
-            ) from error
-        except OSError:  # some network file systems have no locks
-            return
+            )
 
     def keep(self, count: int) -> None:
         """Drop all frames but the first ones; `ValueError` if there are fewer."""
@@ -129,3 +126,28 @@ class RawFrames:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
         self.close()
+
+
+def remove_idle_frames(path: str | PathLike) -> None:
+    """Remove the files ``PATH.3`` of ranks, but for those that a process has open.
+
+    `OSError` if one cannot be removed.
+    """
+    path = Path(path)
+    for other in path.parent.iterdir():  # no pattern: the name is the user's
+        stem, _, rank = other.name.rpartition(".")
+        if stem == path.name and rank.isascii() and rank.isdecimal() and other.is_file():
+            with other.open("r+b", buffering=0) as file:
+                if _locked(file):
+                    other.unlink(missing_ok=True)
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock a file for this process until it is closed; say whether no other one has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems have no locks
+        return True
+    return True

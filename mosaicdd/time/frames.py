@@ -14,7 +14,7 @@ from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage.series_file import RawFrames
+from mosaicdd.storage.series_file import RawFrames, remove_idle_frames
 
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
 """``sink(values, place)``."""
@@ -139,11 +139,10 @@ class FileFrames:
         """Close the files, and remove them if they are not to be kept; a second time nothing is done."""
         while self._opened:  # another run may have the next one of this name
             file = self._opened.pop()
+            if not keep and self._ranks.is_root:  # those of an earlier run on more ranks, too
+                with suppress(OSError):
+                    remove_idle_frames(self._path)
             with suppress(OSError):  # all that it held is elsewhere
-                if not keep and self._ranks.is_root:  # those of an earlier run on more ranks, too
-                    for other in self._path.parent.glob(f"{self._path.name}.*"):
-                        if other.suffix[1:].isdecimal():
-                            other.unlink(missing_ok=True)
                 file.close() if keep else file.remove()
 
 
