@@ -8,33 +8,48 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.options import split_at_equals
+from mosaicdd.cli.files_of_options import checksums, split_at_equals, with_paths
 from mosaicdd.former import refuse_former
+from mosaicdd.parallel.launcher import launcher_rank
 from mosaicdd.settings import meant
+from mosaicdd.storage.provenance import run_with
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
 _OF_FILES = {"config", "print_config"}  # what a file cannot say
+_WRITTEN = {"output", "trace"}  # options that name what is written
 _NOT_KEPT = _OF_FILES | {"as_json", "quiet", "overwrite", "dry_run"}  # what is no part of a run
 
 
-class Grouped(click.Command):
-    """A command that remembers what it was called with, made with ``groups``: names of parameters by their headings, in order."""
-
-    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
-        super().__init__(*args, **attributes)
-        self.groups = groups
+class Recorded(click.Command):
+    """A command that remembers what it was called with; what it writes says which files that names."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, as every command does."""
         ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        if launcher_rank() > 0 or ctx.params.get("print_config"):
+            return super().invoke(ctx)
+        named = {key: value for key, value in _given(ctx).items() if key not in _WRITTEN}
+        with run_with(checksums(named)):
+            return super().invoke(ctx)
+
+
+class Grouped(Recorded):
+    """A recorded command made with ``groups``: names of parameters by their headings, in order."""
+
+    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **attributes: Any):
+        super().__init__(*args, **attributes)
+        self.groups = groups
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group, and one for what is in none."""
@@ -92,7 +107,7 @@ def print_config_option() -> Callable:
 
 def config_text(ctx: click.Context) -> str:
     """Return what was given to a command, by a file or as options, as TOML."""
-    told = {**(ctx.default_map or {}), **_parsed(ctx, ctx.meta[_ARGUMENTS])}
+    told = _given(ctx)
     plain, tables = [], []
     for name, param in _options(ctx).items():
         value = told.get(param.name or "")
@@ -105,6 +120,11 @@ def config_text(ctx: click.Context) -> str:
         else:
             plain.append(f"{name} = {_toml(value)}")
     return "\n".join([*plain, *tables])
+
+
+def _given(ctx: click.Context) -> dict[str, Any]:
+    """Return what was given, by a file or as options, by the names of parameters."""
+    return {**(ctx.default_map or {}), **_parsed(ctx, ctx.meta[_ARGUMENTS])}
 
 
 def _options(ctx: click.Context) -> dict[str, click.Option]:
@@ -139,9 +159,9 @@ def _named(
     return named
 
 
-def _values(ctx: click.Context, path: str) -> dict[str, Any]:
-    """Return what a file says, by the names of options or tables."""
-    return _written(ctx, path) if path.endswith(".h5") else _loaded(Path(path))
+def _values(ctx: click.Context, path: str, also: Collection[str] = ()) -> dict[str, Any]:
+    """Return what a file says, by the names of options or tables; ``also``: parameters that are given by others."""
+    return _written(ctx, path, also) if path.endswith(".h5") else _loaded(Path(path))
 
 
 def _loaded(path: Path) -> dict[str, Any]:
@@ -153,21 +173,45 @@ def _loaded(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not TOML ({error})") from error
 
 
-def _written(ctx: click.Context, path: str) -> dict[str, Any]:
-    """Return the options by which a file was written, but for its name."""
+def _written(ctx: click.Context, path: str, also: Collection[str]) -> dict[str, Any]:
+    """Return the options by which a file was written, but for its name, and paths as absolute ones."""
     from mosaicdd.storage.hdf5 import inspect_file
 
-    words = shlex.split(str(inspect_file(path).attributes.get("command_line", "")))
+    attributes = inspect_file(path).attributes
+    words = shlex.split(str(attributes.get("command_line", "")))
     command = ctx.command.name or ""
     if command not in words:
         raise ValueError(f"{path} was not written by mosaicdd {command}")
     parsed = _parsed(ctx, words[words.index(command) + 1 :])
     names = {option.name: name for name, option in _options(ctx).items()}
-    left_out = {*_NOT_KEPT, "output", "resume"}
-    own = {names[key]: v for key, v in parsed.items() if key in names and key not in left_out}
-    before = _values(ctx, parsed["config"]) if parsed.get("config") else {}
-    before.pop("output", None)
-    return {**before, **own}
+    given = {*also, *_parsed(ctx, ctx.meta.get(_ARGUMENTS, []))}
+    left_out = {*_NOT_KEPT, "output", "resume", *given}
+    own = {key: value for key, value in parsed.items() if key in names and key not in left_out}
+    known, folder = attributes.get("inputs", {}), str(attributes.get("folder", ""))
+
+    def settled(options: dict[str, Any]) -> dict[str, Any]:
+        if not folder and (files := checksums(options)):
+            raise ValueError(
+                f"{path} does not say which {', '.join(files)} it was made with, by an earlier version: give "
+                "the options that name files anew"
+            )
+        return with_paths(options, known, folder, path)
+
+    before = {}
+    if parsed.get("config"):
+        former = settled({"config": parsed["config"]})["config"]
+        before = _values(ctx, former, {*given, *own})
+        params = {name: key for key, name in names.items()}
+        keys = {name: params.get(name.replace("_", "-"), name) for name in before}
+        tables = {
+            keys[name]: [f"{key}={text}" for key, text in value.items()]
+            if isinstance(value, dict) and keys[name] in names
+            else value
+            for name, value in before.items()
+            if keys[name] not in left_out and keys[name] not in own
+        }
+        before = settled(tables) if folder else tables
+    return {names.get(key, key): value for key, value in {**before, **settled(own)}.items()}
 
 
 def _parsed(ctx: click.Context, words: list[str]) -> dict[str, Any]:

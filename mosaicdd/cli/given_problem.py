@@ -1,11 +1,11 @@
 """The problem that options of a command describe."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mosaicdd.cli.files_of_options import NAMED_PLACE
 from mosaicdd.problems.sides.conditions import Condition, Periodic, values_of_spec
 from mosaicdd.problems.sides.conditions import is_file as names_file
 from mosaicdd.settings import concerning, meant
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.foils import Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
-
-
-# A place, and what it is called.
-_NAMED = re.compile(r"\s*(?!expr:)([A-Za-z_][\w-]*)\s*:\s*(.*\S)\s*")
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def _held(holds: tuple[tuple[str, str], ...], axes: int) -> dict[str, "Condition
 
     conditions: dict[str, Condition] = {}
     for number, (text, spec) in enumerate(holds, start=1):
-        named = _NAMED.fullmatch(text)
+        named = NAMED_PLACE.fullmatch(text)
         name, place = (f"held{number}", text.strip()) if named is None else named.groups()
         if name in conditions:
             raise ValueError(f"{name} is the name of two places: give each its own")

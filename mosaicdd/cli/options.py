@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from mosaicdd.cli.files_of_options import split_at_equals
 from mosaicdd.problems.sides.conditions import Condition, condition_of_spec
 
 _NUMBER = re.compile("([0-9]+)(k?)")  # as 96, or 2k, which is 2048
@@ -67,12 +68,6 @@ def _cube(text: str) -> tuple[int, ...]:
     if len(set(sizes)) > 1:
         raise click.BadParameter(f"{text!r}: a subdomain has as many along each axis")
     return sizes
-
-
-def split_at_equals(text: str) -> tuple[str, str]:
-    """Split ``NAME=SPEC``; a name may be an expression that compares, as ``x <= 1``."""
-    name, *spec = re.split("(?<![<>=!])=(?!=)", text, maxsplit=1)
-    return name, "".join(spec)
 
 
 def _spacing(text: str) -> float | tuple[float, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.config import config_option
+from mosaicdd.cli.config import Recorded, config_option
 from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.options import (
     collected,
@@ -46,7 +46,7 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     return settings
 
 
-@click.command()
+@click.command(cls=Recorded)
 @click.argument("data", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write.")
 @config_option(

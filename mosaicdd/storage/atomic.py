@@ -39,7 +39,7 @@ _unbroken: dict[str, tuple[int, ...]] = {}  # files that were found to be whole,
 def require_writable(path: str | os.PathLike) -> Path:
     """Return ``path`` as a `Path`; an `OSError` of its kind says why no file can be created there."""
     path = Path(path)
-    folder = path.parent
+    folder = _target(path).parent
     if not folder.exists():
         raise FileNotFoundError(f"{path}: the folder {folder} does not exist; create it first")
     if not folder.is_dir():
@@ -62,6 +62,11 @@ def require_writable(path: str | os.PathLike) -> Path:
         raise type(error)(
             f"{path}: no file can be made in the folder {folder} ({why}); choose another one"
         ) from error
+
+
+def _target(path: Path) -> Path:
+    """Return where a file is written: what a symbolic link leads to."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def require_replaceable(
@@ -139,9 +144,9 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; rename it at success, remove it otherwise.
 
     Errors are those of `require_writable`, or `OSError`, as on a full disk: a file that was there
-    before stays.
+    before stays, and a link leads where it did.
     """
-    path = require_writable(path)
+    path = _target(require_writable(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with naming(path):

@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
+from mosaicdd.lattice.axes import coordinates, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
@@ -111,16 +111,37 @@ def read_boundaries(path: str | PathLike, grid: Grid) -> list[Boundary]:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not an HDF5 file with all edges, or they are not finite, do not agree in the
-        corners or do not fit the grid.
+        If it is not an HDF5 file with all edges, they are not finite, do not agree in the
+        corners or do not fit the grid, or the file's ``spacing`` or ``origin`` is another one.
     """
     with open_any(path, "boundary") as file:
         edges = _edges(file)
         count = _count(file.filename, edges)
         edges = {name: np.asarray(edge) for name, edge in edges.items()}
-        if count is None:
-            return [_boundary(file.filename, edges, grid)]
-        return [_boundary(file.filename, edges, grid, problem) for problem in range(count)]
+        each = [None] if count is None else range(count)
+        boundaries = [_boundary(file.filename, edges, grid, problem) for problem in each]
+        _require_place(file, grid)
+        return boundaries
+
+
+def _require_place(file: h5py.File, grid: Grid) -> None:
+    """Raise `ValueError` unless nodes lie where those of a grid do, if the file says where that is."""
+    asked, ways_out = (grid.steps, grid.origin), ("spacing", "origin")
+    apart = min(grid.steps) * 1e-3
+    for name, ours in zip(ways_out, asked, strict=True):
+        if name not in file.attrs:
+            continue
+        theirs = np.broadcast_to(np.asarray(file.attrs[name], float), len(ours))
+        if not np.allclose(theirs, ours, rtol=1e-9, atol=apart * (name == "origin")):
+            first, second = (
+                ", ".join(f"{number:.10g}" for number in numbers[::-1])
+                for numbers in (theirs, ours)
+            )
+            way_out = ("x" if name == "spacing" else ",").join(f"{n:.10g}" for n in theirs[::-1])
+            raise ValueError(
+                f"{file.filename} is of a domain of {name} {first} along {coordinates(len(ours))}, this one has "
+                f"{second}: give {name} {way_out}, or values by a formula"
+            )
 
 
 class BoundaryFile:

@@ -1,10 +1,14 @@
 """By what, when and where a file was made: what a year later tells two of them apart."""
 
 import functools
+import json
+import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +17,7 @@ import mosaicdd
 
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
 _SECONDS = 5  # for git to answer
+_run: dict[str, str] = {}  # of the command that runs, if one does
 
 
 def library_versions() -> dict[str, str]:
@@ -26,10 +31,21 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
+@contextmanager
+def run_with(files: Mapping[str, str]) -> Iterator[None]:
+    """Let `made_by` say which files a command line names, with a checksum of each, and from where paths count."""
+    _run.update(folder=os.getcwd(), inputs=json.dumps(files))
+    try:
+        yield
+    finally:
+        _run.clear()
+
+
 def made_by() -> dict[str, str]:
-    """Return command line, date (of UTC), host, commit of the package where it runs from a checkout, and versions."""
+    """Return command line and the files it names, date (of UTC), host, commit of the package where it runs from a checkout, and versions."""
     made = {
         "command_line": shlex.join(sys.argv),
+        **_run,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "host": platform.node(),
     }

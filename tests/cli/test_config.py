@@ -1,5 +1,6 @@
 """``--config`` and ``--print-config``: the same run from a file, and from what it has written."""
 
+import json
 import tomllib
 
 import numpy as np
@@ -62,3 +63,74 @@ def test_a_file_that_says_something_else_is_refused(mosaicdd, tmp_path, text, to
     assert ended.code == 2
     assert told in ended.err
     assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.fixture
+def made(mosaicdd, tmp_path, monkeypatch):
+    """Return a function that runs ``solve`` in a folder, as from a shell there."""
+
+    def run(folder, *words):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        monkeypatch.setattr("sys.argv", ["mosaicdd", "solve", *map(str, words)])
+        return mosaicdd("solve", *words)
+
+    return run
+
+
+SMALL = ("--cells", "16x16", "--spacing", "0.1", "--pde", "diffusion")
+
+
+def _write_inputs(folder, scale):
+    folder.mkdir(exist_ok=True)
+    nodes = np.ones((17, 17))
+    np.save(folder / "k.npy", scale * nodes)
+    np.save(folder / "side.npy", scale * nodes[0])
+    np.savetxt(folder / "river.txt", [[0.4, 0.4], [0.8, 0.4]])
+    (folder / "domain.json").write_text(
+        json.dumps({"outer": [[0.03, 0.03], [1.57, 0.03], [1.57, 1.57], [0.03, 1.5]]})
+    )
+    (folder / "run.toml").write_text('boundary = "0"\n[field]\na = "k.npy"\n')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--field", "a=k.npy", "--boundary", "0"),
+        ("--side", "left=robin:side.npy,side.npy", "--boundary", "0"),
+        ("--hold", "river: river.txt=2", "--boundary", "0"),
+        ("--domain", "domain.json", "--boundary", "0"),
+        ("--config", "run.toml"),
+    ],
+)
+def test_a_file_repeats_its_run_from_another_folder_with_the_same_data(made, tmp_path, words):
+    _write_inputs(tmp_path / "one", 1.0)
+    _write_inputs(tmp_path / "two", 2.0)
+    words = (*SMALL, "--field", "f=1", *words) if "a=k.npy" not in words else (*SMALL, *words)
+    if "run.toml" in words:
+        words = (*SMALL, "--config", "run.toml")
+    assert made("one", "-o", "out.h5", *words).code == 0
+    assert made("two", "-o", "out.h5", "--config", "../one/out.h5").code == 0
+    assert made("three", "-o", "out.h5", "--config", "../two/out.h5").code == 0
+    first, *others = (
+        read_solution(tmp_path / name / "out.h5").field for name in ("one", "two", "three")
+    )
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_other_data_than_those_of_a_run_are_refused_but_may_be_given_anew(made, tmp_path):
+    _write_inputs(tmp_path / "one", 1.0)
+    first = ("--field", "a=k.npy", "--field", "f=1", "--boundary", "0")
+    assert made("one", "-o", "out.h5", *SMALL, *first).code == 0
+    np.save(tmp_path / "one" / "k.npy", np.full((17, 17), 3.0))
+    ended = made("two", "-o", "out.h5", "--config", "../one/out.h5")
+    assert ended.code == 2
+    assert "was made with another" in ended.err
+    assert "--field" in ended.err
+    (tmp_path / "one" / "k.npy").unlink()
+    ended = made("two", "-o", "out.h5", "--config", "../one/out.h5")
+    assert ended.code == 2
+    assert f"which counts from {tmp_path / 'one'}" in ended.err
+    assert not (tmp_path / "two" / "out.h5").exists()
+    assert made("two", "-o", "out.h5", "--config", "../one/out.h5", "--field", "a=2").code == 0

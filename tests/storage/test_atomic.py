@@ -94,3 +94,19 @@ def test_a_read_only_folder_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError, match="read-only"):
         require_writable(tmp_path / "out.h5")
+
+
+def test_a_link_leads_where_it_did_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    target, link = tmp_path / "scratch" / "out.txt", tmp_path / "out.txt"
+    link.symlink_to(target)
+    for text in ("first", "second"):
+        with atomic_file(link) as temporary:
+            assert temporary.parent == target.parent
+            temporary.write_text(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    link.unlink()
+    link.symlink_to(tmp_path / "missing" / "out.txt")
+    with pytest.raises(FileNotFoundError, match="missing"), atomic_file(link):
+        pass

@@ -4,9 +4,10 @@ import h5py
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.inputs import read_boundaries, write_boundaries
+from mosaicdd.storage.inputs import BoundaryFile, read_boundaries, write_boundaries
 
 GRID = Grid((3, 5), 0.1)
 FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
@@ -125,3 +126,21 @@ def test_edges_without_any_problem_are_refused(many):
 def test_many_problems_for_another_grid_are_refused(many):
     with pytest.raises(ValueError, match=r"problem 0: .* for 5x3 cells .* has 6x3"):
         read_boundaries(many, Grid((3, 6), 0.1))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"spacing": 0.2}, "give spacing 0.1x0.1"), ({"origin": (1.0, 0.0)}, "give origin 0,0")],
+)
+def test_values_on_the_edges_of_a_domain_elsewhere_are_refused(tmp_path, given, told):
+    path, place = tmp_path / "first.h5", {"spacing": 0.1} | given
+    m.solve(m.Problem(m.Domain((16, 8), 0.1), "poisson", None, m.Dirichlet("x"))).save(path)
+    problem = m.Problem(m.Domain((16, 8), **place), "poisson", None, BoundaryFile(path))
+    with pytest.raises(ValueError, match=told):
+        m.solve(problem)
+    with h5py.File(path) as file, h5py.File(tmp_path / "bare.h5", "w") as bare:
+        file.copy("boundary", bare)
+    bare = m.Problem(
+        m.Domain((16, 8), **place), "poisson", None, BoundaryFile(tmp_path / "bare.h5")
+    )
+    assert m.solve(bare).converged  # a file without a grid is of any

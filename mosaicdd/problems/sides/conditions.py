@@ -95,7 +95,7 @@ def condition_of_spec(text: str) -> Condition:
     `ValueError` if the text is none of these.
     """
     kind, _, spec = text.partition(":")
-    alpha, _, rest = _at_comma(spec)
+    alpha, _, rest = split_at_comma(spec)
     make: dict[str, Callable[[], Condition]] = {
         "dirichlet": lambda: Dirichlet(values_of_spec(spec)),
         "neumann": lambda: Neumann(values_of_spec(spec)),
@@ -115,7 +115,7 @@ def condition_of_spec(text: str) -> Condition:
         raise ValueError(f"{kind} needs {form} number, expr:... or a file, got {spec!r}") from None
 
 
-def _at_comma(spec: str) -> tuple[str, str, str]:
+def split_at_comma(spec: str) -> tuple[str, str, str]:
     """Split a text at its first comma outside of brackets."""
     depth = 0
     for place, letter in enumerate(spec):
