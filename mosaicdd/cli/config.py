@@ -184,8 +184,8 @@ def _written(ctx: click.Context, path: str, also: Collection[str]) -> dict[str, 
         raise ValueError(f"{path} was not written by mosaicdd {command}")
     parsed = _parsed(ctx, words[words.index(command) + 1 :])
     names = {option.name: name for name, option in _options(ctx).items()}
-    given = {*also, *_parsed(ctx, ctx.meta.get(_ARGUMENTS, []))}
-    left_out = {*_NOT_KEPT, "output", "resume", *given}
+    held = {*also, *_parsed(ctx, ctx.meta.get(_ARGUMENTS, []))}
+    left_out = {*_NOT_KEPT, "output", "resume", *held}
     own = {key: value for key, value in parsed.items() if key in names and key not in left_out}
     known, folder = attributes.get("inputs", {}), str(attributes.get("folder", ""))
 
@@ -200,7 +200,7 @@ def _written(ctx: click.Context, path: str, also: Collection[str]) -> dict[str, 
     before = {}
     if parsed.get("config"):
         former = settled({"config": parsed["config"]})["config"]
-        before = _values(ctx, former, {*given, *own})
+        before = _values(ctx, former, {*held, *own})
         params = {name: key for key, name in names.items()}
         keys = {name: params.get(name.replace("_", "-"), name) for name in before}
         tables = {

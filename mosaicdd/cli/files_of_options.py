@@ -78,9 +78,9 @@ def with_paths(
             raise FileNotFoundError(
                 f"{origin} was made with {path}{counted}: there is no file {place} any more; give {option} anew"
             )
-        if (found := checksum(place)) != known[path]:
+        if (present := checksum(place)) != known[path]:
             raise ValueError(
-                f"{origin} was made with another {place}: its checksum was {known[path]}, it is {found}; give "
+                f"{origin} was made with another {place}: its checksum was {known[path]}, it is {present}; give "
                 f"{option} anew"
             )
         # Of two paths in one text the later one comes first: places before it stay.
@@ -140,8 +140,8 @@ def _path(name: str, text: str, begin: int, is_file: Callable[[str], bool]) -> s
     if name == "given_sides":
         whole = split_at_comma(spec)[0]
     ends = {whole: None, whole.rpartition(":/")[0]: None, whole.rpartition(":")[0]: None}
-    found = (path for path in ends if path and is_file(path))
-    return next((path for path in found if name not in _NAMES or Path(path).suffix), None)
+    paths = (path for path in ends if path and is_file(path))
+    return next((path for path in paths if name not in _NAMES or Path(path).suffix), None)
 
 
 def _is_number(text: str) -> bool:
