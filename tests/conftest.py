@@ -18,6 +18,7 @@ from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings
+from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
@@ -27,7 +28,14 @@ from mosaicdd.schwarz.settings import SolveSettings
 
 pytest_plugins = ("on_ranks",)
 
-torch.set_num_threads(1)
+torch.set_num_threads(threads_per_rank())
+
+
+def pytest_report_header():
+    """Tell the processor that is pretended (`processors`), and what torch takes."""
+    pretended = os.environ.get("PRETENDED_PROCESSOR", "this")
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"processor: {pretended} (torch: {capability}, threads: {torch.get_num_threads()})"
 
 
 def pytest_collection_finish(session):
@@ -48,29 +56,6 @@ def _no_waiting_for_disks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
-
-
-@pytest.fixture(scope="session")
-def rows_alike():
-    """Say whether rows of products round alike in batches of all sizes.
-
-    On some processors (AMD's, by MKL) float64's last digit depends on the batch, and so that of numbers that are then
-    rounded to float32.
-    """
-    rng = torch.Generator().manual_seed(0)
-    rows, matrix = (torch.randn(64, 64, generator=rng, dtype=torch.float64) for _ in range(2))
-    whole = rows @ matrix
-    return all(torch.equal(rows[:n] @ matrix, whole[:n]) for n in range(2, 64))
-
-
-@pytest.fixture(scope="session")
-def across_batches(rows_alike):
-    """Return a function of a field: how far two solves in batches of other sizes may be apart, in float32.
-
-    Where rows of products round alike, by nothing but sums over ranks.
-    """
-    eps = torch.finfo(torch.float32).eps
-    return lambda field: 1e-10 if rows_alike else 2 * eps * float(abs(field).max())
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_the_tests_for_several_ranks_pass(size, mpiexec, pytestconfig, sizes_tha
     job = subprocess.run(
         [mpiexec, "-n", str(size), *pytest_on_a_rank, *files],
         cwd=_HERE.parent,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env={"OMP_NUM_THREADS": "1"} | os.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
