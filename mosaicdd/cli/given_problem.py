@@ -37,7 +37,9 @@ class Description:
     def bare(self) -> bool:
         """Whether nothing is said but the size of a rectangle, its place, and the equation."""
         named = self.given_fields, self.given_wells, self.given_foils, self.given_sides
-        return not (self.boundary or any(named) or self.given_holds or len(self.cells) != 2)
+        return not (
+            self.boundary is not None or any(named) or self.given_holds or len(self.cells) != 2
+        )
 
 
 def given_problem(description: Description) -> "Problem":
@@ -86,6 +88,10 @@ def given_problem(description: Description) -> "Problem":
     data: Data | None = None
     with argument("boundary"):
         if boundary is not None:
+            if not boundary.strip():
+                raise ValueError(
+                    "the text is empty: give a number, expr:.., gp:.. or a file (is a variable of the shell unset?)"
+                )
             boundary = boundary if _number(boundary) is None else f"expr:{boundary}"
             if is_file(boundary):
                 _require_no_formula(boundary)

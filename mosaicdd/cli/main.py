@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import click
 
 import mosaicdd
+from mosaicdd.cli.bad_input import BadInputError
 from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
 from mosaicdd.settings import unknown
@@ -34,6 +35,10 @@ _COMMANDS = {
     "demo": "Solve, compare and draw a first problem.",
     "bench": "Measure the rates of this machine, for plan.",
 }
+
+
+# OpenMP ends in a segmentation fault where stacks of threads find no memory; a few per core are in use.
+_THREADS_PER_CORE = 64
 
 
 class _Commands(click.Group):
@@ -66,14 +71,21 @@ def cli() -> None:
 
     Every command works alone and under mpiexec or srun.
     """
+    threads, cores = threads_per_rank(), os.cpu_count() or 1
+    if threads > _THREADS_PER_CORE * cores:
+        raise BadInputError(
+            f"OMP_NUM_THREADS asks for {threads} threads, this machine has {cores} cores: take at most as many"
+        )
 
 
 def main() -> None:
     """Run the command line and end the process, and with an error all ranks of the job."""
+    _open_standard_streams()
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # A batch system's warning before the time limit. Long work listens to it; before and after there
     # is nothing to keep, and it must not end a program that is about to end well.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.environ["MPLBACKEND"] = "agg"  # pictures are files: no window, whatever the user's is
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # as python -m does: the user's modules beside the data
     # Of tensors, too, in pages of 2 MB: before torch allocates any; see `prepare_memory`.
@@ -118,6 +130,22 @@ def _message(error: click.ClickException) -> str:
         except ValueError as former:
             return str(former)
     return error.format_message()
+
+
+def _open_standard_streams() -> None:
+    """Let streams that were closed, as by ``>&-``, lead nowhere.
+
+    The next file to be opened would otherwise get the number of one, and what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 class _Patient:

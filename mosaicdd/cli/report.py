@@ -11,6 +11,7 @@ from mosaicdd.cli.reference import own_equation_option
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.presented import read
 from mosaicdd.storage.atomic import atomic_file, require_replaceable
+from mosaicdd.storage.provenance import decoded
 
 
 @click.command()
@@ -45,5 +46,5 @@ def report(solution_files: tuple[str, ...], output: str | None, overwrite: bool)
 
     text = page(solutions)
     with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(decoded(text), encoding="utf-8")
     say(f"wrote {path}: {len(text) / 2**20:.2g} MiB")

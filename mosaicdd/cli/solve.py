@@ -165,8 +165,8 @@ _GROUPS = {
 @click.option(
     "--spacing",
     type=SPACING,
-    help="Side of a grid cell, in domain units, or its sides, 25x10 along x and y. [default: the local solver's, "
-    "else 1/64]",
+    help="Side of a grid cell, in domain units, or its sides, 25x10 along x and y. [default: 1/64; of a network "
+    "whose equation is not the same at all scales, as with a reaction, that of its training]",
 )
 @click.option(
     "--origin",

@@ -105,6 +105,11 @@ class NetworkSolver(SharedSolver):
         if self.outside:
             raise ValueError(self.outside)
         error = self_test_error(self)
+        if np.isnan(error):
+            raise ValueError(
+                f"{self.name} answers NaN in its self-test: its weights or its layers hold values that are not finite; "
+                "train it again"
+            )
         if not error <= _LARGEST:
             raise ValueError(
                 f"{self.name} is off by {error:.0%} of the solution in its self-test (at most "

@@ -231,8 +231,14 @@ class _PatientFile(io.FileIO):
 
 
 def version_of(path: str | os.PathLike) -> tuple[int, ...]:
-    """Return what changes when a file is replaced or written to: device, inode, size and time."""
-    status = Path(path).stat()
+    """Return what changes when a file is replaced or written to: device, inode, size and time.
+
+    `FileNotFoundError`, which names the file, if it has been removed.
+    """
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: the file is missing") from None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -18,7 +18,7 @@ from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.storage.field_file import FieldFile, npy_array
-from mosaicdd.storage.raster import PLACED, RASTERS
+from mosaicdd.storage.raster import PLACED, RASTERS, TEXT
 
 LEVEL = "domain/level"
 POLYGONS = "domain/polygons"
@@ -101,7 +101,7 @@ def _polygons(path: Path) -> Polygons:
         raise FileNotFoundError(f"{path}: the file of the domain is missing")
     form = "polygons are {'outer': [[x, y], ..], 'holes': [[[x, y], ..], ..]}"
     try:
-        parsed = json.loads(path.read_text())
+        parsed = json.loads(path.read_text(encoding=TEXT))
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}); {form}") from None
     if not isinstance(parsed, dict) or "outer" not in parsed or set(parsed) - {"outer", "holes"}:

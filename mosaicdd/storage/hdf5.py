@@ -19,7 +19,7 @@ import numpy as np
 from mosaicdd.former import refuse_former
 from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
-from mosaicdd.storage.provenance import made_by
+from mosaicdd.storage.provenance import decoded, made_by
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
 SEALED = 2  # the first format version with a seal, but for checkpoints of trainings
@@ -44,7 +44,7 @@ def mark(file: h5py.File, kind: str, format_version: int = SEALED) -> None:
     file.attrs["kind"] = f"mosaicdd {kind}"
     file.attrs["format_version"] = format_version
     for name, text in made_by().items():
-        file.attrs[name] = text
+        file.attrs[name] = decoded(text)
 
 
 @contextmanager
@@ -98,7 +98,8 @@ def line_name(axis: int) -> str:
 def write_attributes(file: h5py.File, attributes: dict) -> None:
     """Write attributes: plain values as they are, containers and None as JSON texts."""
     for name, value in attributes.items():
-        file.attrs[name] = value if isinstance(value, _PLAIN) else json.dumps(value)
+        text = decoded(value) if isinstance(value, str) else json.dumps(value)
+        file.attrs[name] = value if isinstance(value, (int, float, bool)) else text
 
 
 def read_attributes(file: h5py.File) -> dict:

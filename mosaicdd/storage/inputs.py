@@ -26,6 +26,7 @@ from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.field_file import npy_array
 from mosaicdd.storage.hdf5 import open_any
+from mosaicdd.storage.raster import TEXT
 
 
 def write_boundaries(file: h5py.File, boundaries: Sequence[Boundary]) -> None:
@@ -253,7 +254,12 @@ def _rows(path: str | PathLike, count: int, form: str) -> np.ndarray:
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there is nothing in it: said below
-                points = np.loadtxt(path, ndmin=2, delimiter="," if path.suffix == ".csv" else None)
+                points = np.loadtxt(
+                    path,
+                    ndmin=2,
+                    delimiter="," if path.suffix == ".csv" else None,
+                    encoding=TEXT,
+                )
     except (ValueError, EOFError) as error:
         why = str(error).removeprefix(f"{path}: ")
         raise ValueError(f"{path}: not rows of {numbers} numbers, {form} ({why})") from error

@@ -41,6 +41,14 @@ def run_with(files: Mapping[str, str]) -> Iterator[None]:
         _run.clear()
 
 
+def decoded(text: str) -> str:
+    """Decode as UTF-8 the bytes that Python could not decode in a name, and mark what is none.
+
+    Python keeps such bytes as single surrogates (PEP 383), which no file takes as text.
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def made_by() -> dict[str, str]:
     """Return command line and the files it names, date (of UTC), host, commit of the package where it runs from a checkout, and versions."""
     made = {

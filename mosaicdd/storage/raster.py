@@ -15,6 +15,9 @@ import numpy as np
 
 from mosaicdd.problems.fields.given import real_array, step_along, usable
 
+# Of texts that people give: UTF-8, before which Excel and others write a mark of the byte order.
+TEXT = "utf-8-sig"
+
 
 @dataclass(frozen=True)
 class Raster:
@@ -49,7 +52,7 @@ def _ascii_grid(path: Path, variable: str | None) -> Raster:
     form = "an ESRI ASCII grid begins with ncols, nrows, xllcorner, yllcorner and cellsize, each with a number"
     header: dict[str, float] = {}
     try:
-        with path.open() as file:
+        with path.open(encoding=TEXT) as file:
             words: list[str] = []
             for line in file:
                 words = line.split()
@@ -84,11 +87,17 @@ def _table(path: Path, variable: str | None) -> Raster:
     try:
         if not path.stat().st_size:
             raise ValueError("it is empty")
-        with path.open() as file:
+        with path.open(encoding=TEXT) as file:
             names = [name.strip().strip('"').lower() for name in file.readline().split(",")]
         titled = not all(map(_is_number, names))
         rows = np.genfromtxt(
-            path, delimiter=",", skip_header=int(titled), ndmin=2, missing_values="", dtype=float
+            path,
+            delimiter=",",
+            skip_header=int(titled),
+            ndmin=2,
+            missing_values="",
+            dtype=float,
+            encoding=TEXT,
         )
     except (ValueError, UnicodeDecodeError) as error:
         why = str(error).split("\n")[0]

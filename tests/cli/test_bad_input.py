@@ -98,6 +98,17 @@ def test_a_boundary_file_of_the_wrong_length(write_edges, common_path, refused):
     )
 
 
+@pytest.mark.parametrize("pde", [(), ("--pde", "laplace")])
+def test_a_boundary_by_an_empty_text(pde, refused):
+    assert "--boundary: the text is empty" in refused("--cells", "32x32", *pde, "--boundary", "")
+
+
+def test_threads_that_no_machine_has(refused, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
+    line = refused("--cells", "32x32")
+    assert f"asks for 100000 threads, this machine has {os.cpu_count()} cores" in line
+
+
 def test_a_missing_boundary_file(common_path, refused):
     assert "the boundary file is missing" in refused(*EXACT, "--boundary", common_path / "no.h5")
 

@@ -182,6 +182,12 @@ def test_a_wrong_number_of_arguments_is_refused_with_the_right_one(text, given, 
         Expression(text)
 
 
+@pytest.mark.parametrize("text", ["~x", "x & y", "1.5 | (x < y)"])
+def test_what_joins_comparisons_says_so(text):
+    with pytest.raises(ValueError, match=r"& \| and ~ take comparisons in brackets"):
+        Expression(text)(y=np.zeros(3), x=np.ones(3))
+
+
 @pytest.mark.parametrize(
     "text", ["~x", "x & y", "1 | (x < y)", "sin + 1", "-sin", "sin", "abs(sin)"]
 )
@@ -242,6 +248,8 @@ def test_boundary_data_of_an_expression_must_be_finite():
         ("np.sin(x)", r"np.sin is not allowed \(write sin\)"),
         ("math.sqrt(x)", r"math.sqrt is not allowed \(write sqrt\)"),
         ("sine(x)", r"sine is not allowed \(did you mean 'sin'\?\)"),
+        ("nan", r"nan is not allowed \(numbers are finite\)"),
+        ("-Inf*x", r"Inf is not allowed \(numbers are finite\)"),
         ("t*x", r"t is not allowed \(the time: "),
         ("x.real", "attribute is not allowed;"),
     ],

@@ -1,5 +1,7 @@
 """Rasters as fields: read as their formats say, checked against the grid, the same solution as from arrays."""
 
+import codecs
+
 import numpy as np
 import pytest
 import xarray
@@ -75,6 +77,15 @@ def test_a_table_of_numbers_alone_is_an_array(tmp_path):
     field = FieldFile(path)
     np.testing.assert_allclose(field[()], CELLS)
     assert dict(field.coords) == {}
+
+
+@pytest.mark.parametrize("ending", [".asc", ".csv"])
+def test_a_mark_of_the_byte_order_is_no_part_of_a_text(ending, tmp_path):
+    path = tmp_path / f"a{ending}"
+    written(path, CELLS)
+    places = FieldFile(path).coords
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    np.testing.assert_array_equal(FieldFile(path).coords["y"], places["y"])
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

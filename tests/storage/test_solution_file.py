@@ -264,3 +264,11 @@ def test_a_file_that_was_replaced_meanwhile_is_not_mixed_with_the_one_before(pat
     write(path, "float32")
     with pytest.raises(ValueError, match="has changed since it was opened"):
         _ = solution.field
+
+
+def test_a_file_that_was_removed_meanwhile_is_named(path):
+    solution = read_solution(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as refused:
+        _ = solution.field
+    assert refused.value.args == (f"{path}: the file is missing",)

@@ -126,7 +126,7 @@ def find_class(name: str) -> type[Network]:
     except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise ValueError(f"network {name} cannot be imported: {error}") from error
     if lacks := _missing(network):
-        raise ValueError(f"network {name} lacks {lacks}; see mosaicdd/local_solvers/networks")
+        raise ValueError(f"network {name} lacks {lacks}; docs/networks.md has a whole example")
     return network
 
 

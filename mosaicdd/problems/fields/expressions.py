@@ -118,6 +118,8 @@ class Expression:
                     "t",
                     " (the time: fields and values on sides may depend on it, in steps)",
                 )
+            case ast.Name(id=name) if name.lower() in ("nan", "inf", "infinity"):
+                self._refuse(name, " (numbers are finite)")
             case ast.Name(id=name) | ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
                 self._refuse(name, meant(name, (*self._variables, *_FUNCTIONS)))
             case ast.Call(func=ast.Attribute(attr=name)) if name in _FUNCTIONS:
@@ -130,6 +132,15 @@ class Expression:
                 pass
             case _:
                 self._refuse(type(node).__name__.lower())
+
+    def _failed(self, error: Exception) -> ValueError:
+        """Return what to raise where a value cannot be computed."""
+        why = str(error)
+        if isinstance(error, TypeError) and any(
+            isinstance(node, ast.BitAnd | ast.BitOr | ast.Invert) for node in ast.walk(self._tree)
+        ):
+            why = "& | and ~ take comparisons in brackets, as (x < 1) & (y < 1)"
+        return ValueError(f"cannot evaluate the expression {self.text!r}: {why}")
 
     def uses(self, variable: str) -> bool:
         """Say whether a variable stands in the text."""
@@ -147,7 +158,7 @@ class Expression:
             try:
                 result = _evaluated(self._tree, values, _FUNCTIONS, _OPERATORS)
             except (TypeError, ValueError, RecursionError) as error:
-                raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
+                raise self._failed(error) from None
         return np.array(
             np.broadcast_to(result, np.broadcast_shapes(*map(np.shape, at.values()))), float
         )
@@ -165,7 +176,7 @@ class Expression:
         try:
             result = _evaluated(self._tree, known, functions, _TENSOR_OPERATORS)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"cannot evaluate the expression {self.text!r}: {error}") from None
+            raise self._failed(error) from None
         return torch.as_tensor(result, dtype=like.dtype).expand_as(like)
 
 
