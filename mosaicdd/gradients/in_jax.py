@@ -1,5 +1,6 @@
 """A problem, or a march, as a function that jax differentiates: a call back to the one that torch does."""
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from mosaicdd.gradients.in_time import DifferentiableMarch
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.settings import require_type
+from mosaicdd.unsupported import Unsupported
 
 _KEPT = 8  # calls, whose memory waits for the derivative
 
@@ -17,7 +19,7 @@ Named = dict[str, Any]
 
 
 def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
-    """Return the same function of jax's arrays, with first derivatives backwards, also under ``jax.jit``.
+    """Return the same function of jax's arrays, with first derivatives backwards, also under ``jax.jit`` and ``jax.vmap``.
 
     Needs jax (``pip install 'mosaicdd[jax]'``), and one rank. The arrays are float64 where ``jax_enable_x64`` is set, else
     what is given and returned is rounded to float32.
@@ -54,30 +56,68 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
 
     recorded = _Recorded(solve)
 
-    def called(named: Named, *, keep: bool = False) -> Any:
+    def run(callback: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
+        """Call back: at once where values are known, else when what is traced runs."""
+        if not any(isinstance(v, jax.core.Tracer) for v in jax.tree_util.tree_leaves(arguments)):
+            return jax.tree_util.tree_map(jax.numpy.asarray, callback(*arguments))
+        how = {"vmap_method": "sequential"}
+        return jax.pure_callback(_in_one_line(callback), shapes, *arguments, **how)
+
+    def called(named: Named, *, keep: bool) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(np.float64)
         shape = jax.ShapeDtypeStruct(solve.shape_of(_like(named)), dtype)
-        return jax.pure_callback(
-            lambda n: recorded.values(n, keep=keep).astype(dtype), shape, named
+        return run(lambda n: recorded.values(n, keep=keep).astype(dtype), shape, named)
+
+    @jax.custom_jvp
+    def slopes(named: Named, w: Any) -> Named:
+        shapes = {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in named.items()}
+        return run(recorded.slopes, shapes, named, w)
+
+    @slopes.defjvp
+    def further(*_: Any) -> Any:
+        raise Unsupported(
+            "in jax there are first derivatives: take second ones by torch, of the function that in_jax was given"
         )
 
-    def backwards(named: Named, w: Any) -> tuple[Named]:
-        shapes = {name: jax.ShapeDtypeStruct(v.shape, v.dtype) for name, v in named.items()}
-        return (jax.pure_callback(recorded.slopes, shapes, named, w),)
-
-    solved = jax.custom_vjp(called)
-    solved.defvjp(lambda named: (called(named, keep=True), named), backwards)
+    solved, recording = (
+        jax.custom_vjp(functools.partial(called, keep=keep)) for keep in (False, True)
+    )
+    for derived in (solved, recording):
+        derived.defvjp(
+            lambda named: (recording(named), named), lambda named, w: (slopes(named, w),)
+        )
 
     def function(**named: Any) -> Any:
         arrays = {name: jax.numpy.asarray(value, float) for name, value in named.items()}
         solve.require(_like(arrays))
-        return solved(arrays)
+        try:
+            return solved(arrays)
+        except TypeError as error:
+            if "jvp" not in str(error):
+                raise
+            raise Unsupported(
+                "solves are differentiated backwards: take jax.grad, jax.vjp or jax.jacrev in the place of jvp and jacfwd"
+            ) from None
 
     return function
 
 
 def _like(named: Named) -> dict[str, torch.Tensor]:
     return {name: torch.empty(array.shape) for name, array in named.items()}
+
+
+def _in_one_line(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Let errors be without the calls that led to them, which jax would print."""
+
+    def call(*arguments: Any) -> Any:
+        failure: Exception
+        try:
+            return callback(*arguments)
+        except Exception as error:  # noqa: BLE001 - raised again
+            failure = error
+        raise failure.with_traceback(None) from None
+
+    return call
 
 
 class _Recorded:
@@ -102,7 +142,9 @@ class _Recorded:
         """Return the derivatives by what is named, for those by each value."""
 
         def fits(tensors: dict[str, torch.Tensor]) -> bool:
-            return all(np.array_equal(v, tensors[n].detach().numpy()) for n, v in named.items())
+            return named.keys() == tensors.keys() and all(
+                np.array_equal(v, tensors[n].detach().numpy()) for n, v in named.items()
+            )
 
         if not any(fits(tensors) for tensors, _ in self._records):
             self.values(named, keep=True)

@@ -98,3 +98,63 @@ def test_what_does_not_fit_is_said():
     march = m.in_jax(m.differentiable(m.Problem((8, 8), "heat"), "a", dt=0.1, steps=2))
     with pytest.raises(ValueError, match=r"shape \(3, 3\)"):
         march(a=drawn(3, 3))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_solves_of_one_loss_may_name_different_parameters(compiled):
+    torch_solve = m.differentiable(m.Problem((8, 8), "diffusion", {"f": 1.0}), ("a", "f"))
+    solve, a, f = m.in_jax(torch_solve), drawn(9, 9), 2 * drawn(9, 9)
+    losses = (
+        lambda a, f: solve(a=a).sum() + solve(f=f).sum(),
+        lambda a, f: solve(f=f).sum() + solve(a=a, f=f).sum(),
+        lambda a, f: solve(a=a, f=f).sum() + (solve(a=a) * solve(f=f)).sum(),
+    )
+    for loss in losses:
+        jax.vjp(loss, a, f)  # recorded, and never used
+        gradient = jax.grad(loss, (0, 1))
+        by = (jax.jit(gradient) if compiled else gradient)(a, f)
+        along = drawn(9, 9)
+        for number, slope in enumerate(by):
+            ahead, back = (
+                loss(*(v + s * 1e-4 * along * (k == number) for k, v in enumerate((a, f))))
+                for s in (1, -1)
+            )
+            # Off by the square of the step, and by what solves leave, 1e-10 over it.
+            differences = float(ahead - back) / 2e-4
+            assert float((slope * along).sum()) == pytest.approx(differences, rel=1e-5)
+
+
+def test_a_batch_by_vmap_is_its_members():
+    solve = m.in_jax(m.differentiable(m.Problem((8, 8), "diffusion", {"f": 1.0}), "a"))
+    every = 1 + np.stack([drawn(9, 9), drawn(9, 9) ** 2])
+
+    def loss(a):
+        return (solve(a=a) ** 2).sum()
+
+    for of in (lambda a: solve(a=a), jax.grad(loss)):
+        for values, a in zip(jax.vmap(of)(every), every, strict=True):
+            np.testing.assert_array_equal(values, of(a))
+
+
+def test_what_is_refused_is_one_line():
+    solve = m.in_jax(m.differentiable(m.Problem((8, 8), "diffusion", {"f": 1.0}), "a"))
+    a = drawn(9, 9)
+
+    def loss(a):
+        return (solve(a=a) ** 2).sum()
+
+    with pytest.raises(ValueError, match="the field a must be positive"):
+        jax.grad(loss)(-a)
+    with pytest.raises(m.Unsupported, match=r"differentiated backwards: take jax.grad"):
+        jax.jvp(loss, (a,), (a,))
+    with pytest.raises(m.Unsupported, match=r"differentiated backwards: take jax.grad"):
+        jax.hessian(loss)(a)
+    for twice in (jax.grad(lambda a: jax.grad(loss)(a).sum()), jax.jacrev(jax.grad(loss))):
+        for of in (twice, jax.jit(twice)):
+            with pytest.raises(m.Unsupported, match="take second ones by torch"):
+                of(a)
+    # Of what is compiled jax makes an error of its own, whose last line it is.
+    with pytest.raises(jax.errors.JaxRuntimeError) as refused:
+        jax.block_until_ready(jax.jit(loss)(-a))
+    assert str(refused.value).splitlines()[-1].startswith("ValueError: the field a must be pos")
+    assert "solve_function" not in str(refused.value)
