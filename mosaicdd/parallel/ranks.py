@@ -285,6 +285,10 @@ class Ranks:
         """Call a function on the root and return its (small) result, or raise its error, on all."""
         return self.bcast(self.agree(lambda: function() if self.is_root else None))
 
+    def only_root(self, function: Callable[[], object]) -> None:
+        """Call a function on the root; its error is raised on all."""
+        self.agree(lambda: function() if self.is_root else None)
+
     @contextmanager
     def held_by_root(
         self, open_it: Callable[[], AbstractContextManager[Result]]

@@ -10,7 +10,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
-from mosaicdd.storage.atomic import naming
+from mosaicdd.storage.atomic import atomic_file, naming
 from mosaicdd.storage.json_line import json_line
 
 
@@ -22,8 +22,8 @@ class MetricsFile:
         rows = []
         if kept is not None and self._path.exists():
             rows = [row for row in read_metrics(self._path) if row["step"] <= kept]
-        with naming(path):
-            self._path.write_text("".join(f"{json_line(row)}\n" for row in rows))
+        with atomic_file(path) as temporary:
+            temporary.write_text("".join(f"{json_line(row)}\n" for row in rows))
 
     def append(self, row: dict) -> None:
         """Write one row of numbers by name; what is not finite becomes null."""

@@ -1,5 +1,6 @@
 """What a march leaves on a rank, and how a solution file is made of it."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -101,8 +102,8 @@ class Marched:
 
                 if at < len(self.ended[problem].times):
                     self.store.to_root(ranks, problem * self.most + at, write)
-                elif writer is not None:
-                    writer.leave_empty("solution", problem, at)
+                else:
+                    ranks.only_root(functools.partial(_leave_empty, writer, problem, at))
             if self.problem.domain.shape is not None:
                 self._write_active(ranks, writer, shards=shards)
             ranks.on_root(complete)
@@ -162,4 +163,10 @@ class Marched:
             for values, place in samples(sample, nodes):
                 writer.write(name, values, place)
 
-        write_given(self.last, grid, "float64", writer, put)
+        write_given(self.last, grid, "float64", writer, put, lambda function: function())
+
+
+def _leave_empty(writer: SolutionWriter | None, problem: int, at: int) -> None:
+    """Write that a field was not reached, by the writer that the root has."""
+    if writer is not None:
+        writer.leave_empty("solution", problem, at)

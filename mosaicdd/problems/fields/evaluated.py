@@ -31,7 +31,7 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
     if callable(values):
         require_coordinates(values, len(places), what)
         try:
-            returned = values(*np.broadcast_arrays(*reversed(places)))
+            returned = values(*(np.broadcast_to(place, shape) for place in reversed(places)))
         except TypeError:
             _require_arguments(values, len(places), what)
             raise

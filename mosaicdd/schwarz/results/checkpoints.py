@@ -159,19 +159,32 @@ class Checkpoints:
                 flat = v.flat.view(v.problems, -1)[i].contiguous()
                 lines = Interface(v.block, flat=flat, **v.tensors)
                 lines.rings = v.rings
-                write_lines(self._engine.movement, lines, writer, self._dtype, group)
+                write_lines(self._ranks, self._engine.movement, lines, writer, self._dtype, group)
                 if field is not None:
                     parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
                     name = group + checkpoint_file.FIELD
-                    if writer is not None:
-                        writer.create(name, v.block.lattice.grid.nodes, "float64")
+                    nodes = v.block.lattice.grid.nodes
+                    self._ranks.only_root(functools.partial(_create, writer, name, nodes))
                     into = (lambda *_: None) if writer is None else writer.into(name)
                     collect(self._ranks, parts, np.float64, len(v.lines), into)
-                if writer is not None:
-                    writer.history(asdict(history), group)
-                    if self.problems > 1:
-                        status = statuses[i] if statuses else None
-                        writer.told(group, status=None if status in RESUMABLE else status)
+                status = statuses[i] if statuses else None
+                status = None if status in RESUMABLE else status
+                self._ranks.only_root(
+                    functools.partial(self._describe, writer, history, group, status)
+                )
+
+    def _describe(
+        self,
+        writer: checkpoint_file.CheckpointWriter | None,
+        history: History,
+        group: str,
+        status: str | None,
+    ) -> None:
+        """Write the history of a problem by the writer that the root has, and of several how it has ended."""
+        if writer is not None:
+            writer.history(asdict(history), group)
+            if self.problems > 1:
+                writer.told(group, status=status)
 
     def ended(
         self, file: SolutionOutput, results: dict[int, Result], *, last: bool = False
@@ -303,6 +316,14 @@ class Checkpoints:
                 self.path.unlink(missing_ok=True)
 
         self._world.on_root(on_root)
+
+
+def _create(
+    writer: checkpoint_file.CheckpointWriter | None, name: str, nodes: tuple[int, ...]
+) -> None:
+    """Create the array of a field by the writer that the root has."""
+    if writer is not None:
+        writer.create(name, nodes, "float64")
 
 
 def _digest(problem: Problem, grid: Grid) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from mosaicdd.lattice.axes import Slices, in_rows
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.collect import Part
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.domain_file import LEVEL
 from mosaicdd.storage.solution_writer import SolutionWriter
@@ -23,26 +24,38 @@ def write_given(
     dtype: str,
     writer: SolutionWriter | None,
     put: Callable[[str, Sample, str], None],
+    only_root: Callable[[Callable[[], None]], None],
 ) -> None:
     """Write a problem's parameters, source and domain by the writer that the root has.
 
-    ``put(name, sample, dtype)`` writes to an array what a function returns at parts of its nodes.
+    ``put(name, sample, dtype)`` writes to an array what a function returns at parts of its nodes; ``only_root(function)`` calls
+    a function on the root and raises its error on all that take part.
     """
     shape = problem.domain.shape
-    if writer is not None:
-        for name, number in problem.numbers.items():
-            writer.field(name, number)
-    for name, field in problem.arrays.items():
+
+    def numbers() -> None:
+        if writer is not None:
+            for name, number in problem.numbers.items():
+                writer.field(name, number)
+
+    def begin(name: str, field: Field) -> None:
         if writer is not None:
             several = (field.problems,) if field.problems > 1 else ()
             places = grid.shape if field.per_cell(grid) else grid.nodes
             writer.create_common(f"fields/{name}", (*several, *places), dtype)
             if field.foils is not None:
                 writer.foils(name, field.foils.table)
+
+    def domain() -> None:
+        if writer is not None and shape is not None:
+            writer.domain(shape, grid)
+
+    only_root(numbers)
+    for name, field in problem.arrays.items():
+        only_root(functools.partial(begin, name, field))
         sample = functools.partial(field.sample_as_given, grid, checked=shape is None)
         put(f"fields/{name}", sample, dtype)
-    if shape is not None and writer is not None:
-        writer.domain(shape, grid)
+    only_root(domain)
     if shape is not None and shape.voxels is None:
         put(LEVEL, lambda part: shape.level(grid, part)[None], "float64")
 

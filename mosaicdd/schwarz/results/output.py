@@ -3,6 +3,7 @@
 Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -141,15 +142,18 @@ class SolutionOutput:
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
         self._begin(lines=True)
-        write_lines(movement, v, self._opened, self._dtype)
+        write_lines(self._ranks, movement, v, self._opened, self._dtype)
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
         arrays = {"points": (points, "float64"), "values": (values, self._dtype)}
-        if self._ranks.is_root:
+
+        def write() -> None:
             for name, (array, dtype) in arrays.items():
                 self._writer.create(name, array.shape, dtype)
                 self._writer.write(name, array, (slice(None),))
+
+        self._ranks.only_root(write)
 
     def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
         """Write what is known per lattice node of some problems, or take part with none."""
@@ -168,8 +172,7 @@ class SolutionOutput:
         members: range,
         dtype: str,
     ) -> None:
-        if self._ranks.is_root:
-            self._create_map(name, dtype)
+        self._ranks.only_root(lambda: self._create_map(name, dtype))
         parts = []
         if values:
             place = slice(members.start, members.stop), *outcomes[0].error_estimate.place
@@ -213,7 +216,9 @@ class SolutionOutput:
             self._collect(name, samples(sample, nodes), dtype)
 
         writer = self._writer if self._ranks.is_root else None
-        write_given(self._problem, self._lattice.grid, self._dtype, writer, put)
+        write_given(
+            self._problem, self._lattice.grid, self._dtype, writer, put, self._ranks.only_root
+        )
 
     def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Pass parts of fields on, and keep where there are values."""
@@ -226,8 +231,7 @@ class SolutionOutput:
 
     def _write_flags(self) -> None:
         """Write where the domain is: for all problems alike, and for ParaView."""
-        if self._ranks.is_root:
-            self._create_flags()
+        self._ranks.only_root(self._create_flags)
         first = [
             (flags[:1], (slice(0, 1), *place[1:]))
             for flags, place in self._inside
@@ -245,13 +249,15 @@ class SolutionOutput:
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
         """Write the report, the results and histories, and NaN for what was not begun."""
-        if not self._ranks.is_root:
-            return
-        self._writer.describe(report, [asdict(result.history) for result in results])
-        for member, result in enumerate(results):
-            if not result.begun:
-                for name in ("solution", solution_writer.ERRORS):
-                    self._writer.leave_empty(name, member)
+
+        def write() -> None:
+            self._writer.describe(report, [asdict(result.history) for result in results])
+            for member, result in enumerate(results):
+                if not result.begun:
+                    for name in ("solution", solution_writer.ERRORS):
+                        self._writer.leave_empty(name, member)
+
+        self._ranks.only_root(write)
 
     def _begin(self, **what: Any) -> None:
         """Open the file on the root, if it is not open; an error is raised on all ranks."""
@@ -286,6 +292,7 @@ class SolutionOutput:
 
 
 def write_lines(
+    ranks: Ranks,
     movement: InterfaceMovement,
     v: Interface,
     writer: ArrayWriter | None,
@@ -295,9 +302,15 @@ def write_lines(
     """Write the lines of one problem in the whole domain by the writer that the root has, in a group of the file."""
     for axis in range(len(v.lines)):
         name = group + line_name(axis)
-        if writer is not None:
-            writer.create(name, v.block.lattice.line_shape(axis), dtype)
+        shape = v.block.lattice.line_shape(axis)
+        ranks.only_root(functools.partial(_created, writer, name, shape, dtype))
         movement.gather(v, axis, None if writer is None else writer.into(name))
+
+
+def _created(writer: ArrayWriter | None, name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Create an array by the writer that the root has."""
+    if writer is not None:
+        writer.create(name, shape, dtype)
 
 
 def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:

@@ -1,0 +1,63 @@
+"""What the root alone writes fails on all ranks: a program that catches the error goes on, on all of them."""
+
+import numpy as np
+import pytest
+
+import mosaicdd as m
+from mosaicdd.storage.checkpoint_file import CheckpointWriter
+from mosaicdd.storage.metrics_file import MetricsFile
+from mosaicdd.storage.solution_writer import SolutionWriter
+
+RANKS = pytest.mark.ranks(1, 2, 3)
+CUT = "hypot(x - 0.5, y - 0.5) - 0.4"
+
+
+def _fail(*arguments):
+    raise OSError("the file is full of something else")
+
+
+@RANKS
+@pytest.mark.parametrize(
+    "method",
+    ["create", "create_common", "write", "place", "field", "domain", "hide_outside", "describe"],
+)
+def test_a_writer_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, comm, method):
+    domain = m.Domain.from_distance(CUT, (32, 32), 1 / 32)
+    problem = m.Problem(
+        domain, "diffusion", {"a": "1 + x", "f": 1.0}, {"outline": m.Dirichlet(0.0)}
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(SolutionWriter, method, _fail)
+        with pytest.raises(OSError, match="something else"):
+            m.Solver(problem, ranks=comm, output=m.Output(common_path / "out.h5"))()
+    assert comm.allreduce(1) == comm.size
+    assert not (common_path / "out.h5").exists()
+    assert m.Solver(problem, ranks=comm)().converged
+
+
+@RANKS
+@pytest.mark.parametrize("method", ["create", "write", "history"])
+def test_a_checkpoint_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, comm, method):
+    problem = m.Problem((64, 64), "laplace", None, m.Dirichlet("x"))
+    output = m.Output(common_path / "out.h5", checkpoint_minutes=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointWriter, method, _fail)
+        with pytest.raises(OSError, match="something else"):
+            m.Solver(problem, "laplace", ranks=comm, output=output)()
+    assert comm.allreduce(1) == comm.size
+
+
+def test_rows_of_an_earlier_training_are_there_until_new_ones_are(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    MetricsFile(path).append({"step": 1})
+    before = path.read_text()
+    monkeypatch.setattr("mosaicdd.storage.metrics_file.json_line", _fail)
+    with pytest.raises(OSError, match="something else"):
+        MetricsFile(path, kept=1)
+    assert path.read_text() == before
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_function_may_return_one_of_its_arguments():
+    values = m.solve(m.Problem((16, 16), "poisson", {"f": 0.0}, m.Dirichlet(lambda x, y: x))).field
+    np.testing.assert_allclose(values[8], np.arange(17) / 64, atol=1e-9)
