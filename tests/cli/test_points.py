@@ -1,5 +1,6 @@
 """``solve --points``: the solution anywhere, by the network, or interpolated."""
 
+import codecs
 import itertools
 
 import h5py
@@ -258,3 +259,18 @@ def test_points_of_no_use_are_refused_in_one_line(content, words, mosaicdd, comm
     assert ended.code == 2
     assert all(word in ended.err for word in ("Error: --points", *words)), ended.err
     assert all(line.startswith("Error: ") for line in ended.err.splitlines())
+
+
+@pytest.mark.ranks(1)
+def test_texts_that_begin_with_a_mark_of_the_byte_order_are_read(mosaicdd, tmp_path):
+    texts = {
+        "run.toml": 'boundary = "expr:x"\n',
+        "points.csv": "0.1,0.2\n",
+        "domain.json": '{"outer": [[0, 0], [0.5, 0], [0.5, 0.5], [0, 0.5]]}',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(codecs.BOM_UTF8 + text.encode())
+    config, points, domain = (tmp_path / name for name in texts)
+    cells = "--cells", "32x32", "-o", tmp_path / "out.h5"
+    ended = mosaicdd("solve", *cells, "--config", config, "--points", points, "--domain", domain)
+    assert (ended.code, ended.err) == (0, "")
