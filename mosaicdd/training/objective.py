@@ -112,7 +112,8 @@ class ParallelObjective:
 
         Algorithm 1 of the paper: nothing is reduced before the last pass (``no_sync`` holds its
         forward pass, too). Networks smaller than a bucket are reduced at the end of that one's
-        backward pass; of larger ones all buckets but the last while it goes on. Signals are the losses of the global batch, and the sums over the ranks of flags, what each has to say.
+        backward pass; of larger ones all buckets but the last while it goes on. Signals are the losses of the
+        global batch, and the sums over the ranks of flags, what each has to say.
         """
         signals = self.objective.signals
         self._module.zero_grad(set_to_none=True)
