@@ -129,7 +129,7 @@ class Series(Placed):
         if self.path is not None:
             return self._stored(number)[self.place]
         each = [self._marched.part(number, problem) for problem in range(self.problems)]
-        return np.stack(each) if self.problems > 1 else each[0]
+        return np.stack(each) if self.problems > 1 else each[0].copy()
 
     def _stored(self, number: int) -> np.ndarray:
         """Return a field of the file."""

@@ -213,7 +213,7 @@ def test_what_is_not_finite_inside_counts():
     """A mean, a largest value and a comparison of a field that is NaN at a node with a value are NaN."""
     domain, sides, _ = problem_of("cells", "natural")
     solution = m.solve(m.Problem(domain, "diffusion", {"f": 1.0}, sides))
-    solution.field[2, 3] = np.nan
+    solution._field[0, 2, 3] = np.nan
     assert np.isnan([solution.mean(), solution.max().value, solution.min().value]).all()
     assert solution.max().place == (3 * H, 2 * H)
     assert np.isnan(m.compare(solution, np.zeros((33, 33))).max_error)

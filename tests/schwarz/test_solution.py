@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
@@ -225,3 +226,19 @@ def test_no_property_waits_for_other_ranks(comm):
     np.testing.assert_array_equal(solution.gather()[solution.place], solution.local)
     assert np.shares_memory(solution.field, solution.gather())
     np.testing.assert_array_equal(series.gather(0)[series.place], series.local(0))
+
+
+def test_a_field_is_not_changed_by_who_looks_at_it():
+    solution = m.solve(m.Problem((16, 16), "poisson", {"f": 1.0}, m.Dirichlet(0.0)))
+    mean = solution.mean()
+    for array in (solution.field, solution.local, solution.gather()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 1.0
+    solution.field.copy()[:] = 1.0
+    assert solution.mean() == mean
+    tensors = m.solve(m.Problem((16, 16), "poisson", {"f": torch.ones(17, 17)}, m.Dirichlet(0.0)))
+    tensors.field[:] = 1.0
+    assert tensors.mean() == pytest.approx(mean)
+    series = m.march(m.Problem((16, 16), "heat", {"f": 1.0}), 0.0, dt=0.1, steps=1)
+    series.local()[:] = 1.0
+    assert series.field.max() < 0.1

@@ -20,6 +20,7 @@ from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.report.presented import Presented
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept, asked_of
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
+from mosaicdd.schwarz.results.read_only import read_only
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.schwarz.stopping import History
@@ -121,6 +122,8 @@ class Solution(Placed, Quantified, Presented):
     def field(self) -> Any:
         """The whole field ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or the window that was asked for.
 
+        Read-only, as quantities are of it: change a ``copy()``. A tensor is one.
+
         Raises
         ------
         RuntimeError
@@ -128,14 +131,14 @@ class Solution(Placed, Quantified, Presented):
         """
         if not self._at_hand:
             raise RuntimeError(OVER_RANKS.format(ranks=self.report["ranks"]))
-        return self._given(self._field)
+        return self._shown(self._field)
 
     def gather(self) -> Any:
         """Return the whole field on every rank; all ranks together.
 
         Each of several ranks holds it from then on, as `field`; `local` takes no messages and no memory.
         """
-        return self._given(self._field)
+        return self._shown(self._field)
 
     @property
     def _at_hand(self) -> bool:
@@ -153,7 +156,7 @@ class Solution(Placed, Quantified, Presented):
     @property
     def local(self) -> Any:
         """The part of the field that this rank has; `place` says where it belongs in that."""
-        return self._given(self.kept.local)
+        return self._shown(self.kept.local)
 
     @property
     def place(self) -> tuple[slice, ...]:
@@ -165,6 +168,9 @@ class Solution(Placed, Quantified, Presented):
         array = array[0] if self.problems == 1 else array
         like = self._like
         return array if like is None else torch.from_numpy(array).to(like.device)
+
+    def _shown(self, array: np.ndarray) -> Any:
+        return read_only(self._given(array))
 
     def _gathered(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems, on every rank."""
@@ -219,7 +225,7 @@ class Solution(Placed, Quantified, Presented):
         return min(self.kept.lattice.grid.steps)
 
     def _handed(self, array: np.ndarray) -> Any:
-        return self._given(array)
+        return self._shown(array)
 
     # Beyond this process
 
