@@ -17,6 +17,10 @@ FORMER = {
         "generate --no-labels": "all samples are solved; leave it out",
         "train --dims": "each rank has samples of its own; leave it out",
     },
+    "reference": {
+        "cholmod": "take 'direct'",
+        **dict.fromkeys(("hypre", "pfmg", "petsc"), "take 'pyamg'"),
+    },
     "kind of file": {"media": _MEDIA, "squares": _NONLINEAR},
 }
 """By kind and name: what to use instead."""

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from moving_source import moving_source
 from peers import MULTIGRIDS, petsc_described
+from petsc import environment_of, petsc_python
 from tables import KeptRows, publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.references.petsc import environment_of, petsc_python
 
 _DT = 0.01
 _RTOL = 1e-6  # of the multigrids

@@ -9,15 +9,13 @@ right-hand side. Prints one JSON object; the last field is left in SYSTEM.npz.so
 import json
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import petsc4py
 from moving_source import moving_source
 
 petsc4py.init(["heat_petsc"])
-sys.path.append(str(Path(__file__).parent.parent))
-from mosaicdd.problems.references.petsc_solve import OPTIONS, prepared
+from petsc_solve import OPTIONS, prepared
 
 
 def main(path: str, method: str, rtol: float) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 from peers import PeerResult, by_petsc, by_pyamg
+from petsc import environment_of, petsc_python
 
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.problems.references.petsc import environment_of, petsc_python
 
 BOLTZMANN, SURFACE = "poisson-boltzmann", "minimal-surface"
 C = 10.0

@@ -1,6 +1,6 @@
 """The solvers to be compared with, by one call each: CHOLMOD, hypre's five multigrids, pyAMG, SuperLU.
 
-CHOLMOD and hypre come through petsc4py (`mosaicdd.problems.references.petsc`). Where there is none, their rows are
+CHOLMOD and hypre come through petsc4py (`petsc`). Where there is none, their rows are
 None, and the tables say so.
 """
 
@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+import petsc
 import pyamg
 import scipy.sparse
 import scipy.sparse.linalg
-
-from mosaicdd.problems.references import petsc
-from mosaicdd.problems.references.petsc import PeerResult
+from petsc import PeerResult
 
 # By the names in tables. On a grid the first three are the fastest where the medium is tame; `tuned` is
 # what hypre's manual advises for diffusion.

@@ -36,7 +36,6 @@ ALLOWED = {
 HOMES = {
     "mpi4py": {"parallel"},
     "pyamg": {"problems"},
-    "petsc4py": {"problems.references.petsc_solve"},  # a script that another Python may run
     "h5py": {"storage"},
     "llvmlite": {"schwarz.multigrid.kernels"},
     "numba": {f"schwarz.multigrid.{name}" for name in ("compilation", "compiled", "kernels")},

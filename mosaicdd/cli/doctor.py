@@ -68,7 +68,6 @@ def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list
         look.buffers("no GPU" if vendor is None else probe_device_buffers()),
         look.hdf5(),
         look.network_library(),
-        look.peers(),
         look.slurm(None if vendor is None else needed_pmi(vendor[0])),
         look.versions(Path(mosaicdd.__file__).parents[1] / "constraints.txt"),
     ]

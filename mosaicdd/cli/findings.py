@@ -14,7 +14,6 @@ import torch
 import mosaicdd
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
-from mosaicdd.problems.references.petsc import petsc_described, petsc_python
 from mosaicdd.storage.hdf5 import built_with_mpi
 
 _GIB = 2**30
@@ -152,18 +151,6 @@ def network_library() -> Finding:
     """Say what torch was built for."""
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "for processors only"
     return Finding("torch", f"{torch.__version__}, {built}")
-
-
-def peers() -> Finding:
-    """Say by what ``compare`` asks CHOLMOD and hypre."""
-    described = petsc_described()
-    if described is None:
-        advice = (
-            "to compare with them, install petsc4py by pip, or python3-petsc4py by apt, or name a Python "
-            "that has it in PETSC_PYTHON"
-        )
-        return Finding("peers", "no petsc4py: SuperLU and pyAMG for cholmod, hypre, pfmg", advice)
-    return Finding("peers", f"cholmod, hypre, pfmg by {described} of {petsc_python()}")
 
 
 def slurm(pmi: str | None) -> Finding:

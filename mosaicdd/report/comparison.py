@@ -1,8 +1,7 @@
 """Solutions against references: errors, and what the reference cost.
 
 A reference is the name of a method (`mosaicdd.problems.references.references`), ``auto`` for the fastest one,
-``cholmod``, ``hypre`` or ``pfmg`` (SuperLU and pyAMG stand in where there is no petsc4py), ``expr:...`` in x
-and y (and z), a solution file on the same grid, another solution, or an array or tensor at the nodes of the
+``expr:...`` in x and y (and z), a solution file on the same grid, another solution, or an array or tensor at the nodes of the
 solution's field.
 """
 
@@ -16,12 +15,12 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import crossed, letters
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.references.petsc import petsc_python
-from mosaicdd.problems.references.references import PEERS, REFERENCES, solve_by_peer
+from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.settings import unknown
 from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.unsupported import Unsupported
@@ -51,8 +50,7 @@ class Comparison:
     difference_norm, reference_norm
         2-norms of the difference and of the reference, over the nodes.
     seconds
-        That it took to compute or read the reference; of CHOLMOD and hypre, which PETSc runs in a
-        process of its own, without those for handing over.
+        That it took to compute or read the reference.
     solution_seconds
         That the solve took, without start-up and writing.
     problems
@@ -140,9 +138,6 @@ def _timed(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
     """Return a reference, its name, and the seconds that it took."""
     if isinstance(reference, (str, PathLike)):
         reference = available(str(reference), solution)
-        if reference in PEERS:
-            field, seconds = solve_by_peer(reference, solution.problem)
-            return field[solution.window.place], reference, seconds
     start = time.perf_counter()
     field, name = _found(reference, solution)
     return field, name, time.perf_counter() - start
@@ -169,6 +164,7 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
         text = reference.removeprefix("expr:")
         return _evaluated(text, solution), text
     if "." not in reference and not Path(reference).exists():
+        refuse_former("reference", reference)
         raise ValueError(
             unknown("reference", reference, known_references(), ", 'expr:...' and solution files")
         )
@@ -177,11 +173,11 @@ def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
 
 def known_references() -> tuple[str, ...]:
     """Return the names of all methods that an answer is compared with."""
-    return (*REFERENCES, *PEERS, "auto")
+    return (*REFERENCES, "auto")
 
 
 def available(reference: str, solution: StoredSolution) -> str:
-    """Return the method that a name stands for, here and for a solution; what is no name as it is.
+    """Return the method that a name stands for, for a solution; what is no name as it is.
 
     Methods are `Unsupported` for equations in time.
     """
@@ -190,11 +186,7 @@ def available(reference: str, solution: StoredSolution) -> str:
             f"the reference {reference} solves equations without time; compare a series with 'expr:...' in "
             "x, y and t, or with another series"
         )
-    if reference == "auto":
-        return fastest_reference(solution)
-    if reference in PEERS and petsc_python() is None:
-        return PEERS[reference]
-    return reference
+    return fastest_reference(solution) if reference == "auto" else reference
 
 
 def fastest_reference(solution: StoredSolution) -> str:

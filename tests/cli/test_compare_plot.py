@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from mosaicdd.cli import reference
+from mosaicdd.former import FORMER
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.references.petsc import petsc_python
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.report import comparison
 from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
@@ -152,29 +151,13 @@ def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, sh
     assert calls == [(f"reference by {spec}", True)]
 
 
-@pytest.mark.skipif(petsc_python() is None, reason="no Python here has petsc4py")
 @pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("method", ["cholmod", "hypre"])
-def test_solvers_of_petsc_are_references(method, compared, solved):
-    report = compared(solved("gp:seed=0"), method)
-    assert report["reference"] == method
-    assert report["mae"] < 2e-8  # as pyAMG, to the same residual
-
-
-@pytest.mark.parametrize(
-    ("asked", "instead"), [("cholmod", "direct"), ("hypre", "pyamg"), ("pfmg", "pyamg")]
-)
-def test_without_petsc_others_stand_in_and_people_are_told(
-    asked, instead, solved, monkeypatch, capfd
-):
+@pytest.mark.parametrize("name", FORMER["reference"])
+def test_a_reference_that_has_left_says_what_to_use(name, solved, mosaicdd):
     path = solved("gp:seed=0")
-    monkeypatch.setattr(comparison, "petsc_python", lambda: None)
-    with reference.waiting(asked, read_solution(path), 1, quiet=False) as method:
-        assert method == instead
-    assert capfd.readouterr().err == f"no Python here has petsc4py: {instead} instead of {asked}\n"
-    found = comparison.compare(read_solution(path), asked)
-    assert found.reference == instead
-    assert found.max_error < 1e-7
+    ended = mosaicdd("compare", path, "--reference", name)
+    assert ended.code == 2
+    assert f"the reference '{name}' has left: {FORMER['reference'][name]}\n" in ended.err
 
 
 def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp_path):
@@ -242,7 +225,7 @@ def test_a_folder_is_no_solution(command, mosaicdd):
         ("nothing.h5", "the solution file is missing"),
         (
             "exact",
-            "unknown reference 'exact'; known: pyamg, dst, direct, cholmod, hypre, pfmg, auto, 'expr",
+            "unknown reference 'exact'; known: pyamg, dst, direct, auto, 'expr",
         ),
     ],
 )

@@ -22,7 +22,6 @@ SUBJECTS = [
     "buffers",
     "h5py",
     "torch",
-    "peers",
     "Slurm",
     "versions",
 ]

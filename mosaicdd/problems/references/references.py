@@ -1,8 +1,6 @@
 """Reference solutions of the whole discrete problem, each by a method of its own."""
 
 import logging
-import math
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +12,6 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.newton_reference import StepSystem, solve_by_newton
-from mosaicdd.problems.references.petsc import solve_by_petsc
 from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
@@ -146,63 +143,6 @@ def solve_by_sine_transform(
         return DirichletSystem(operator, grid or problem.domain.grid()).solve_by_sines(b)
 
     return _solved(problem, grid, number, solve)
-
-
-PEERS = {"cholmod": "direct", "hypre": "pyamg", "pfmg": "pyamg"}
-"""Solvers of PETSc, and what is of the same kind where there is no petsc4py."""
-
-_REACHED = 1e-8  # relative residual that rounding allows hypre at the largest contrasts
-
-
-def solve_by_peer(
-    method: str, problem: Problem, grid: Grid | None = None, number: int = 0
-) -> tuple[np.ndarray, float]:
-    """Solve by CHOLMOD, or by one of hypre's multigrids.
-
-    ``method``: a name in `PEERS`.
-
-    `ValueError` if CHOLMOD is to factorise what is not symmetric, or PFMG to solve what lies on no rectangle.
-    `RuntimeError` if there is no petsc4py, PETSc fails, or the residual is not reached.
-
-    Returns
-    -------
-    field : ndarray
-        ``(ny + 1, nx + 1)``.
-    seconds : float
-        From the problem to the field, without those for handing the system over to PETSc.
-    """
-    start, aside = time.perf_counter(), 0.0
-
-    def solve(system: System, b: np.ndarray) -> np.ndarray:
-        nonlocal aside
-        symmetric, matrix = system.operator.self_adjoint, system.matrix
-        if method == "cholmod" and not symmetric:
-            raise ValueError(
-                f"cholmod factorises symmetric matrices, that of {problem.equation.name} with these "
-                "fields is not; take the reference hypre or direct"
-            )
-        begun = time.perf_counter()
-        where = _whole_grid(problem, grid or problem.domain.grid(), b.size)
-        answer = solve_by_petsc(matrix, b, method, symmetric=symmetric, grid=where)
-        aside += time.perf_counter() - begun - answer.seconds
-        residual = np.linalg.norm(b - matrix @ answer.solution)
-        if not residual <= _REACHED * np.linalg.norm(b):
-            raise RuntimeError(
-                f"{method} stopped at a relative residual of {residual / np.linalg.norm(b):.1e} where "
-                f"{_REACHED:.0e} was asked for"
-            )
-        return answer.solution
-
-    field = _solved(problem, grid, number, solve)
-    return field, time.perf_counter() - start - aside
-
-
-def _whole_grid(problem: Problem, grid: Grid, unknowns: int) -> tuple[int, ...] | None:
-    """Return the nodes per axis where the unknowns are all nodes of a rectangle or box, with unit rows or not."""
-    if any(problem.conditions.periodic):
-        return None
-    inner = tuple(nodes - 2 for nodes in grid.nodes)
-    return next((nodes for nodes in (inner, grid.nodes) if math.prod(nodes) == unknowns), None)
 
 
 def _solved(

@@ -1,4 +1,4 @@
-"""CHOLMOD and hypre through petsc4py: the solvers that one would otherwise take, as references.
+"""CHOLMOD and hypre through petsc4py, for the benchmarks: the solvers that one would otherwise take.
 
 PETSc is run as a process of its own, with one thread, which tells its own seconds: by this Python where
 it has petsc4py, by the one that ``PETSC_PYTHON`` names, or by the system's (Debian's
@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
-
-from mosaicdd.problems.references.petsc_solve import ON_GRIDS
+from petsc_solve import ON_GRIDS
 
 _SCRIPT = Path(__file__).with_name("petsc_solve.py")
 _SYSTEM = ("/usr/bin/python3", "python3")
@@ -94,8 +93,7 @@ def solve_by_petsc(
         raise RuntimeError(f"{method} needs petsc4py, which no Python here has")
     if method in ON_GRIDS and grid is None:
         raise ValueError(
-            f"{method} solves for all nodes of a rectangle, here only some of them are unknowns; take "
-            "the reference hypre or direct"
+            f"{method} solves for all nodes of a rectangle, here only some of them are unknowns"
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "system.npz"
