@@ -63,8 +63,6 @@ class BoundSolver:
     linear = True  # whether what it makes of perimeter values is linear in them
     method = "shared"  # the name of what runs it; see `schwarz.engines`
     exact = False  # whether it gives the solution of the discrete equation to rounding
-    # Whether its answers can be made certain; else the exact local solver takes its place
-    certifiable = True
     one_by_one = False  # whether it solves several problems one after another
     between_nodes = False  # whether it has values between the nodes of the grid
 

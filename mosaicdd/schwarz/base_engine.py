@@ -60,9 +60,6 @@ class SolveOptions:
         it; by default it is kept.
     atol
         The update that is small enough this time, instead of that of the settings.
-    force
-        In a medium, ``(n, rows, columns)`` at the nodes of the region: the right-hand sides of the equations there,
-        in the place of the source.
     """
 
     start: Interface | None = None
@@ -73,7 +70,6 @@ class SolveOptions:
     watch: Watch | None = None
     sink: Sink | None = None
     atol: float | None = None
-    force: torch.Tensor | None = None
 
     def history(self, number: int) -> History:
         """Return a copy of a problem's history so far."""

@@ -10,7 +10,6 @@ from mosaicdd.lattice.axes import coordinates, times
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
-from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
@@ -142,8 +141,6 @@ class Setup:
             bound = bound.in_precision(settings.network_dtype)
         if settings.certify is None:
             world.on_root(bound.require_sound)
-        elif not bound.certifiable:
-            return world.agree(lambda: Exact().bind(problem, self.grid))
         return bound.guarded() if settings.out_of_range == "exact" else bound
 
     def _lay_out(self, problem: Problem, window: Extent | None) -> None:

@@ -59,6 +59,8 @@ _COLUMNS = 2**14  # of operators that are taken to float64 at a time
 class FamilyLesson(EquationLesson):
     """Of a network that makes solution operators from the equation's parameters: regression on operators."""
 
+    network: FamilyNetwork
+
     def _taught(self) -> Batches:
         """Put the modes of the operators into the network; their coordinates are learned."""
         settings, dataset = self._settings, self._dataset

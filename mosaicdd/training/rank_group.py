@@ -58,10 +58,6 @@ class RankGroup:
             dist.all_reduce(values)
         return values
 
-    def joined(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the rows of all ranks, one rank after the other, on the processor."""
-        return torch.cat(self.gathered(rows.detach().cpu()))
-
     def agreed(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, its error is raised on all."""
         return agreed(function, self.gathered)

@@ -60,11 +60,6 @@ def sample_at_points(
     return amplitude * smooth + noise * rng.standard_normal(len(points))
 
 
-def log_uniform(rng: np.random.Generator, ends: tuple[float, float]) -> float:
-    """Draw a number whose logarithm is uniform."""
-    return float(np.exp(rng.uniform(*np.log(ends))))
-
-
 def sobol_hyperparameters(
     count: int, seed: int, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:

@@ -205,8 +205,6 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
             return v, NodeSource(b, nodes=embedded.driven), embedded
         v.impose(boundaries)
-        if options.force is not None:
-            return v, NodeSource(options.force), None
         if source.problem.source is None:
             return v, None, None
         with self.clock.part("sample"):
