@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.foils import Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
+    from mosaicdd.storage.stored_field import StoredField
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,15 @@ def given_field(spec: str) -> "float | str | FieldFile":
         return spec
     _require_no_formula(spec)
     return FieldFile(spec)
+
+
+def given_initial(spec: str) -> "float | str | FieldFile | StoredField":
+    """Say what initial values are, as `given_field`; of a solution file alone its field, at the last of its times."""
+    from mosaicdd.storage.stored_field import StoredField
+
+    if StoredField.is_named(spec) and not spec.startswith(("expr:", "lognormal:")):
+        return StoredField(spec)
+    return given_field(spec)
 
 
 def _number(spec: str) -> float | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
+    from mosaicdd.storage.stored_field import StoredField
 
 _NOT_IN_TIME = ("points", "trace")
 
@@ -44,7 +45,7 @@ def solve_in_time(
     ranks: "Ranks",
     problem: "Problem",
     time: TimeSettings,
-    initial: "float | str | FieldFile",
+    initial: "float | str | FieldFile | StoredField",
     settings: SolveSettings,
     output: Output,
     *,

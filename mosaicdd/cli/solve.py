@@ -8,7 +8,7 @@ from click.core import ParameterSource
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import Grouped, config_option, config_text, print_config_option
-from mosaicdd.cli.given_problem import Description, given_field, given_problem
+from mosaicdd.cli.given_problem import Description, given_initial, given_problem
 from mosaicdd.cli.in_time import solve_in_time, time_settings
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import (
@@ -185,8 +185,9 @@ _GROUPS = {
 @click.option(
     "--initial",
     metavar="SPEC",
-    help="Values at time 0: a number, 'expr:...' in x and y, or node values in FILE.npy or "
-    "FILE.h5:/dataset, of many problems (n, ny + 1, nx + 1). With --steps. [default: 0]",
+    help="Values at time 0: a number, 'expr:...' in x and y, node values in FILE.npy or FILE.h5:/dataset, of many problems "
+    "(n, ny + 1, nx + 1), or the field of a solution, OLD.h5, of a series the last one, or OLD.h5:K, that at its time "
+    "number K. With --steps. [default: 0]",
 )
 @settings_options(SolveSettings)
 @click.option(
@@ -290,7 +291,7 @@ def solve(
         time = time_settings(ctx, problem)
     if time is not None:
         with bad_input("--initial"):
-            begin = ranks.agree(lambda: given_field(initial or "0"))
+            begin = ranks.agree(lambda: given_initial(initial or "0"))
         return solve_in_time(ctx, ranks, problem, time, begin, settings, file, as_json=as_json)
     with bad_input("--points"):
         places = None if points is None else ranks.on_root(lambda: read_points(points, axes))

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, letters
+from mosaicdd.lattice.axes import coordinates, letters, spelled
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.covering import Covering
 from mosaicdd.problems.fields.arguments import AtInstant, OfPlace, takes_time
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.given import one_corner
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sample_near import sample_near
@@ -69,10 +70,7 @@ def problems_in_time(problem: Problem, initial: Field) -> int:
 
     `ValueError` if they are of different numbers. `TypeError` if those at the begin are a function of the time.
     """
-    if callable(initial.values) and takes_time(initial.values, initial.axes) == "after":
-        raise TypeError(
-            f"initial is of the time 0: give a function of ({coordinates(initial.axes)}) without the time"
-        )
+    _require_at_begin(initial, problem)
     counts = {"the field initial": initial.problems} | problem.conditions.counts
     source = problem.source
     if source is not None and source.times is not None:
@@ -82,6 +80,36 @@ def problems_in_time(problem: Problem, initial: Field) -> int:
         if count not in (1, most):
             raise ValueError(f"{what} is of {count} problems, others are of {most}")
     return most
+
+
+def _require_at_begin(initial: Field, problem: Problem) -> None:
+    """Check that initial values are of one time, and lie where the domain does; else raise `ValueError` or `TypeError`."""
+    values, axes = initial.values, initial.axes
+    if callable(values) and takes_time(values, axes) == "after":
+        raise TypeError(
+            f"initial is of the time 0: give a function of ({coordinates(axes)}) without the time"
+        )
+    times = getattr(values, "times", None)  # of a file
+    if "time" in getattr(values, "dims", ()):
+        times = values.sizes["time"]
+    if getattr(values, "name", None) == "/solution" and "time" in getattr(values, "file", ()):
+        times = len(values)  # of h5py
+    if times is not None:
+        raise ValueError(
+            f"initial has {times} times, of which one is needed: give the field at one, as series[-1], or by a "
+            "command line FILE.h5 for the last and FILE.h5:K for the time number K"
+        )
+    corner, place = (
+        one_corner({"initial": values}, problem.domain.cells, None),
+        problem.domain.grid(),
+    )
+    if corner is not None and not np.allclose(
+        corner, place.origin[::-1], rtol=1e-12, atol=1e-3 * min(place.steps)
+    ):
+        raise ValueError(
+            f"initial begins at ({spelled(corner)}) by its coordinates, the domain at ({spelled(place.origin[::-1])}): "
+            f"give the domain the origin {spelled(corner)}"
+        )
 
 
 def one_in_time(problem: Problem, number: int) -> Problem:

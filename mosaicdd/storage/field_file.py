@@ -27,6 +27,8 @@ class FieldFile:
     shape, dtype
         Of the whole array: ``(ny + 1, nx + 1)`` at the nodes, of several problems ``(n, ny + 1, nx +
         1)``.
+    times
+        Of how many times it is, if it is the solution of a series; else None.
 
     Raises
     ------
@@ -53,6 +55,7 @@ class FieldFile:
         self.shape: tuple[int, ...]
         self.dtype: np.dtype
         self.shape, self.dtype = self._read(None)
+        self.times = self._times()
         if self.dtype.kind not in "fiu":
             raise ValueError(f"{spec} must hold real numbers, got {self.dtype}")
         if not self.shape:
@@ -87,6 +90,12 @@ class FieldFile:
 
     def __repr__(self) -> str:
         return f"FieldFile({self.name!r}, shape={self.shape})"
+
+    def _times(self) -> int | None:
+        if self._is_raster or self._dataset != "solution":
+            return None
+        with open_any(self.path, "field") as file:
+            return self.shape[0] if "time" in file and self.shape else None
 
     def _read(self, place: Any) -> Any:
         """Read a part; if that is None, return the shape and the type."""

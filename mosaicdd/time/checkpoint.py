@@ -97,10 +97,25 @@ class TimeCheckpoint:
         ``begin``: makes the steps of a problem.
 
         `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to another
-        problem.
+        problem, or is further on than all steps that are asked for.
         """
         ranks, identity = self._share.ranks, self._identity
-        state = ranks.on_root(lambda: read_march(self.path, identity))
+
+        def read() -> dict:
+            if not self.path.exists():
+                raise FileNotFoundError(
+                    f"{self.path}: the checkpoint file is missing; a march that has ended goes on from its last field, as by "
+                    "--initial OLD.h5 to another file"
+                )
+            return read_march(self.path, identity)
+
+        state = ranks.on_root(read)
+        position = Fraction(state["position"])
+        if position > self._time.steps:
+            raise ValueError(
+                f"{self.path} is {float(position):g} steps on, and steps={self._time.steps} are asked for: ask for more, or "
+                "begin anew without --resume"
+            )
         values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, self._share.wide))
         ended = [
             StepsEnded(**{**member, "record": Record(**member["record"])})
@@ -110,7 +125,7 @@ class TimeCheckpoint:
         steps.frames.times[:] = state["frames"]
         steps.frames.keep(len(state["frames"]))
         steps.levels.values = list(values)
-        steps.control.position = Fraction(state["position"])
+        steps.control.position = position
         steps.control.length = Fraction(state["length"])
         steps.control.scale = state["scale"]
         steps.record = Record(**state["record"])

@@ -65,6 +65,11 @@ class StepControl:
         return self.ended or self.position % self._time.every == 0
 
     @property
+    def fits(self) -> bool:
+        """Whether steps of this length meet the last time."""
+        return (self._time.steps - self.position) % self.length == 0
+
+    @property
     def shortest(self) -> bool:
         """Whether steps can be no shorter."""
         return self.length <= _SHORTEST
@@ -153,6 +158,12 @@ class Stepping:
         control, share = self.control, self.stepper.share
         if not self.frames.times:
             self.frames.add(0.0, self.stepper.shown(self.first))
+        if (
+            control.ended and self.frames.times[-1] < self._now
+        ):  # of a checkpoint between two that are kept
+            self.frames.add(self._now, self.stepper.shown(self.levels.newest))
+        if control.chooses and self.record.time:
+            self._fit()
         if control.chooses and not self.record.time:
             control.see(math.sqrt(share.mean_square(share.owned(self.first))))
             self._begin()
@@ -233,6 +244,18 @@ class Stepping:
         after = self._now + _AFTER * float(self.control.length) * self._time.dt
         newest = self.stepper.begun(self.levels.newest, after)
         self.levels = Levels(newest, self._time.scheme.levels)
+
+    def _fit(self) -> None:
+        """Shorten the steps of a checkpoint of a march of another number of steps until they meet the end."""
+        control = self.control
+        if control.fits:
+            return
+        if self.record.unjudged:
+            self._go_back()
+            control.begin()
+        while not control.fits:
+            control.length /= 2
+            self.levels.halve()
 
     def _go_back(self) -> None:
         """Take back the steps since it began, at first or at a jump, none of which has been judged."""
