@@ -84,7 +84,7 @@ class DifferentiableMarch:
         Parameters
         ----------
         named
-            Tensors on the CPU by their names: ``initial`` and ``s`` at the nodes, or numbers, all else as of
+            Tensors on the CPU by their names: ``initial`` at the nodes, ``s`` there or per cell, or numbers, all else as of
             `Differentiable`. The source and values on sides of the rectangle may have a leading axis, one for each time
             from 0 on.
 
@@ -137,14 +137,16 @@ class DifferentiableMarch:
 
     def _require_fits(self, name: str, value: torch.Tensor) -> None:
         nodes, times = self._parameters.grid.nodes, self._time.steps + 1
+        cells = tuple(self._parameters.grid.shape)
         if name in ("initial", "s"):
-            if tuple(value.shape) not in ((), nodes):
+            fits = ((), nodes, cells) if name == "s" else ((), nodes)
+            if tuple(value.shape) not in fits:
+                *first, last = map(str, fits)
                 raise ValueError(
-                    f"{name} has the shape {tuple(value.shape)}, the problem takes () or {nodes}"
+                    f"{name} has the shape {tuple(value.shape)}, the problem takes {', '.join(first)} or {last}"
                 )
             return
         in_time = name == "f" or (name in self._parameters.parts and name in self._solve.shapes)
-        cells = tuple(self._parameters.grid.shape)
         fits = (nodes, cells) if name == "f" else (self._solve.shapes.get(name, ()),)
         if in_time and tuple(value.shape) in [(times, *own) for own in fits]:
             value = value[0]
@@ -156,7 +158,7 @@ class DifferentiableMarch:
         """Return the fields after some steps; the last tensors are the fields before, the newest first."""
         named = dict(zip(names, tensors, strict=False))
         levels, dt, taken = list(tensors[len(names) :]), self._time.dt, []
-        s = named.get("s", self._values["s"])
+        s = self._at_nodes(named.get("s", self._values["s"]))
         constant = {
             name: value
             for name, value in named.items()

@@ -77,6 +77,35 @@ def test_they_are_central_differences(method):
     assert sum(slopes) == central_difference(moved, STEP)
 
 
+@pytest.mark.parametrize("case", ["rectangle", "ring", "box"])
+def test_storage_and_reaction_per_cell(case):
+    cells = (6, 5, 4) if case == "box" else (NY, NX)
+    domain, sides = m.Domain(cells, 0.25), {"left": m.Robin(2.0, 1.0)}
+    if case == "ring":
+        domain = m.Domain.from_distance("abs(hypot(x - 1, y - 0.7) - 0.4) - 0.2", cells, 0.1)
+        sides = {"outer": m.Robin(1.0, 0.5), "hole1": m.Neumann(0.2)}
+    given = {name: drawn(cells, seed) for seed, name in enumerate("sc")}
+    fields = {"a": "1 + x", "f": "x*t"} | {name: values.numpy() for name, values in given.items()}
+    problem, time = m.Problem(domain, "heat", fields, sides), {"dt": DT, "steps": 3}
+    march = m.differentiable(problem, ("s", "c"), initial="1 + x", settings=TIGHT, **time)
+    series = m.march(problem, "1 + x", settings=TIGHT, solver_share=0.0, **time)
+    for named in ({}, given):
+        expected = np.stack([*series])
+        np.testing.assert_allclose(march(**named).numpy(), expected, rtol=1e-9, atol=1e-11)
+    tensors = {name: values.clone().requires_grad_() for name, values in given.items()}
+    torch.nansum(terms_of(march(**tensors))).backward()
+    along = {name: drawn(cells, 20 + seed) for seed, name in enumerate("sc")}
+
+    def moved(step):
+        return torch.nan_to_num(
+            terms_of(march(**{n: v + step * along[n] for n, v in given.items()}))
+        )
+
+    slopes = [float((tensors[name].grad * along[name]).sum()) for name in given]
+    assert all(slopes)
+    assert sum(slopes) == central_difference(moved, STEP)
+
+
 def test_what_is_given_and_the_fields_have_the_same_product():
     linear = [name for name in WRT if name not in ("a", "c", "s", "left.alpha")]
     problem = plate({"a": NAMED["a"], "s": NAMED["s"]}, top=m.Dirichlet(0.0))
@@ -116,6 +145,11 @@ def test_what_is_not_known_is_said():
     march = m.differentiable(plate(), ("initial", "f"), **time)
     with pytest.raises(ValueError, match=r"initial has the shape \(3,\)"):
         march(initial=torch.zeros(3))
+    with pytest.raises(ValueError, match=r"takes \(\) or \(17, 21\)"):
+        march(initial=torch.zeros(NY, NX))
+    stored = m.differentiable(plate(), "s", **time)
+    with pytest.raises(ValueError, match=r"takes \(\), \(17, 21\) or \(16, 20\)"):
+        stored(s=torch.zeros(3))
     with pytest.raises(ValueError, match=r"f has the shape \(3, 17, 21\)"):
         march(f=torch.zeros(3, *NODES))
     few = m.SolveSettings(rtol=1e-13, max_iterations=1)
