@@ -216,7 +216,7 @@ class Stepper:
         start = step.share * expected + rest * levels.newest if rest else expected
         problem = problem.with_fields(f=share.as_field(force))
         solution = planned.solver(problem, start=FieldStart(share, start), atol=atol)
-        new = np.asarray(solution.local)
+        new = np.asarray(solution.kept.local[0])  # which is not read-only
         if self._outside is not None:
             new = np.where(self._outside & np.isnan(new), 0.0, new)
         if rest:

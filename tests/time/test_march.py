@@ -1,7 +1,10 @@
 """Marches through time: orders in the step, media and sides, ranks, steps by tolerance."""
 
+import warnings
+
 import numpy as np
 import pytest
+import torch
 from cell_newton import Assembled
 
 import mosaicdd as m
@@ -284,3 +287,14 @@ def test_a_series_is_not_saved_beside_data_that_were_changed(comm, common_path):
     with pytest.raises(ValueError, match="the field a of the problem changed since it was solved"):
         series.save(common_path / "wrong.h5")
     assert not (common_path / "wrong.h5").exists()
+
+
+def test_steps_warn_of_nothing():
+    problem = m.Problem((16, 20), "heat", {"a": "1 + x"}, {"left": m.Robin(2.0, 1.0)})
+    torch.set_warn_always(True)  # else once in a process
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            m.march(problem, "x", dt=0.1, steps=3)
+    finally:
+        torch.set_warn_always(False)
