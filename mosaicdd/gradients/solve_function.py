@@ -1,5 +1,6 @@
 """A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ class Differentiable:
         self._solver: Solver | None = None
         self._own = OnDomain(parameters)
         self._moved: OnDomain | None = None
+        self._by_cells: dict[tuple[str, ...], Differentiable] = {}
+        self._fits: dict[str, set[tuple[int, ...]]] = {}
 
     @untraced
     def __call__(self, *unnamed: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
@@ -67,6 +70,10 @@ class Differentiable:
         return torch.stack([self._alone(member) for member in members])
 
     def _alone(self, named: Tensors) -> torch.Tensor:
+        cells = tuple(self._parameters.grid.shape)
+        per_cell = [n for n, v in named.items() if v.shape == cells and cells not in self._known(n)]
+        if per_cell:
+            return self._of_cells(*sorted(per_cell))._alone(named)
         u = self.unknowns(**named)
         reported = self._on_domain(named).lagrangian.reported
         return u if reported is None else torch.where(reported, u, torch.nan)
@@ -123,6 +130,8 @@ class Differentiable:
         if self._solver is not None:
             self._solver.close()
         self._solver, self._planned = None, {}
+        for others in self._by_cells.values():
+            others.close()
 
     def require(self, named: Tensors) -> None:
         """Raise `ValueError` or `TypeError` unless a call may have these."""
@@ -138,8 +147,32 @@ class Differentiable:
                     f"{name} is a batch of {len(value)}, another tensor one of {count}"
                 )
 
+    def _of_cells(self, *names: str) -> "Differentiable":
+        """Return the same function of fields per cell, of which the problem has another kind.
+
+        `ValueError` if the problem can have none.
+        """
+        if names not in self._by_cells:
+            ones = dict.fromkeys(names, np.ones(self._parameters.grid.shape))
+            parameters = Parameters(self._parameters.problem.with_fields(**ones))
+            own = parameters, self.wrt, self._adjoint_rtol
+            self._by_cells[names] = Differentiable(*own, **self._how)
+        return self._by_cells[names]
+
     def _fitting(self, name: str) -> set[tuple[int, ...]]:
         """Return the shapes that a tensor may have."""
+        if name not in self._fits:
+            fits, cells = self._known(name), tuple(self._parameters.grid.shape)
+            may_be = not self._parameters.linear and name in self._parameters.fields
+            if may_be and cells not in fits:
+                with contextlib.suppress(ValueError):
+                    self._of_cells(name)
+                    fits = fits | {cells}
+            self._fits[name] = fits
+        return self._fits[name]
+
+    def _known(self, name: str) -> set[tuple[int, ...]]:
+        """Return the shapes that the problem's own equations take."""
         fits: set[tuple[int, ...]] = {self._values.get(name, np.zeros(())).shape}
         if name in self._parameters.fields:
             fits |= {(), *self._parameters.shapes_of(name)}
@@ -158,6 +191,12 @@ class Differentiable:
         if value.is_complex():
             raise ValueError(f"{name} is of {value.dtype}, the problem takes real numbers")
         shape, fits = tuple(value.shape), self._fitting(name)
+        if (
+            shape not in fits
+            and shape == self._parameters.grid.shape
+            and name in self._parameters.fields
+        ):
+            self._of_cells(name)  # says why
         if shape not in fits:
             raise ValueError(
                 f"{name} has the shape {shape}, the problem takes {' or '.join(map(str, sorted(fits)))}"

@@ -2,16 +2,23 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from mosaicdd.settings import require_type
 
+# Of what the last term of an expansion adds, and of that of the gradient where another follows: what solves leave.
+_EXACT, _BEFORE = 1e-6, 1e-8
+_ROUNDING = 1e-15  # of a functional
+
 
 class TaylorRates(NamedTuple):
-    """Orders at which remainders fall with the step, between each two steps."""
+    """Orders at which remainders fall with the step, between each two steps.
+
+    Infinite where the expansion is exact to what rounding and solves leave, as that of a linear functional.
+    """
 
     first: tuple[float, ...]
     """Of the value with the gradient: 2."""
@@ -46,7 +53,8 @@ def taylor_test(
     TypeError
         If these are no tensors.
     ValueError
-        If a direction is of another shape, the functional is not one number, or remainders are at rounding: take a longer step.
+        If a direction is of another shape, the functional is not one number, or some remainders are at rounding: take a
+        longer step.
     """
     for name, tensor in (("at", at), ("direction", direction)):
         require_type(name, tensor, torch.Tensor, "a tensor")
@@ -64,25 +72,37 @@ def taylor_test(
     (slope,) = torch.autograd.grad(value, at, create_graph=hessian)
     along = (slope * direction).sum()
     bend = torch.zeros(())
-    if hessian:
-        (curvature,) = torch.autograd.grad(along, at)
+    if hessian and along.requires_grad:
+        (curvature,) = torch.autograd.grad(along, at, materialize_grads=True)
         bend = (curvature * direction).sum()
-    first, second = [], []
+    first, second, noise = [], [], []
     with torch.no_grad():
         for k in range(halvings + 1):
             t = step / 2**k
             left = functional(at + t * direction) - value - t * along
             first.append(float(left.abs()))
             second.append(float((left - t**2 / 2 * bend).abs()))
+            slope_adds, bend_adds = float((t * along).abs()), float((t**2 / 2 * bend).abs())
+            noise.append((_EXACT * slope_adds, _EXACT * bend_adds + _BEFORE * slope_adds))
+    of_first, of_second = zip(*noise, strict=True)
     size = abs(float(value.detach()))
-    rounding = 1e-15 * size
-    if min(first) <= rounding:
+    rates = _rates(first, of_first, size, step)
+    if not hessian:
+        return TaylorRates(rates, ())
+    # Where nothing bends, what is left of the second order is that of the first.
+    bent = math.isfinite(rates[0]) if rates else True
+    return TaylorRates(rates, _rates(second, of_second, size, step) if bent else rates)
+
+
+def _rates(
+    remainders: list[float], noise: Sequence[float], size: float, step: float
+) -> tuple[float, ...]:
+    """Return the orders of remainders beside what solves leave of each, of a functional of some size."""
+    rounding = _ROUNDING * size
+    if all(r <= max(least, rounding) for r, least in zip(remainders, noise, strict=True)):
+        return (math.inf,) * (len(remainders) - 1)
+    if min(remainders) <= rounding:
         raise ValueError(
-            f"the remainder {min(first):.1e} is rounding of {size:.3g}: take a longer step than {step:g}, "
-            "or a functional that is not linear"
+            f"the remainder {min(remainders):.1e} is rounding of {size:.3g}: take a longer step than {step:g}"
         )
-    return TaylorRates(_rates(first), _rates(second) if hessian else ())
-
-
-def _rates(remainders: list[float]) -> tuple[float, ...]:
     return tuple(math.log2(a / b) for a, b in itertools.pairwise(remainders))

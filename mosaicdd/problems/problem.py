@@ -158,9 +158,14 @@ class Problem:
             tensor = [n for name, n in numbers.items() if name.startswith("a")]
             if None in tensor:  # which is checked in each cell
                 numbers |= dict.fromkeys(numbers.keys() & {*MIXED}, 0.0)
-            self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
+            made = self.equation.at(
+                **{name: 1.0 if n is None else n for name, n in numbers.items()}
+            )
             stored = getattr(self.equation, "storage", None)
             fields = {name: field for name, field in self._coefficients.items() if name != stored}
+            if not tensor:  # of an equation that has no parameter for it
+                constant = medium_of(made).fields
+                fields |= {name: a for name, a in constant.items() if name.startswith("a")}
             medium = Medium(fields, aspect, bilinear=self.equation.bilinear)
             medium.require_shape(self.domain.grid())
             return medium

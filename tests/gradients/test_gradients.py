@@ -165,6 +165,34 @@ def test_what_has_not_converged_raises_and_backwards_too():
         (u * drawn(65, 65)).sum().backward()
 
 
+def test_of_what_is_linear_expansions_are_exact():
+    solve = m.differentiable(small(), ("f", "a"))
+    at, along = drawn(9, 9), drawn(9, 9)
+    exact = (np.inf,) * 3
+    for linear in (lambda f: solve(f=f).sum(), torch.sum):
+        assert m.taylor_test(linear, at, along) == (exact, ())
+        assert m.taylor_test(linear, at, along, hessian=True) == (exact, exact)
+    rates = m.taylor_test(lambda f: solve(f=f).square().sum(), at, along, hessian=True)
+    assert rates.first == pytest.approx((2, 2, 2), abs=1e-3)
+    assert rates.second == exact
+    # A gradient that lacks a thousandth is of first order only.
+    lacking = m.taylor_test(
+        lambda f: solve(f=f.detach() + 0.999 * (f - f.detach())).sum(), at, along
+    )
+    assert lacking.first == pytest.approx((1, 1, 1), abs=1e-3)
+
+
+def test_by_the_reaction_of_screened_poisson_they_are_those_of_diffusion():
+    for c in (3.0, at_nodes(1), at_nodes(3, (NY, NX))):
+        by = []
+        for pde in ("screened-poisson", "diffusion"):
+            problem = m.Problem(m.Domain((NY, NX), 0.25), pde, {"c": c, "f": 1.0}, mixed())
+            by.append(m.adjoint(m.solve(problem, settings=TIGHT), W)["c"])
+        assert np.shape(by[0]) == np.shape(c)
+        assert abs(by[0]).max() > 0
+        np.testing.assert_array_equal(*by)
+
+
 def test_what_is_not_known_is_said():
     with pytest.raises(ValueError, match="unknown derivative by 'b'"):
         m.differentiable(small(), ("b",))

@@ -108,3 +108,23 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
     }
     problem = m.Problem(m.Domain(cells, 0.02), name, fields[name], SIDES)
     require_alike(problem, comm, by_one)
+
+
+@pytest.mark.parametrize(("name", "by"), [("p-laplace", "a"), ("poisson-boltzmann", "c")])
+def test_by_values_per_cell_they_are_those_of_a_problem_that_has_them(name, by):
+    sides, domain = {"left": m.Dirichlet("y"), "top": m.Neumann(0.2)}, m.Domain((8, 9), 0.1)
+    slopes, cells = [], torch.from_numpy(drawn((8, 9)))
+    for own in (1.0, drawn((9, 10)), cells.numpy()):
+        problem = m.Problem(domain, name, {by: own, "f": 1.0}, sides)
+        solve = m.differentiable(problem, by, settings=TIGHT)
+        values = cells.clone().requires_grad_()
+        solve(**{by: values}).square().sum().backward()
+        slopes.append(values.grad)
+        batch = solve(**{by: torch.stack([cells, 2 * cells])})
+        torch.testing.assert_close(batch[0], solve(**{by: cells}), rtol=0, atol=0)
+    assert abs(slopes[2]).max() > 0
+    for slope in slopes[:2]:
+        torch.testing.assert_close(slope, slopes[2], rtol=0, atol=0)
+    each = m.differentiable(m.Problem((8, 9), "burgers", {"f": 1.0}), "nu")
+    with pytest.raises(m.Unsupported, match="the field nu of burgers is per cell, by which each"):
+        each(nu=cells)

@@ -6,6 +6,8 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
@@ -103,6 +105,9 @@ def test_of_another_source_coefficients_are_as_they_are_now(kind):
     assert operator.fields["a"].sample(Grid((32, 48), 0.5), (slice(3, 4), slice(4, 5))) == 7.0
 
 
+FADING = Equation("fading", "-lap u + k u = f", lambda k: EllipticOperator(c=k), {"k": 1.0})
+
+
 def test_fields_without_names_are_refused():
     with pytest.raises(TypeError, match=r"fields must be given by their names, as .*, got list"):
         Problem(GRID.shape, "poisson", [1.0])
@@ -113,7 +118,7 @@ def test_fields_without_names_are_refused():
     [
         ("poisson", {"k": 1.0}, "poisson has no field 'k'; it has: f"),
         ("laplace", {"f": 1.0}, "laplace has no field 'f'; it has: none"),
-        ("screened-poisson", {"c": np.ones((33, 49))}, "must be one number for the whole domain"),
+        (FADING, {"k": np.ones((33, 49))}, "must be one number for the whole domain"),
         ("screened-poisson", {"c": -1.0}, "needs c >= 0, got -1"),
         ("screened-poisson", {"c": np.nan}, "c"),
         ("anisotropic-diffusion", {"axx": 1.0, "ayy": 1.0, "axy": 1.0}, "positive definite"),

@@ -34,6 +34,7 @@ SCREENED_POISSON = Equation(
     text="-lap u + c u = f",
     operator=_screened,
     parameters={"c": 1.0},
+    varying=("c",),
     draw=_draw_c,
 )
 """Modified Helmholtz, linear Poisson-Boltzmann, reaction-diffusion."""
