@@ -9,7 +9,7 @@ from mosaicdd.gradients.in_strips import InStrips
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.given import real_array, require_place, usable
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import require_type
@@ -100,7 +100,10 @@ def _solved(
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
     """Return them of the whole grid, zero at the nodes of others and outside of a shape."""
-    slopes, local = real_array(dJ_du, "dJ_du"), np.asarray(solution.local)
+    given, local = usable(dJ_du, "dJ_du"), np.asarray(solution.local)
+    if tuple(local.shape) == parameters.grid.nodes:
+        require_place(given, parameters.grid, "dJ_du")
+    slopes = real_array(given, "dJ_du")
     if slopes.shape != local.shape:
         raise ValueError(f"dJ_du has the shape {slopes.shape}, the solution {tuple(local.shape)}")
     if parameters.problem.domain.shape is not None:

@@ -19,7 +19,8 @@ def as_points(points: Any, axes: int = 2) -> np.ndarray:
     """
     row = f"rows ({', '.join(reversed(letters(axes)))})"
     try:
-        array = np.asarray(points.detach().cpu() if hasattr(points, "detach") else points, float)
+        array = np.asanyarray(points.detach().cpu() if hasattr(points, "detach") else points)
+        array = np.ma.filled(array.astype(float), np.nan)  # as what is no place is
     except (ValueError, TypeError) as error:
         raise ValueError(f"points must be {row} of numbers, got {points!r}") from error
     if array.shape == (axes,):

@@ -10,7 +10,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import coordinates, in_order, letters, times
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.given import as_mask, one_corner, require_place, spacing_of, usable
 from mosaicdd.problems.shapes.masks import level_of_cells, level_of_mask
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape
@@ -118,25 +118,43 @@ class Domain:
         Unsupported
             If it is of the nodes of a box.
         """
-        if np.ndim(mask) == 3:
-            if per_cell is False:
-                raise Unsupported(
-                    "in space a mask is per voxel, (nz, ny, nx), not of nodes: leave out per_cell=False"
-                )
-            voxels = VoxelMask(mask)
-            return cls(voxels.voxels.shape, spacing, voxels, origin)
-        values = real_array(mask, "the mask")
-        if values.ndim != 2 or not np.isin(values, (0.0, 1.0)).all():
-            raise ValueError(
-                f"a mask has two axes, (y, x), or three, and is true or false, got {values.ndim} axes and values "
-                f"from {np.fmin.reduce(values, axis=None, initial=0.0):g} to "
-                f"{np.fmax.reduce(values, axis=None, initial=0.0):g}: give mask=values > threshold, or "
-                "np.isfinite(values)"
+        mask = usable(mask, "the mask")
+        if (axes := np.ndim(mask)) not in (2, 3):
+            raise ValueError(f"a mask has two axes, (y, x), or three, got {axes}")
+        if axes == 3 and per_cell is False:
+            raise Unsupported(
+                "in space a mask is per voxel, (nz, ny, nx), not of nodes: leave out per_cell=False"
             )
-        if per_cell:
-            return cls(tuple(values.shape), spacing, level_of_cells(values > 0), origin)
-        cells = tuple(count - 1 for count in values.shape)
-        return cls(cells, spacing, level_of_mask(values > 0), origin)
+        if spacing is None:
+            spacing = spacing_of(mask, axes, "the mask")
+        shape: Shape
+        if axes == 3:
+            shape = VoxelMask(mask)
+            cells = shape.voxels.shape
+        elif per_cell:
+            values = as_mask(mask, "the mask")
+            cells, shape = tuple(values.shape), level_of_cells(values)
+        else:
+            values = as_mask(mask, "the mask")
+            cells, shape = tuple(count - 1 for count in values.shape), level_of_mask(values)
+        return cls._placed(cells, spacing, shape, origin, {"the mask": mask})
+
+    @classmethod
+    def _placed(
+        cls,
+        cells: tuple[int, ...],
+        spacing: float | tuple[float, ...] | None,
+        shape: Shape,
+        origin: Origin,
+        given: Mapping[str, Any],
+    ) -> "Domain":
+        """Return where the coordinates of what is given, if it has any, say that it lies; raise `ValueError` if it lies elsewhere."""
+        domain = cls(cells, spacing, shape, origin)
+        place = one_corner(given, domain.cells, domain.origin)
+        domain = dataclasses.replace(domain, origin=place)
+        for name, values in given.items():
+            require_place(values, domain.grid(), name)
+        return domain
 
     @classmethod
     def from_distance(
@@ -159,7 +177,13 @@ class Domain:
             Numbers by the names that they have in the expression, or as further arguments of the function:
             `differentiable` and `adjoint` have derivatives by them.
         """
-        return cls(cells, spacing, Level(distance, parameters=parameters), origin)
+        distance = usable(distance, "the distance")
+        if spacing is None:
+            spacing = spacing_of(
+                distance, 3 if "z" in cells or len(cells) == 3 else 2, "the distance"
+            )
+        shape = Level(distance, parameters=parameters)
+        return cls._placed(cells, spacing, shape, origin, {"the distance": distance})
 
     def with_parameters(self, **parameters: float) -> "Domain":
         """Return the same domain with other numbers in its distance; `ValueError` if it has no such."""

@@ -2,7 +2,7 @@
 
 A reference is the name of a method (`mosaicdd.problems.references.references`), ``auto`` for the fastest one,
 ``expr:...`` in x and y (and z), a solution file on the same grid, another solution, or an array or tensor at the nodes of the
-solution's field.
+solution's field; one with named axes, as `to_xarray` returns, is put in their order.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ import torch
 from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import crossed, letters
 from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.fields.given import real_array, usable
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.references.references import REFERENCES
@@ -146,8 +147,8 @@ def _timed(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, 
 def _found(reference: Reference, solution: StoredSolution) -> tuple[np.ndarray, str]:
     """Return a reference, and its name."""
     if isinstance(reference, torch.Tensor):
-        reference = reference.detach().cpu().numpy()
-    if isinstance(reference, np.ndarray):
+        reference = reference.detach()
+    if isinstance(reference, (np.ndarray, torch.Tensor)) or hasattr(reference, "dims"):
         return _checked(reference, solution), "reference"
     if hasattr(reference, "each"):
         reference = reference.each()
@@ -200,16 +201,33 @@ def fastest_reference(solution: StoredSolution) -> str:
     return "dst" if operator.reflective else "pyamg"
 
 
-def _checked(reference: np.ndarray, solution: StoredSolution) -> np.ndarray:
+def _checked(given: Any, solution: StoredSolution) -> np.ndarray:
+    """Return an array, a tensor or a labelled array as one of the nodes of a solution's field."""
+    if "time" in getattr(given, "dims", ()) and solution.time is not None:
+        number = _of_time(np.asarray(given.coords["time"], float), solution.time, "the reference")
+        given = given.isel(time=number)
+    given = usable(given, "the reference")
+    for axis, name in enumerate(letters(len(solution.grid.shape))):
+        along = given.coords[name] if name in getattr(given, "coords", ()) else None
+        places = solution.coordinates(axis)
+        if along is None or len(along) != len(places):
+            continue
+        off = abs(np.asarray(along, float) - places)
+        if off.max() > 2e-3 * solution.grid.steps[axis] + 4 * np.spacing(abs(places)).max():
+            raise ValueError(
+                f"the reference has coordinates from {float(along[0]):.10g} to {float(along[-1]):.10g} along {name}, the "
+                f"solution from {places[0]:.10g} to {places[-1]:.10g}; they must be equal, or give its values alone"
+            )
+    reference = real_array(given, "the reference")
     several = (solution.problems, *solution.window.shape)
-    if reference.shape == several:
+    if reference.shape == several and "time" not in getattr(given, "dims", ()):
         reference = reference[solution.number]
     if reference.shape != solution.window.shape:
         raise ValueError(
             f"the reference has the shape {reference.shape}, the solution's field "
             f"{solution.window.shape}; they must be equal"
         )
-    return _finite(np.asarray(reference, float), "the reference", solution)
+    return _finite(reference, "the reference", solution)
 
 
 def _finite(field: np.ndarray, name: str, solution: StoredSolution) -> np.ndarray:
@@ -235,11 +253,17 @@ def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
     if other.problems > 1:
         other = read_solution(path, solution.number)
     if other.times is not None and solution.time is not None:
-        nearest = int(np.argmin(np.abs(other.times - solution.time)))
-        if not np.isclose(other.times[nearest], solution.time, rtol=1e-9, atol=0):
-            raise ValueError(f"{path} holds no field of time {solution.time:g}")
-        other = read_solution(path, other.number, nearest)
+        number = _of_time(other.times, solution.time, path)
+        other = read_solution(path, other.number, number)
     return _of_solution(other, path, solution)
+
+
+def _of_time(times: np.ndarray, time_of_field: float, name: str) -> int:
+    """Return which field of a series is that of a time; raise `ValueError` if none is."""
+    nearest = int(np.argmin(np.abs(times - time_of_field)))
+    if not np.isclose(times[nearest], time_of_field, rtol=1e-9, atol=0):
+        raise ValueError(f"{name} holds no field of time {time_of_field:g}")
+    return nearest
 
 
 def _of_several(others: list[StoredSolution], solution: StoredSolution) -> tuple[np.ndarray, str]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import coordinates, letters
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
@@ -230,8 +231,8 @@ def read_place(path: str | PathLike, axes: int = 2) -> np.ndarray:
     """Read where values are held: a mask of nodes, true or false, or points of a line; errors as of `read_points`."""
     if Path(path).suffix == ".npy" and Path(path).is_file():
         array = npy_array(Path(path))
-        if array.dtype == bool:
-            return np.asarray(array)
+        if array.dtype == bool or array.ndim == 3 or (array.ndim == 2 and array.shape[1] > 3):
+            return as_mask(array, str(path))
     return read_points(path, axes)
 
 

@@ -111,7 +111,7 @@ def test_strengths_may_depend_on_the_time(comm):
         ([((0.1, -0.1), 1.0)], (32, 32), ValueError, "is outside of the domain"),
         ([((0.1, 0.1), 1.0)], (8, 8, 8), ValueError, r"has 2 coordinates, the domain 3: give \(x, y, z\)"),
         ([((0.1,), 1.0)], (32, 32), ValueError, r"pairs of a place \(x, y\)"),
-        ([], (32, 32), ValueError, "at least one"),
+        ([], (32, 32), ValueError, "there are no wells: give"),
         ([((0.1, np.nan), 1.0)], (32, 32), ValueError, "is not finite"),
         ([((0.1, 0.1), [1, 2])], (32, 32), TypeError, "strength of a well must be a number"),
         ([((0.1, 0.1), "q*t")], (32, 32), ValueError, "q is not allowed"),

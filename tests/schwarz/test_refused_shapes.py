@@ -79,7 +79,7 @@ REFUSED = {
         r"3 cells without a node inside, .* the first at \(20, 30\) \(row, column\)",
     ),
     "an empty mask": (lambda: Domain.from_mask(np.zeros((9, 9))), "the mask is true nowhere"),
-    "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got 2 axes"),
+    "no mask": (lambda: Domain.from_mask(np.full((9, 9), 0.5)), "is true or false, got values"),
     "a level that is not finite": (
         lambda: Problem(Domain.from_distance("log(x - 0.1)", (64, 64)), "laplace"),
         "the field domain has .* values that are not finite",

@@ -238,7 +238,7 @@ def test_what_flows_in_flows_out_by_parts(comm):
 @pytest.mark.parametrize(
     ("give", "said"),
     [
-        (lambda: m.Domain.from_mask(np.ones((3, 4, 5)) * 0.5), "a mask is true or false"),
+        (lambda: m.Domain.from_mask(np.ones((3, 4, 5)) * 0.5), "the mask is true or false"),
         (lambda: m.Domain.from_mask(np.zeros((3, 4, 5), bool)), "there is no domain"),
         (lambda: m.Domain.from_mask(np.ones((3, 4, 5), bool), per_cell=False), "per voxel"),
         (

@@ -16,6 +16,10 @@ from mosaicdd.lattice.axes import coordinates, letters
 from mosaicdd.lattice.grid import Grid
 
 _AXES = ("z", "y", "x")  # in their order; z in space
+_ROWS = 64  # of a mask that are looked at at a time
+_PICTURE = (
+    8  # pixels along either side, from which on a box three voxels thick looks like a picture
+)
 _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
 
 
@@ -45,6 +49,62 @@ def real_array(values: Any, what: str) -> np.ndarray:
         raise TypeError(f"{what} must be numbers, got {kind}") from None
     # torch takes no negative strides
     return array if array.flags.carray else np.require(array, requirements=("C", "W"))
+
+
+def as_mask(values: Any, what: str) -> np.ndarray:
+    """Return what is true or false, or 1 or 0, as an array of booleans; see `usable`.
+
+    `ValueError` if other numbers are in it, or some are masked. `TypeError` if it is none.
+    """
+    if type(values) is np.ndarray and values.dtype == bool:
+        return values
+    values = usable(values, what)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    array = np.asanyarray(values)
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise ValueError(
+            f"{what} is masked at {np.count_nonzero(array.mask)} of {array.size} places: give its filled(False), or "
+            "filled(True)"
+        )
+    array = np.asarray(array)
+    if array.dtype == bool:
+        return array
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{what} must be true or false, got {array.dtype}")
+    mask = np.empty(array.shape, bool)
+    for rows in range(0, len(mask) if mask.ndim else 0, _ROWS):
+        part = np.asarray(array[rows : rows + _ROWS])
+        if not ((part == 0) | (part == 1)).all():
+            raise ValueError(
+                f"{what} is true or false, got values from {np.fmin.reduce(array, axis=None):g} to "
+                f"{np.fmax.reduce(array, axis=None):g}: give mask=values > threshold, or np.isfinite(values)"
+                f"{of_colours(array)}"
+            )
+        mask[rows : rows + _ROWS] = part == 1
+    return mask
+
+
+def of_colours(values: Any) -> str:
+    """Say what to do with a picture in colours, ``(rows, columns, 3)`` or 4 of bytes or their shares; nothing of others."""
+    shape, kind = tuple(getattr(values, "shape", ())), str(getattr(values, "dtype", ""))
+    if len(shape) != 3 or shape[-1] not in (3, 4) or min(shape[:2]) < _PICTURE:
+        return ""
+    coloured = False
+    if kind == "uint8":
+        coloured = bool(values.max() > 1)
+    elif kind == "float32":  # as matplotlib reads pictures
+        levels = 255.0 * np.asarray(values)
+        whole = np.rint(levels)
+        within = whole.min() >= 0 and whole.max() <= 255 and not np.isin(whole, (0, 255)).all()
+        coloured = bool(within and (abs(levels - whole) < 1e-3).all())
+    if not coloured:
+        return ""
+    return (
+        f"; the shape {shape} looks like a picture in colours: give one number a pixel, as "
+        "picture[..., :3].mean(axis=-1), or a box of voxels in float64"
+    )
 
 
 def read(values: Any) -> Any:
@@ -152,6 +212,40 @@ def step_along(values: Any, name: str, what: str) -> float | None:
             f"{steps.min():g} to {steps.max():g}: resample it to the nodes of a grid"
         )
     return step
+
+
+def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
+    """Return how far apart coordinates are, per axis of a grid of so many; None without any.
+
+    `ValueError` if they are not evenly spaced, or some axes have none.
+    """
+    steps = {name: step_along(values, name, what) for name in letters(axes)}
+    lacking = [name for name, step in steps.items() if step is None]
+    if len(lacking) == axes:
+        return None
+    if lacking:
+        raise ValueError(
+            f"{what} has no two coordinates along {' and '.join(lacking)}, and along the other axes it has: give the "
+            "spacing"
+        )
+    return tuple(abs(step) for step in steps.values() if step is not None)
+
+
+def require_place(values: Any, grid: Grid, what: str) -> None:
+    """Raise `ValueError` unless coordinates, where values have any, are those of a grid's nodes or cells."""
+    require_spacing(values, grid, what)
+    names = letters(len(grid.shape))
+    for name, step, count, own in zip(names, grid.steps, grid.shape, grid.ends, strict=True):
+        places = np.asarray(values.coords[name] if name in getattr(values, "coords", ()) else [])
+        if len(places) not in (count, count + 1) or len(places) < 2:
+            continue  # which is refused as such
+        first = float(places.min()) - (step / 2 if len(places) == count else 0.0)
+        rounding = np.spacing(abs(places)).max() if places.dtype.kind == "f" else 0.0
+        if abs(first - own[0]) > 2 * _UNEVEN * step + 4 * float(rounding):
+            raise ValueError(
+                f"{what} begins at {name} = {first:.10g} by its coordinates, the domain at {own[0]:.10g}: cut it to the "
+                "same place, or give its values alone"
+            )
 
 
 def require_spacing(values: Any, grid: Grid, what: str) -> None:

@@ -51,6 +51,8 @@ class Wells:
             (tuple(real_array(place, "the place of a well").ravel().tolist()), _sound(strength))
             for place, strength in points
         )
+        if not self.points:
+            raise ValueError("there are no wells: give [((x, y), strength), ...], or f=0")
         sizes = {len(place) for place, _ in self.points}
         if len(sizes) != 1 or not sizes <= {2, 3}:
             raise ValueError(

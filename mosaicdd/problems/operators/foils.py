@@ -129,6 +129,8 @@ class Foils:
         for foil in self.foils:
             if not isinstance(foil, Foil):
                 raise TypeError(f"foils are of the class Foil, got {type(foil).__name__}")
+        if not self.foils:
+            raise ValueError("there are no foils: give one at least, or the diffusion alone")
         sizes = {len(foil.where[0]) for foil in self.foils}
         if len(sizes) != 1:
             raise ValueError(

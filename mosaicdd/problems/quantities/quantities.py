@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mosaicdd.lattice.axes import within
+from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.quantities.balance import Balance, balances, energies, outline_flows
 from mosaicdd.problems.quantities.beyond import with_unknowns_beyond
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
@@ -144,8 +145,8 @@ class Quantities:
         mine: dict[int, tuple[float, tuple[int, ...]]] = {}
         own = field.at(field.own)
         if own.size:
-            known = has_values(field.problem.domain.shape, self._grid, field.own, own)
-            for number, (u, there) in enumerate(zip(sign * own, known, strict=True)):
+            everywhere = has_values(field.problem.domain.shape, self._grid, field.own, own)
+            for number, (u, there) in enumerate(zip(sign * own, everywhere, strict=True)):
                 if there.any():
                     # NaN is the largest.
                     at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
@@ -168,7 +169,7 @@ def points_along(line: Any, spacing: float, count: int | None) -> tuple[np.ndarr
 
     `ValueError` if it is no line.
     """
-    corners = np.asarray(line, float)
+    corners = real_array(line, "the line")
     if corners.ndim != 2 or len(corners) < 2:
         raise ValueError(
             f"a line has at least two points, rows (x, y), got the shape {corners.shape}"

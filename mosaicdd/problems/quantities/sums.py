@@ -9,7 +9,7 @@ from mosaicdd.lattice.axes import in_order, letters, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.fields.given import as_mask, require_place, usable
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover, cut_cells, staircase
@@ -44,13 +44,15 @@ class RegionVolumes:
                         "give the lower end first, within the domain"
                     )
         elif region is not None:
-            mask = real_array(region, "the region")
-            if mask.shape not in (tuple(grid.shape), grid.nodes) or not np.isin(mask, (0, 1)).all():
+            region = usable(region, "the region")
+            mask = as_mask(region, "the region")
+            if mask.shape not in (tuple(grid.shape), grid.nodes):
                 raise ValueError(
                     f"the region has the shape {mask.shape}, the grid has {tuple(grid.shape)} cells and {grid.nodes} "
                     "nodes: give a mask of cells or nodes, or a box as {'x': (x0, x1)}"
                 )
-            self._mask = mask > 0
+            require_place(region, grid, "the region")
+            self._mask = mask
 
     def of(self, part: Part) -> np.ndarray:
         """Return the volumes around the nodes of a part, in units of domain length to the power of the axes."""

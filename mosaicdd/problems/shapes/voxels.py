@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, in_rows, times
+from mosaicdd.lattice.axes import ends, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
+from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners
 from mosaicdd.problems.shapes.shape import Shape, labelled, named_pieces
-
-_AT_ONCE = 2**24  # voxels that are looked at at a time
 
 
 class VoxelMask(Shape):
@@ -104,21 +103,10 @@ class VoxelMask(Shape):
 
 
 def _as_mask(voxels: Any) -> np.ndarray:
-    values = np.asanyarray(voxels)
-    if values.ndim != 3:
-        raise ValueError(f"a mask of voxels has three axes, (z, y, x), got {values.ndim}")
-    if values.dtype == bool:
-        return values if not values.flags.writeable else values.copy()
-    mask = np.empty(values.shape, bool)
-    for rows in in_rows(tuple(slice(0, count) for count in values.shape), _AT_ONCE):
-        part = np.asarray(values[rows])
-        if not ((part == 0) | (part == 1)).all():
-            raise ValueError(
-                f"a mask is true or false, got values from {values.min():g} to {values.max():g}: give "
-                "mask=values > threshold"
-            )
-        mask[rows] = part == 1
-    return mask
+    mask = as_mask(voxels, "the mask")
+    if mask.ndim != 3:
+        raise ValueError(f"a mask of voxels has three axes, (z, y, x), got {mask.ndim}")
+    return mask.copy() if mask.flags.writeable else mask
 
 
 def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:

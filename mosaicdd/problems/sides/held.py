@@ -15,7 +15,7 @@ from mosaicdd.lattice.axes import in_rows, spelled
 from mosaicdd.lattice.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import real_array, same_values
+from mosaicdd.problems.fields.given import as_mask, real_array, require_place, same_values, usable
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.conditions import Dirichlet, Values
 from mosaicdd.settings import concerning
@@ -85,7 +85,14 @@ class FormulaPlace(HeldPlace):
 
 
 class MaskPlace(HeldPlace):
-    """The nodes where an array is true."""
+    """The nodes where an array is true.
+
+    ``given``: an array that has coordinates of these nodes, if there are any.
+    """
+
+    def __init__(self, told: np.ndarray, given: Any = None):
+        super().__init__(told)
+        self._given = given
 
     def __str__(self) -> str:
         return f"{int(self.told.sum())} nodes of a mask"
@@ -95,6 +102,7 @@ class MaskPlace(HeldPlace):
             raise ValueError(
                 f"the mask of what is held has the shape {self.told.shape}, the domain has {grid.nodes} nodes"
             )
+        require_place(self._given, grid, "the mask of what is held")
         return np.argwhere(self.told)
 
 
@@ -140,7 +148,7 @@ class Held(Dirichlet):
     where
         Points of a line ``(k, 2)``, (x, y), in space ``(k, 3)``, in units of domain length, whose nearest nodes are held;
         of one point ``(x, y)`` that one; an expression in the coordinates, or a function of them, true where values
-        are held; or a mask of nodes ``(ny + 1, nx + 1)``. What is outside of a domain's shape is left out.
+        are held; or a mask of nodes ``(ny + 1, nx + 1)``, of true and false or 1 and 0. What is outside of a domain's shape is left out.
     values
         A number, a function, an expression, or an array ``(K,)`` of the nodes held, row by row, of several problems
         ``(n, K)``.
@@ -169,9 +177,14 @@ def _place_of(where: Any) -> HeldPlace:
         return FormulaPlace(where.removeprefix("expr:"))
     if callable(where):
         return FormulaPlace(where)
-    if getattr(where, "dtype", None) == bool:
-        return MaskPlace(np.array(where))
-    points = np.atleast_2d(real_array(where, "the place of what is held"))
+    what = "the place of what is held"
+    if hasattr(where, "dims") or "bool" in str(getattr(where, "dtype", "")):
+        where = usable(where, what)
+        return MaskPlace(as_mask(where, what).copy(), where)
+    points = np.atleast_2d(real_array(where, what))
+    rows = points.ndim == 2 and (len(points) == 1 or points.shape[1] in (2, 3))
+    if points.ndim in (2, 3) and not rows and np.isin(points, (0.0, 1.0)).all():
+        return MaskPlace(as_mask(where, what).copy())
     if points.ndim != 2 or not len(points) or points.shape[1] not in (2, 3):
         raise ValueError(
             "values are held along points, rows (x, y) or (x, y, z), where an expression or a function is true, or by a "

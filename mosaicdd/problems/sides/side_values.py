@@ -15,7 +15,7 @@ from mosaicdd.lattice.axes import letters, others
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import is_number, read, real_array
+from mosaicdd.problems.fields.given import is_number, read, real_array, require_place
 from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -112,6 +112,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
             raise ValueError(
                 f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
             )
+        require_place(values, grid, what)
         at_nodes = real_array(read(values), what)
         side: tuple[int, ...] = (nodes,)
         if piece.side is not None:

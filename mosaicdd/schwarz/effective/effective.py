@@ -55,7 +55,7 @@ _CONTRAST, _ITERATIONS = 1e9, 100
 @on_processor()
 def effective(
     medium: Any,
-    spacing: float | Sequence[float] | Mapping[str, float] = 1.0,
+    spacing: float | Sequence[float] | Mapping[str, float] | None = None,
     *,
     axis: str | None = None,
     periodic: bool = False,
@@ -79,7 +79,8 @@ def effective(
         of what conducts is one. Where they differ along the axes, one array for each, by name: ``{"x": kx, "y": ky, "z":
         kz}``. On several ranks all have all of it; a memory-mapped file will do.
     spacing
-        The side of a voxel; or one per axis, in the order of arrays or by name.
+        The side of a voxel; or one per axis, in the order of arrays or by name. By default how far apart the medium's
+        coordinates are, where it has any, as xarray's arrays, else 1.
     axis
         ``"x"``, ``"y"`` or ``"z"``; by default all of them, one after another.
     periodic

@@ -52,7 +52,7 @@ class Summary:
         """Return that of a medium; all ranks together, each for its own voxels.
 
         `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
-        voxel conducts along some axes only.
+        voxel conducts along some axes only, or it is a picture of 0 and 255.
         """
         here = ranks.agree(lambda: _Sums(voxels, own))
         sums = ranks.sum(np.concatenate([[here.conducting], here.total, here.inverse]))
@@ -66,6 +66,11 @@ class Summary:
         for of_rank in ranks.allgather(here.phases):
             phases = None if phases is None or of_rank is None else phases | of_rank
         few = phases is not None and len(phases) <= 2 and len(voxels.arrays) == 1
+        if phases is not None and {255.0} <= phases <= {0.0, 255.0} and _of_bytes(voxels):
+            raise ValueError(
+                "the medium is true or false, got bytes of 0 and 255 as of a picture: give medium > 127, or in float64 what "
+                "has a conductivity of 255"
+            )
         count = math.prod(voxels.shape)
         conducting, total, inverse = sums[0], *np.split(sums[1:], 2)
         full = int(conducting) == count
@@ -97,6 +102,10 @@ class Summary:
         low, high = self.phases
         fraction = (self.arithmetic[0] - low) / (high - low)
         return hashin_shtrikman(fraction, high, low, self.axes)
+
+
+def _of_bytes(voxels: Voxels) -> bool:
+    return all(values.dtype == np.uint8 for values in voxels.arrays)
 
 
 class _Sums:

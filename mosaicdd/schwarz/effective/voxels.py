@@ -13,8 +13,15 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, at, ends, in_order, in_rows, letters, times, within
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields.given import real_array, usable
+from mosaicdd.problems.fields.given import (
+    of_colours,
+    real_array,
+    require_spacing,
+    spacing_of,
+    usable,
+)
 from mosaicdd.problems.operators.conductances import Conductances
 
 _AT_ONCE = 2**22  # voxels whose numbers are in float64 at a time
@@ -43,13 +50,15 @@ class Voxels:
     def of(
         cls,
         medium: Any,
-        spacing: float | Sequence[float] | Mapping[str, float],
+        spacing: float | Sequence[float] | Mapping[str, float] | None,
         periodic: bool = False,
     ) -> "Voxels":
         """Return a medium as it was given; values are checked by `summary`.
 
+        ``spacing``: by default how far apart coordinates are, where it has any, else 1.
+
         `ValueError` or `TypeError` if it has not two or three axes, or no voxel, or its conductivities along axes not
-        the same shape; or a spacing is not positive.
+        the same shape; or is a picture in colours; or a spacing is not positive, or not that of its coordinates.
         """
         by_axis = medium if isinstance(medium, Mapping) else None
         first = medium if by_axis is None else next(iter(by_axis.values()), None)
@@ -60,8 +69,12 @@ class Voxels:
             )
         per_axis = (medium,) * axes if by_axis is None else in_order(by_axis, axes)
         arrays: dict[int, np.ndarray] = {}
+        steps: list[tuple[float, ...] | None] = []
         for values in per_axis:
-            arrays.setdefault(id(values), np.asanyarray(usable(values, "the medium")))
+            if id(values) not in arrays:
+                ordered = usable(values, "the medium")
+                steps.append(spacing_of(ordered, axes, "the medium") if spacing is None else None)
+                arrays[id(values)] = np.asanyarray(ordered)
         along = tuple(arrays[id(values)] for values in per_axis)
         shapes = {values.shape for values in along}
         if len(shapes) > 1:
@@ -69,7 +82,16 @@ class Voxels:
             raise ValueError(f"conductivities along axes must be of the same voxels, got {sizes}")
         if 0 in along[0].shape:
             raise ValueError(f"a medium has a voxel at least, got {times(along[0].shape)}")
-        return cls(along, _sides(spacing, axes), periodic)
+        if axes == 3 and (hint := of_colours(along[0])):
+            raise ValueError(f"a medium has a conductivity per voxel, (nz, ny, nx){hint}")
+        if spacing is None:
+            spacing = next((apart for apart in steps if apart is not None), 1.0)
+        sides = _sides(spacing, axes)
+        for values in {id(values): values for values in per_axis}.values():
+            if hasattr(values, "coords"):
+                grid = Grid.of_cells(along[0].shape, sides)
+                require_spacing(usable(values, "the medium"), grid, "the medium")
+        return cls(along, sides, periodic)
 
     @property
     def shape(self) -> tuple[int, ...]:

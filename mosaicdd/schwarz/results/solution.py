@@ -207,7 +207,7 @@ class Solution(Placed, Quantified, Presented):
         if shape is not None:
             window, fields = self.kept.window, self._field
             level = shape.level(grid, window.place)
-            inside = has_values(shape, grid, window.place, fields).any(axis=0)
+            inside = np.any(has_values(shape, grid, window.place, fields), axis=0)
             values = interpolate_within(fields, inside, level, cells - np.array(window.start))
         elif network is None:
             values = interpolate(self._field, cells - np.array(self.kept.window.start))
