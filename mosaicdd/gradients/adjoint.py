@@ -100,10 +100,10 @@ def _solved(
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
     """Return them of the whole grid, zero at the nodes of others and outside of a shape."""
-    given, local = usable(dJ_du, "dJ_du"), np.asarray(solution.local)
+    weights, local = usable(dJ_du, "dJ_du"), np.asarray(solution.local)
     if tuple(local.shape) == parameters.grid.nodes:
-        require_place(given, parameters.grid, "dJ_du")
-    slopes = real_array(given, "dJ_du")
+        require_place(weights, parameters.grid, "dJ_du")
+    slopes = real_array(weights, "dJ_du")
     if slopes.shape != local.shape:
         raise ValueError(f"dJ_du has the shape {slopes.shape}, the solution {tuple(local.shape)}")
     if parameters.problem.domain.shape is not None:

@@ -146,13 +146,13 @@ class Domain:
         spacing: float | tuple[float, ...] | None,
         shape: Shape,
         origin: Origin,
-        given: Mapping[str, Any],
+        arrays: Mapping[str, Any],
     ) -> "Domain":
         """Return where the coordinates of what is given, if it has any, say that it lies; raise `ValueError` if it lies elsewhere."""
         domain = cls(cells, spacing, shape, origin)
-        place = one_corner(given, domain.cells, domain.origin)
+        place = one_corner(arrays, domain.cells, domain.origin)
         domain = dataclasses.replace(domain, origin=place)
-        for name, values in given.items():
+        for name, values in arrays.items():
             require_place(values, domain.grid(), name)
         return domain
 

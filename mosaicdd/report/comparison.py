@@ -201,14 +201,16 @@ def fastest_reference(solution: StoredSolution) -> str:
     return "dst" if operator.reflective else "pyamg"
 
 
-def _checked(given: Any, solution: StoredSolution) -> np.ndarray:
-    """Return an array, a tensor or a labelled array as one of the nodes of a solution's field."""
-    if "time" in getattr(given, "dims", ()) and solution.time is not None:
-        number = _of_time(np.asarray(given.coords["time"], float), solution.time, "the reference")
-        given = given.isel(time=number)
-    given = usable(given, "the reference")
+def _checked(labelled: Any, solution: StoredSolution) -> np.ndarray:
+    """Return an array, a tensor or an array with names as one of the nodes of a solution's field."""
+    if "time" in getattr(labelled, "dims", ()) and solution.time is not None:
+        number = _of_time(
+            np.asarray(labelled.coords["time"], float), solution.time, "the reference"
+        )
+        labelled = labelled.isel(time=number)
+    labelled = usable(labelled, "the reference")
     for axis, name in enumerate(letters(len(solution.grid.shape))):
-        along = given.coords[name] if name in getattr(given, "coords", ()) else None
+        along = labelled.coords[name] if name in getattr(labelled, "coords", ()) else None
         places = solution.coordinates(axis)
         if along is None or len(along) != len(places):
             continue
@@ -218,9 +220,9 @@ def _checked(given: Any, solution: StoredSolution) -> np.ndarray:
                 f"the reference has coordinates from {float(along[0]):.10g} to {float(along[-1]):.10g} along {name}, the "
                 f"solution from {places[0]:.10g} to {places[-1]:.10g}; they must be equal, or give its values alone"
             )
-    reference = real_array(given, "the reference")
+    reference = real_array(labelled, "the reference")
     several = (solution.problems, *solution.window.shape)
-    if reference.shape == several and "time" not in getattr(given, "dims", ()):
+    if reference.shape == several and "time" not in getattr(labelled, "dims", ()):
         reference = reference[solution.number]
     if reference.shape != solution.window.shape:
         raise ValueError(

@@ -87,12 +87,12 @@ class FormulaPlace(HeldPlace):
 class MaskPlace(HeldPlace):
     """The nodes where an array is true.
 
-    ``given``: an array that has coordinates of these nodes, if there are any.
+    ``labelled``: an array that has coordinates of these nodes, if there are any.
     """
 
-    def __init__(self, told: np.ndarray, given: Any = None):
+    def __init__(self, told: np.ndarray, labelled: Any = None):
         super().__init__(told)
-        self._given = given
+        self._labelled = labelled
 
     def __str__(self) -> str:
         return f"{int(self.told.sum())} nodes of a mask"
@@ -102,7 +102,7 @@ class MaskPlace(HeldPlace):
             raise ValueError(
                 f"the mask of what is held has the shape {self.told.shape}, the domain has {grid.nodes} nodes"
             )
-        require_place(self._given, grid, "the mask of what is held")
+        require_place(self._labelled, grid, "the mask of what is held")
         return np.argwhere(self.told)
 
 
