@@ -6,6 +6,7 @@ the level at the nodes, ``/domain/level``, of polygons these, too.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -38,7 +39,7 @@ def read_domain(
     ----------
     spec
         ``expr:...``, a signed distance; ``FILE.npy``, ``FILE.png`` or ``FILE.tif``, a mask of nodes or of cells, in
-        space of voxels, true or light inside; an array with NaN, or a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.nc`` or a GeoTIFF: where it has data;
+        space of voxels, true or light inside, dark or clear outside; an array with NaN, or a raster, ``FILE.asc``, ``FILE.csv``, ``FILE.nc`` or a GeoTIFF: where it has data;
         ``FILE.json``, polygons.
     cells
         Of the rectangle around it, ``(ny, nx)``, or of the box.
@@ -129,9 +130,12 @@ def _is_raster(path: Path) -> bool:
     try:
         from PIL import Image
 
+    except ModuleNotFoundError:
+        return False
+    try:
         with Image.open(path) as image:
             return image.mode == "F" or bool(PLACED & {*getattr(image, "tag_v2", ())})
-    except (ModuleNotFoundError, OSError):
+    except (Image.DecompressionBombError, OSError):
         return False
 
 
@@ -164,17 +168,29 @@ def _pictures(path: Path, *, deep: bool = False) -> list[np.ndarray]:
         ) from None
     try:
         with Image.open(path) as image:
-            greys = [
-                np.asarray(each).astype(np.uint16)
-                if deep and each.mode.startswith("I;16")
-                else np.asarray(each.convert("L"))
-                for each in ImageSequence.Iterator(image)
-            ]
+            greys = [_grey(each, deep=deep) for each in ImageSequence.Iterator(image)]
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path}: {error}; give the mask as FILE.npy") from None
     except OSError as error:
         raise ValueError(f"{path}: not a picture ({error})") from error
     if len({grey.shape for grey in greys}) > 1:
         raise ValueError(f"{path}: its pictures are not of one size")
     return greys
+
+
+def _grey(image: Any, *, deep: bool) -> np.ndarray:
+    """Return the greys of one of Pillow's pictures as it is seen on black: what is clear is dark."""
+    if deep and image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16)
+    if image.mode.startswith("I"):  # more than 8 bits, which Pillow would cut off at 255
+        values = np.asarray(image).astype(np.int64).clip(min=0)
+        most = next((bits for bits in (8, 16) if values.max(initial=0) < 2**bits), 31)
+        return np.asarray(values * 255 // (2**most - 1)).astype(np.uint8)
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        alpha = np.asarray(clear.getchannel("A")).astype(np.uint16)
+        return np.asarray(np.asarray(clear.convert("L")) * alpha // 255).astype(np.uint8)
+    return np.asarray(image.convert("L"))
 
 
 def shape_of_file(file: h5py.File) -> Shape | None:

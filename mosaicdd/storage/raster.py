@@ -5,6 +5,7 @@ tags may say where it lies (GeoTIFF; ``.tif``, by Pillow). Rows are put in the o
 """
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from mosaicdd.problems.fields.given import real_array, step_along, usable
 
 # Of texts that people give: UTF-8, before which Excel and others write a mark of the byte order.
 TEXT = "utf-8-sig"
+
+
+_LACKING, _FEW = (
+    100,
+    2**22,
+)  # places for each row of a table that has one, and those that any table may have
 
 
 @dataclass(frozen=True)
@@ -64,22 +71,36 @@ def _ascii_grid(path: Path, variable: str | None) -> Raster:
             numbers = np.array(words + file.read().split(), float)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {form} ({error})") from None
+    wrong = [f"{name} {header[name]:g}" for name in header if not _is_sound(name, header[name])]
+    if wrong:
+        raise ValueError(f"{path}: {form}, whole ones of rows and columns, got {', '.join(wrong)}")
     counts = int(header.get("nrows", 0)), int(header.get("ncols", 0))
     steps = header.get("dy", header.get("cellsize")), header.get("dx", header.get("cellsize"))
-    coords = {}
+    begin: dict[str, tuple[float, float, float]] = {}
     for letter, count, step in zip("yx", counts, steps, strict=True):
         begins = {f"{letter}llcorner", f"{letter}llcenter"} & {*header}
         if count < 1 or step is None or not step > 0 or not begins:
             raise ValueError(f"{path}: {form}, got {', '.join(header) or 'none of these'}")
-        first, half = header[max(begins)], 0.5 if max(begins).endswith("corner") else 0.0
-        coords[letter] = first + step * (np.arange(count) + half)
+        half = 0.5 if max(begins).endswith("corner") else 0.0
+        begin[letter] = header[max(begins)], step, half
     if numbers.size != counts[0] * counts[1]:
         raise ValueError(
             f"{path}: {counts[0]} rows of {counts[1]} numbers are {counts[0] * counts[1]}, there are {numbers.size}"
         )
+    coords = {
+        letter: first + step * (np.arange(count) + half)
+        for count, (letter, (first, step, half)) in zip(counts, begin.items(), strict=True)
+    }
     values = numbers.reshape(counts)[::-1].copy()
     values[values == header.get("nodata_value", -9999.0)] = np.nan
     return Raster(values, coords)
+
+
+def _is_sound(name: str, value: float) -> bool:
+    """Say whether a number of a header can be one of its name."""
+    return name == "nodata_value" or (
+        math.isfinite(value) and (name not in ("nrows", "ncols") or value == int(value))
+    )
 
 
 def _table(path: Path, variable: str | None) -> Raster:
@@ -114,7 +135,16 @@ def _table(path: Path, variable: str | None) -> Raster:
             raise ValueError(f"{path}: a place has no {letter}")
         coords[letter], at = np.unique(rows[:, column], return_inverse=True)
         places.append(at)
-    values = np.full([len(along) for along in coords.values()], np.nan)
+    raster = Raster(rows, coords)
+    for letter in coords:
+        step_along(raster, letter, str(path))
+    counts = [len(along) for along in coords.values()]
+    if math.prod(counts) > max(_LACKING * len(rows), _FEW):
+        raise ValueError(
+            f"{path}: its {len(rows)} rows are of a raster of {counts[0]} x {counts[1]} places, of which next to none have a "
+            "value: give a row for each"
+        )
+    values = np.full(counts, np.nan)
     values[tuple(places)] = rows[:, 2]
     if len(rows) > len(np.unique(np.stack(places), axis=1).T):
         raise ValueError(f"{path}: {len(rows)} rows are of fewer places: one stands twice")
@@ -199,6 +229,8 @@ def _tiff(path: Path, variable: str | None) -> Raster:
                     "one band, in 8 to 32 bits"
                 )
             pages = [np.array(each, float) for each in ImageSequence.Iterator(image)]
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path}: {error}; give the values as FILE.npy") from None
     except OSError as error:
         raise ValueError(
             f"{path}: not a TIFF file that Pillow reads, of at most 32 bits a pixel ({error})"
