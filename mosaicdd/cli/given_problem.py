@@ -221,7 +221,9 @@ def _require_sides(problem: "Problem") -> None:
     missing = [
         name
         for name, piece in pieces.items()
-        if name not in named and (piece.inside is None or piece.inside.any())
+        if name not in named
+        and (piece.inside is None or piece.inside.any())
+        and problem.conditions.leaves(piece, name, grid)
     ]
     if shape is not None and "outline" not in named:
         outlines, _ = shape.outlines(grid, problem.conditions.periods(grid))

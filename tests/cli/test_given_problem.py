@@ -21,6 +21,17 @@ def test_the_boundary_is_random_where_nothing_is_said_of_the_problem_and_named(m
     [
         (ENDS, "bottom, top"),
         ((*ENDS, "--side", "top[0:0.5]=neumann:0"), "bottom, the rest of top"),
+        (
+            (
+                *ENDS,
+                *INSULATED[:2],
+                "--side",
+                "bottom[0:0.4]=neumann:0",
+                "--side",
+                "bottom[0.5:]=neumann:0",
+            ),
+            "the rest of bottom",
+        ),
         (("--pde", "laplace"), "left, right, bottom, top"),
         (("--pde", "poisson", "--field", "f=1"), "left, right, bottom, top"),
         (("--pde", "heat", "--steps", "1", "--dt", "0.1"), "left, right, bottom, top"),
@@ -36,6 +47,37 @@ def test_else_something_must_be_said_of_every_side(arguments, missing, mosaicdd,
     assert (ended.code, ended.out) == (2, "")
     assert f"nothing is said of the sides {missing}: give their values by --boundary" in ended.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("top[0:0.3]", "top[0.3:0.6]", "top[0.6:]"),
+        ("top[:0.51]", "top[0.51:]"),
+        ("top[0.2:0.7]", "top[0:0.2]", "top[0.7:1]"),
+    ],
+)
+def test_parts_that_cover_a_side_are_all_of_it(parts, mosaicdd, tmp_path):
+    top = [word for part in parts for word in ("--side", f"{part}=neumann:1")]
+    fields = []
+    for more in (top, ["--side", "top=neumann:1"]):
+        output = tmp_path / f"{len(more)}.h5"
+        ended = mosaicdd(*SOLVE, "-o", output, *ENDS, *more, "--side", "bottom=neumann:0")
+        assert ended.code == 0, ended.err
+        fields.append(read_solution(output).field)
+    np.testing.assert_allclose(fields[0], fields[1], rtol=0, atol=1e-6)
+
+
+def test_parts_that_cover_a_side_of_a_box_are_all_of_it(mosaicdd, tmp_path):
+    sides = [f"{name}=neumann:0" for name in ("left", "right", "back", "front", "top[0:0.5, :]")]
+    sides += ["top[0.5:, 0:0.1]=neumann:0", "top[0.5:, 0.1:]=neumann:0", "bottom=dirichlet:1"]
+    given = [word for side in sides for word in ("--side", side)]
+    command = "solve", "--cells", "16x16x16", "--spacing", "0.0625", "--pde", "diffusion"
+    ended = mosaicdd(*command, "-o", tmp_path / "out.h5", *given)
+    assert ended.code == 0, ended.err
+    np.testing.assert_allclose(read_solution(tmp_path / "out.h5").field, 1.0, rtol=0, atol=1e-6)
+    ended = mosaicdd(*command, "-o", tmp_path / "out.h5", *given[:-4], *given[-2:])
+    assert (ended.code, "the rest of top" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("more", [INSULATED, ("--boundary", "1"), ("--boundary", "expr:1")])

@@ -292,6 +292,12 @@ class Sides:
                 known.append((piece.nodes[beside], values[:, beside]))
         return side_values.collected(known, natural, self.periods(grid))
 
+    def leaves(self, piece: OutlinePiece, name: str, grid: Grid) -> bool:
+        """Say whether conditions on parts of a side leave some of it over, or there are none."""
+        own = [part for part in self.parts if part.name == name and not part.inside]
+        rest = piece.lengths - sum(side_values.covered(part, piece, grid)[0] for part in own)
+        return not own or bool((rest > side_values.ROUNDING_OF_ENDS).any())
+
     def periods(self, grid: Grid) -> Periods:
         """Return after how many nodes of a grid each axis comes round; None where it does not."""
         sizes = zip(grid.shape, self.periodic, strict=True)
