@@ -23,6 +23,7 @@ from serial import local_solver
 from tables import write_csv
 
 from mosaicdd.cli.launch import world
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -128,7 +129,13 @@ class _Iteration:
     def __init__(self, ranks: Ranks, name: str):
         solver = ranks.on_root(lambda: local_solver(name))
         lattice = Lattice(Grid((_CELLS, _CELLS), solver.subdomain.spacing), solver.subdomain)
-        engine = Engine(ranks.fitted(lattice.subdomains), lattice, solver, SolveSettings())
+        engine = Engine(
+            Partition(
+                solver.boxes(lattice.grid, lattice.periodic), ranks.fitted(lattice.subdomains)
+            ),
+            solver,
+            SolveSettings(),
+        )
         boundary = Boundary.of_gaussian_process(lattice.grid, seed=0)
         self._values = [Interface(engine.block, **engine.settings.tensors) for _ in range(2)]
         for v in self._values:

@@ -13,7 +13,7 @@ from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.exact import nodes_of_media
 from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job, Plan, make_plan
 from mosaicdd.planning.rates import CompleteRates, Rates, completed, rates_of_name
@@ -87,7 +87,7 @@ def _media(rates: CompleteRates) -> str:
     rows = []
     for cells, ranks in _MEDIA:
         problem = Problem(Domain(cells), "diffusion", {"a": 1.0})
-        lattice = Exact().lattice_of_media(problem, problem.domain.grid())
+        lattice = nodes_of_media(problem, problem.domain.grid())
         made = plan_medium(Job(lattice, ranks, _CORES_PER_NODE, 12), rates)
         parts = made.iteration
         rows.append(

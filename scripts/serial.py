@@ -1,5 +1,6 @@
 """One-rank solves for the benchmarks, by the package's own parts."""
 
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
@@ -29,4 +30,9 @@ def schwarz_solver(
     """Plan a solve of so many problems at once, on ``(ny, nx)`` cells, on this process alone."""
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     ranks = Ranks.alone()
-    return Engine(ranks, lattice, solver, settings, problems=problems)
+    return Engine(
+        Partition(solver.boxes(lattice.grid, lattice.periodic), ranks),
+        solver,
+        settings,
+        problems=problems,
+    )

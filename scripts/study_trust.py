@@ -18,6 +18,7 @@ from serial import local_solver
 from tables import BENCHMARKS, publish, table
 
 from mosaicdd.cli.launch import world
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
@@ -134,7 +135,9 @@ def solve(problem: Problem, ranks: Ranks) -> Outcome:
     ranks = ranks.fitted(lattice.subdomains)
     settings = SolveSettings(rtol=problem.rtol, max_iterations=1000, **problem.method)
     boundary = problem.boundary()
-    solution = Engine(ranks, lattice, solver, settings).solve(boundary)
+    solution = Engine(
+        Partition(solver.boxes(lattice.grid, lattice.periodic), ranks), solver, settings
+    ).solve(boundary)
     truth = solve_by_sine_transform(BoundaryValueProblem(boundary.shape, LAPLACE, sides=boundary))
     difference = solution.field.numpy() - truth[solution.place]
     squares = ranks.sum(np.array([np.square(difference).sum()]))[0]

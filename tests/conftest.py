@@ -12,6 +12,7 @@ import torch
 
 import mosaicdd as m
 import mosaicdd.cli.main as command_line
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -98,10 +99,11 @@ def make_solver(make_ranks):
     """Return a factory of solvers on a lattice: exact local solver, this rank alone, rtol 1e-10."""
 
     def make(lattice, *, ranks=None, local_solver=None, window=None, **settings):
+        solver = local_solver or ExactSolver(LAPLACE.at(), lattice.subdomain)
+        boxes = solver.boxes(lattice.grid, lattice.periodic)
         return Engine(
-            ranks or make_ranks(alone=True),
-            lattice,
-            local_solver or ExactSolver(LAPLACE.at(), lattice.subdomain),
+            Partition(boxes, ranks or make_ranks(alone=True)),
+            solver,
             SolveSettings(**{"rtol": 1e-10} | settings),
             window=window,
         )

@@ -11,24 +11,25 @@ from package_trees import PACKAGE, nodes, trees
 # ``torch_defaults`` and ``unsupported``;
 # ``cli`` and the face of the library may import everything.
 ALLOWED = {
+    "grid": {"lattice.axes", "lattice.grid", "lattice.window", "parallel"},
     "lattice": {"problems.sides.boundary"},
     "problems": {"lattice.axes", "lattice.grid", "lattice.perimeter"},
-    "local_solvers": {"lattice", "problems", "storage.model_file"},
+    "local_solvers": {"grid", "lattice", "problems", "storage.model_file"},
     "parallel": {"lattice"},
     "schwarz": {
-        *("lattice", "local_solvers", "parallel", "problems"),
+        *("grid", "lattice", "local_solvers", "parallel", "problems"),
         *("storage", "report.presented", "report.progress"),
     },
     "storage": {"lattice", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
     "planning": {
-        *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
+        *("grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"),
         *("storage.atomic", "storage.hdf5", "storage.solution_writer"),
     },
     "report": {"lattice", "problems", "storage"},
     "gradients": {"lattice", "parallel", "problems", "schwarz", "time"},
     "time": {
-        *("lattice", "local_solvers", "parallel", "problems", "schwarz"),
+        *("grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"),
         *("storage", "report.presented", "report.progress"),
     },
 }

@@ -125,7 +125,7 @@ def plan(
     """
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
-    from mosaicdd.local_solvers.exact import Exact
+    from mosaicdd.local_solvers.exact import nodes_of_media, values_given
     from mosaicdd.planning.medium import bytes_by_transforms, plan_medium
     from mosaicdd.planning.plan import ITERATIONS, Job, make_plan
     from mosaicdd.planning.presented import medium_report, medium_text, plan_report, plan_text
@@ -149,15 +149,16 @@ def plan(
             )
         by_multigrid = not cubes and (medium or not problem.plain or len(cells) != 2)
         if by_multigrid:
-            lattice = Exact().lattice_of_media(problem, grid)
+            where = nodes_of_media(problem, grid)
         else:
             size = Subdomain().cells // (2 if cubes else 1)
-            lattice = Lattice(grid, Subdomain(size, size * grid.spacing, len(cells)))
+            where = Lattice(grid, Subdomain(size, size * grid.spacing, len(cells)))
     with bad_input("--dims"):
         if dims is not None and math.prod(dims) != ranks:
             raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
     usual = _OTHERWISE if by_multigrid or cubes else ITERATIONS
-    job = Job(lattice, ranks, ranks_per_node, iterations or usual, problems)
+    inside = values_given(problem)
+    job = Job(where, ranks, ranks_per_node, iterations or usual, problems, values_given=inside)
     with bad_input():
         if by_multigrid:
             report = medium_report(job, plan_medium(job, known, dims))

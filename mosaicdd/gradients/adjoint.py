@@ -110,7 +110,7 @@ def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.n
         slopes = np.where(np.isfinite(local), slopes, 0.0)
     if not np.isfinite(slopes).all():
         raise ValueError("dJ_du must be finite")
-    whole = np.zeros(solution.kept.lattice.grid.nodes)
+    whole = np.zeros(solution.kept.grid.nodes)
     whole[solution.kept.own] = slopes
     return whole
 

@@ -17,18 +17,20 @@ problems solved at once.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, Self, Unpack
 
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.source import BlockSource, Source
+from mosaicdd.local_solvers.source import BlockSource, GridSource, Source
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
@@ -55,20 +57,23 @@ class BoundSolver:
     """A local solver that knows its problem: what it is, what it can do, and what it takes."""
 
     name: str  # what a result reports: the name or the file it was asked for by
-    # operator, subdomain: the operator whose equation it solves, and the square on which it does
-    operator: Any
-    subdomain: Subdomain
+    operator: Any  # whose equation it solves
     # Of the problem; None, if there is none and one that comes needs another solver
-    source: Source | None
+    source: GridSource | None
     linear = True  # whether what it makes of perimeter values is linear in them
     method = "shared"  # the name of what runs it; see `schwarz.engines`
     exact = False  # whether it gives the solution of the discrete equation to rounding
     one_by_one = False  # whether it solves several problems one after another
+    source_ghosts = 2  # nodes around those that a rank owns at which its source is sampled, at most
     between_nodes = False  # whether it has values between the nodes of the grid
 
-    def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
-        """Place its subdomains on a grid, which closes around some axes; `ValueError` if they do not fit."""
-        return Lattice(grid, self.subdomain)
+    def boxes(self, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
+        """Return the boxes of nodes that ranks get whole; `ValueError` if they do not fit the grid."""
+        raise NotImplementedError
+
+    def subdomains(self, grid: Grid) -> int | None:
+        """Return how many subdomains are solved at once; None of a method on the whole grid."""
+        return None
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return the bytes for each node that problems take at least, beside fields; values have ``itemsize`` bytes."""
@@ -96,6 +101,29 @@ class SharedSolver(BoundSolver):
     """Maps perimeter values to values inside, ``N g + w``, by the same ``N`` in all subdomains."""
 
     operator: EllipticOperator
+    source: Source | None
+    subdomain: Subdomain  # the square on which it solves
+
+    @property
+    def source_ghosts(self) -> int:  # type: ignore[override]
+        """The nodes of the perimeters of a ring of subdomains around the owned ones."""
+        return self.subdomain.cells
+
+    def lattice(self, grid: Grid) -> Lattice:
+        """Place its subdomains on a grid; `ValueError` if they do not fit."""
+        return Lattice(grid, self.subdomain)
+
+    def subdomains(self, grid: Grid) -> int | None:
+        """Return how many there are."""
+        return math.prod(self.lattice(grid).subdomains)
+
+    def boxes(self, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
+        """Return the nodes around the centres of subdomains, those on the edge with the nearest."""
+        lattice, edges = self.lattice(grid), []
+        for subdomains, nodes in zip(lattice.subdomains, grid.nodes, strict=True):
+            between = (lattice.spacing * (1 + line) for line in range(1, subdomains))
+            edges.append((0, *between, nodes))
+        return NodeBoxes(grid, periodic, tuple(edges))
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return those of two interfaces of each problem, of several a third; of the field a rank holds a strip only."""

@@ -5,22 +5,24 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from mosaicdd.grid.partition import NodeBoxes
+from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice, fits, period_of, spacing_between
+from mosaicdd.lattice.lattice import fits
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import BoundSolver, Plan, SharedSolver
 from mosaicdd.local_solvers.plans import linear_plan
-from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.source import GridSource, Source
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.nonlinear_discretisation import NonlinearDiscretisation
 from mosaicdd.problems.discretisation.separable import Ends, separable_ends
-from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
+from mosaicdd.unsupported import Unsupported
 
 MULTIGRID = 110
 """Bytes for each node at least: couplings, levels, and the vectors of one iteration."""
@@ -30,6 +32,10 @@ WAVES = 64
 """Bytes for each node where coefficients are numbers: heights of waves, eigenvalues, right-hand side and residual."""
 EQUATIONS_IN_SPACE = 70
 """More of them in boxes where sides are natural or periodic, or cells no multiples: the equations of all nodes."""
+_FEWEST = {False: 4, True: 8}
+"""Nodes of a box along each axis, by whether nodes are coupled across cells."""
+_MANY = 16
+"""The same of large grids, whose boxes are counted one by one where a shape is shared out evenly."""
 _DIRECTED = {2: 70, 3: 110}
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
 _IN_SPACE = {True: 800, False: 1600}
@@ -37,7 +43,7 @@ _IN_SPACE = {True: 800, False: 1600}
 
 
 class SolverOfMedia(BoundSolver):
-    """The equation on the whole grid, whose coefficients are those of a medium; subdomains share it out to the ranks.
+    """The equation on the whole grid, whose coefficients are those of a medium.
 
     Attributes
     ----------
@@ -46,28 +52,24 @@ class SolverOfMedia(BoundSolver):
     source
         Of the problem, which may be zero.
     discretisation
-        Of the problem, where the edge of the grid is not that of the lattice; else None.
+        Of the problem; None where values are given on all sides of a rectangle.
     planned
-        What was planned for a medium on a block, by whoever solves.
+        What was planned for a medium on a partition, by whoever solves.
     """
 
     name = "exact"
     exact = True
     one_by_one = True
-    source: Source
+    source: GridSource
 
-    def __init__(
-        self, operator: Any, subdomain: Subdomain, source: Source, discretisation: Any = None
-    ):
-        self.operator, self.subdomain, self.source = operator, subdomain, source
+    def __init__(self, operator: Any, source: GridSource, discretisation: Any = None):
+        self.operator, self.source = operator, source
         self.discretisation = discretisation
         self.planned: dict[tuple[Any, ...], Any] = {}
 
-    def lattice(self, grid: Grid, around: tuple[bool, ...]) -> Lattice:
-        """Place the subdomains so that they reach beyond the edge, if that is not the lattice's."""
-        if self.discretisation is None:
-            return super().lattice(grid, around)
-        return Lattice.around(grid, self.subdomain, around)
+    def boxes(self, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
+        """Return boxes of nodes that are as wide as the ghost nodes of a sweep; larger ones where there are many."""
+        return _boxes(self.operator, grid, periodic)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what multigrid takes, and each of several problems: its source or start, and its field."""
@@ -90,7 +92,7 @@ class SineSolver(MediumSolver):
     method = "sines"
 
     def __init__(self, medium: MediumSolver, ends: Ends):
-        super().__init__(medium.operator, medium.subdomain, medium.source, medium.discretisation)
+        super().__init__(medium.operator, medium.source, medium.discretisation)
         self.ends = ends
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
@@ -118,12 +120,14 @@ _ANISOTROPY = 100.0
 
 
 class Exact:
-    """The exact local solver of any equation, on subdomains of so many cells per side, half as many in space.
+    """The exact solver of any equation: by one operator for all subdomains, by transforms, multigrid or Newton's method.
 
-    Between periodic sides they may be smaller, where the last ones would be thin.
-
-    ``shared``: whether constant coefficients are solved by one operator for all subdomains, where these fit the domain;
-    else as media are.
+    Parameters
+    ----------
+    cells
+        Per side of a subdomain, in space half as many.
+    shared
+        Whether constant coefficients are solved by one operator for all subdomains, where these fit the domain.
     """
 
     name = "exact"
@@ -133,19 +137,14 @@ class Exact:
     def __init__(self, cells: int = 32, *, shared: bool = True):
         self.cells, self._shared = cells, shared
 
-    @classmethod
-    def of(cls, subdomain: Subdomain) -> "Exact":
-        """Return that whose subdomains are as large as one."""
-        return cls(subdomain.cells if subdomain.axes == 2 else 2 * subdomain.cells)
-
     def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
         """Return the solver for a problem's operator and source on a grid."""
-        subdomain, operator = self._subdomain(problem, grid), problem.operator
+        subdomain, operator = self._subdomain(grid), problem.operator
         if isinstance(operator, Nonlinear):
             return self.newton(problem, grid)
         if not isinstance(operator, EllipticOperator) or _strongly_anisotropic(operator):
             return self._linear(problem, grid)
-        if not self._shared or not _lies_on_lattice(problem, grid, subdomain):
+        if not (self._shared and problem.plain and fits(grid, subdomain)):
             return self._linear(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)
         return ExactSolver(operator, subdomain, source)
@@ -157,53 +156,67 @@ class Exact:
 
     def medium(self, problem: Problem, grid: Grid) -> MediumSolver:
         """Return the solver by multigrid, which solves any linear problem."""
-        subdomain, operator = self._subdomain(problem, grid), problem.operator
-        if _lies_on_lattice(problem, grid, subdomain) and not _is_mixed(operator):
-            source = Source(problem, grid, subdomain)
-            return MediumSolver(medium_of(operator), subdomain, source)
+        if values_given(problem):
+            _require_inner_nodes(grid)
+            return MediumSolver(self._medium(problem), GridSource(problem, grid))
         return self.of_flows(problem, grid)
 
     def of_flows(self, problem: Problem, grid: Grid) -> MediumSolver:
-        """Return the solver of any linear problem, whose lattice reaches beyond the edge of the domain."""
-        subdomain, operator = self._subdomain(problem, grid), problem.operator
-        source = Source(problem, grid, subdomain)
-        cells = f"the cells are no multiples of {subdomain.cells // 2}"
-        medium = medium_of(operator, problem.hindrance or cells)
-        flows = Discretisation(problem, medium, grid, _periods(problem, grid, subdomain))
-        return MediumSolver(medium, subdomain, source, flows)
-
-    def lattice_of_media(self, problem: Problem, grid: Grid) -> Lattice:
-        """Return the lattice of `medium` where coefficients vary, without evaluating anything."""
-        subdomain = self._subdomain(problem, grid, varies=True)
-        if _lies_on_lattice(problem, grid, subdomain):
-            return Lattice(grid, subdomain)
-        return Lattice.around(grid, subdomain, problem.conditions.periodic)
+        """Return the solver of any linear problem by sums of flows, whatever its sides are."""
+        _require_even(problem, grid)
+        medium = self._medium(problem)
+        flows = Discretisation(problem, medium, grid)
+        return MediumSolver(medium, GridSource(problem, grid), flows)
 
     def newton(self, problem: Problem, grid: Grid) -> NewtonSolver:
         """Return the solver by Newton's method, for an equation that is not linear."""
-        subdomain, operator = self._subdomain(problem, grid), problem.operator
+        operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"{problem.equation.name} is linear")
-        source = Source(problem, grid, subdomain)
-        if _lies_on_lattice(problem, grid, subdomain) and not operator.by_flows:
-            return NewtonSolver(operator, subdomain, source)
-        periods = _periods(problem, grid, subdomain)
-        flows = NonlinearDiscretisation(problem, grid, periods)
-        return NewtonSolver(operator, subdomain, source, flows)
+        _require_even(problem, grid)
+        source = GridSource(problem, grid)
+        if problem.plain and not operator.by_flows:
+            _require_inner_nodes(grid)
+            return NewtonSolver(operator, source)
+        return NewtonSolver(operator, source, NonlinearDiscretisation(problem, grid))
 
-    def _subdomain(self, problem: Problem, grid: Grid, *, varies: bool = False) -> Subdomain:
-        # Of cubes half as many: what a lattice reaches beyond a grid counts three times.
+    def _medium(self, problem: Problem) -> Medium:
+        cells = f"the cells are no multiples of {self.cells // 2}"
+        return medium_of(problem.operator, problem.hindrance or cells)
+
+    def _subdomain(self, grid: Grid) -> Subdomain:
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
-        periodic, mixed = problem.conditions.periodic, _is_mixed(problem.operator)
-        spacing = spacing_between(grid, cells // 2, periodic, whole=mixed)
-        nonlinear = isinstance(problem.operator, Nonlinear) and not problem.operator.one_by_one
-        varies = varies or not isinstance(problem.operator, EllipticOperator)
-        if nonlinear or (varies and problem.plain):
-            # Which is solved where the lattice ends at the edge of the domain; others take twice the memory beyond it.
-            choices = range(spacing, (4 if nonlinear else max(4, spacing // 2)) - 1, -1)
-            every = (s for s in choices if all(n % s == 0 for n in grid.shape))
-            spacing = next((s for s in every if min(grid.shape) >= 2 * s), spacing)
-        return Subdomain(2 * spacing, 2 * spacing * grid.spacing, len(grid.shape))
+        return Subdomain(cells, cells * grid.spacing, len(grid.shape))
+
+
+def values_given(problem: Problem) -> bool:
+    """Say whether the unknowns of a linear problem are the nodes inside a rectangle or box."""
+    return problem.plain and not _is_mixed(problem.operator)
+
+
+def _require_inner_nodes(grid: Grid) -> None:
+    if min(grid.shape) < 2:
+        raise ValueError("the values of all nodes are given; take 2 cells or more per axis")
+
+
+def _require_even(problem: Problem, grid: Grid) -> None:
+    """Raise `Unsupported` if nodes are coupled across cells, and there is an odd number between periodic sides."""
+    wraps = zip(grid.shape, problem.conditions.periodic, strict=True)
+    if _is_mixed(problem.operator) and any(around and cells % 2 for cells, around in wraps):
+        raise Unsupported(
+            "with a mixed derivative, axy, or bilinear elements periodic sides have even numbers of cells between them, "
+            f"here there are {times(grid.shape)} cells: give one more or one less"
+        )
+
+
+def nodes_of_media(problem: Problem, grid: Grid) -> NodeBoxes:
+    """Return the boxes of nodes that ranks get whole, without evaluating anything."""
+    return _boxes(problem.operator, grid, problem.conditions.periodic)
+
+
+def _boxes(operator: Any, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
+    size = _MANY if min(grid.shape) >= _MANY**2 else _FEWEST[_is_mixed(operator)]
+    return NodeBoxes.of_size(grid, periodic, size)
 
 
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
@@ -211,16 +224,6 @@ def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
     if isinstance(operator, Nonlinear):
         return not operator.one_by_one
     return operator.couples_corners
-
-
-def _lies_on_lattice(problem: Problem, grid: Grid, subdomain: Subdomain) -> bool:
-    """Say whether the edge of the domain is that of the lattice, with values given on all of it."""
-    return problem.plain and fits(grid, subdomain)
-
-
-def _periods(problem: Problem, grid: Grid, subdomain: Subdomain) -> Periods:
-    rounds = problem.conditions.periods(grid)
-    return tuple(cells and period_of(cells, subdomain.cells // 2) for cells in rounds)
 
 
 class ExactSolver(SharedSolver):

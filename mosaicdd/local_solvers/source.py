@@ -30,28 +30,42 @@ from mosaicdd.tensors import Tensors
 _BATCH = 512  # subdomains whose sources are copied at a time
 
 
-class Source:
-    """The source of a problem, cut into subdomains.
+class GridSource:
+    """The source of a problem on a grid.
 
     Parameters
     ----------
     problem
         That has a source; `update` puts another of the same domain in its place.
-    grid, subdomain
-        Where it is sampled, and the square that it is cut into.
     """
 
-    def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
-        self.problem, self.grid, self.subdomain = problem, grid, subdomain
+    def __init__(self, problem: Problem, grid: Grid):
+        self.problem, self.grid = problem, grid
         self.version = 0
-        self._kept: weakref.WeakValueDictionary[Hashable, BlockSource] = (
-            weakref.WeakValueDictionary()
-        )
 
     def update(self, problem: Problem) -> None:
         """Take the source of another problem from now on."""
         self.problem = problem
         self.version += 1
+
+
+class Source(GridSource):
+    """The source of a problem, cut into subdomains.
+
+    Parameters
+    ----------
+    problem, grid
+        As those of a `GridSource`.
+    subdomain
+        The square that it is cut into.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
+        super().__init__(problem, grid)
+        self.subdomain = subdomain
+        self._kept: weakref.WeakValueDictionary[Hashable, BlockSource] = (
+            weakref.WeakValueDictionary()
+        )
 
     def on(self, block: Block, **tensors: Unpack[Tensors]) -> torch.Tensor:
         """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.planning.decomposition import Decomposition, RankOrder, Traffic, traffic
 from mosaicdd.planning.rates import CompleteRates, Link, Summed
 from mosaicdd.schwarz.settings import SolveSettings
@@ -113,7 +113,7 @@ def solve_cost(
 ) -> SolveCost:
     """Return the seconds of a whole solve with so many iterations."""
     most = decomposition.subdomains.max()
-    collect, write = seconds_of_file(decomposition.lattice, decomposition.ranks, rates)
+    collect, write = seconds_of_file(decomposition.lattice.grid, decomposition.ranks, rates)
     return SolveCost(
         setup=float(rates.setup(most)),
         iterate=iterations * iteration.total,
@@ -123,9 +123,9 @@ def solve_cost(
     )
 
 
-def seconds_of_file(lattice: Lattice, ranks: int, rates: CompleteRates) -> tuple[float, float]:
+def seconds_of_file(grid: Grid, ranks: int, rates: CompleteRates) -> tuple[float, float]:
     """Return the seconds until the rank that writes has the field, and those of writing it."""
-    field = math.prod(lattice.grid.nodes) * rates.word
+    field = math.prod(grid.nodes) * rates.word
     return field * (1 - 1 / ranks) / rates.within_node.bandwidth, field / rates.write
 
 

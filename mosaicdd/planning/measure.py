@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import Partition
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import SharedSolver
@@ -33,7 +35,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.coarse.coarse_solve import by_sine_transforms
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import SolveSettings
@@ -121,7 +122,8 @@ class Measurement:
         settings = self._settings.with_changes(rtol=0.0, max_iterations=ITERATIONS)
         lattice = self._lattice(size)
         alone = Ranks.alone().fitted(lattice.subdomains)
-        return Engine(alone, lattice, local_solver, settings)
+        boxes = local_solver.boxes(lattice.grid, lattice.periodic)
+        return Engine(Partition(boxes, alone), local_solver, settings)
 
     def _solve(self, size: int) -> dict[str, float]:
         """Return the seconds of the steps of a solve on a square of ``size`` subdomains' sides."""
@@ -291,10 +293,9 @@ def _solve_medium(cells: tuple[int, ...]) -> tuple[float, float, float]:
     problem = Problem(Domain(cells), "diffusion", _MEDIUM)
     grid = problem.domain.grid()
     bound = Exact().medium(problem, grid)
-    lattice = bound.lattice(grid, problem.conditions.periodic)
-    alone = Ranks.alone().fitted(lattice.subdomains)
+    alone = Partition.alone(grid, problem.conditions.periodic)
     start = time.perf_counter()
-    engine = MultigridEngine(alone, lattice, bound, SolveSettings(rtol=1e-8))
+    engine = MultigridEngine(alone, bound, SolveSettings(rtol=1e-8))
     setup = time.perf_counter() - start
     (solved,) = engine.solve_many(problem.boundaries(grid))
     each = solved.history.seconds[-1] / len(solved.history.seconds)

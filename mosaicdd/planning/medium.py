@@ -13,16 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import EQUATIONS_IN_SPACE, MULTIGRID, PER_PROBLEM, WAVES
-from mosaicdd.parallel.partition import Dims, fitting_dims, share
+from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import SolveCost, halo_seconds, link_of_all, seconds_of_file
-from mosaicdd.planning.decomposition import RankOrder, block_of, row_wise, traffic
+from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
 from mosaicdd.planning.plan import EQUAL, Job
 from mosaicdd.planning.rates import CompleteRates, Summed
-from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
+from mosaicdd.schwarz.multigrid.shares import Shares
 
 _DIMS_TRIED = 4  # the most compact ones
 _DOUBLE, _SINGLE = 8, 4  # bytes: of sums, of values on a cycle's way
@@ -69,15 +68,15 @@ class MediumPlan:
 def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> MediumPlan:
     """Plan a job in a medium on dims, as the grid's axes; by default those of least time, of equals the most compact.
 
-    `ValueError` if the ranks do not fit the lattice, or the rates know nothing of media.
+    `ValueError` if the ranks do not fit the grid, or the rates know nothing of media.
     """
-    axes = len(job.lattice.subdomains)
+    axes = len(job.grid.shape)
     if axes not in {of_medium.axes for of_medium in rates.media}:
         raise ValueError(
             f"the rates of {rates.machine} are not known for media on the axes {letters(axes)}; mosaicdd bench "
             "measures them on a processor, in float64"
         )
-    tried = fitting_dims(job.ranks, job.lattice.subdomains) if dims is None else [dims]
+    tried = fitting_dims(job.ranks, job.lattice.counts) if dims is None else [dims]
     plans = [_on_dims(job, rates, candidate) for candidate in tried[:_DIMS_TRIED]]
     least = min(plan.cost.total for plan in plans)
     return next(plan for plan in plans if plan.cost.total <= EQUAL * least)
@@ -85,38 +84,27 @@ def plan_medium(job: Job, rates: CompleteRates, dims: Dims | None = None) -> Med
 
 def bytes_by_transforms(job: Job, rates: CompleteRates) -> int:
     """Return the bytes of a rank where coefficients are numbers, and transforms solve in the place of levels."""
-    lattice = job.lattice
-    beyond = any(map(any, lattice.margins)) or any(lattice.periodic)
-    in_space = EQUATIONS_IN_SPACE * (beyond and len(lattice.subdomains) == 3)
+    in_space = EQUATIONS_IN_SPACE * (not job.values_given and len(job.grid.shape) == 3)
     each = WAVES + in_space + PER_PROBLEM * job.problems
-    return rates.base_bytes + int(each * math.prod(lattice.grid.nodes) / job.ranks)
+    return rates.base_bytes + int(each * math.prod(job.grid.nodes) / job.ranks)
 
 
-def levels_on(lattice: Lattice, dims: Dims) -> list[Shares]:
-    """Return how ranks on dims share out the levels, down to the first that every one has all of."""
-    blocks = [_blocks_along(lattice, dims, axis) for axis in range(len(dims))]
-    # Else the lattice reaches beyond the grid, at whose edge there are unknowns.
-    values_given = not any(map(any, lattice.margins)) and not any(lattice.periodic)
-    levels = [Shares(owned_ranges(blocks, values_given=values_given), 2, lattice.periodic)]
+def levels_on(boxes: NodeBoxes, dims: Dims, *, values_given: bool) -> list[Shares]:
+    """Return how ranks on dims share out the levels, down to the first that every one has all of.
+
+    ``values_given``: on all sides of a rectangle or box.
+    """
+    ranges = boxes.unknown_ranges(boxes.along(dims), values_given=values_given)
+    levels = [Shares(ranges, 2, boxes.periodic)]
     while levels[-1].several:
         levels.append(levels[-1].coarser())
     return levels
 
 
-def _blocks_along(lattice: Lattice, dims: Dims, axis: int) -> list[Block]:
-    """Return the blocks of the first ranks along an axis of a process grid."""
-    blocks = []
-    for coordinate in range(dims[axis]):
-        coords = [coordinate * (other == axis) for other in range(len(dims))]
-        ends = [share(*of) for of in zip(lattice.subdomains, dims, coords, strict=True)]
-        blocks.append(block_of(lattice, ends))
-    return blocks
-
-
 def _on_dims(job: Job, rates: CompleteRates, dims: Dims) -> MediumPlan:
-    lattice, axes = job.lattice, len(dims)
+    axes = len(dims)
     known = next(of_medium for of_medium in rates.media if of_medium.axes == axes)
-    *several, together = levels_on(lattice, dims)
+    *several, together = levels_on(job.lattice, dims, values_given=job.values_given)
     order = row_wise(dims, job.ranks_per_node)
     exchanges = [(2 + shares.twice, traffic(shares.sent, order)) for shares in several]
     most = [int(shares.held().max()) for shares in (*several, together)]
@@ -136,7 +124,7 @@ def _on_dims(job: Job, rates: CompleteRates, dims: Dims) -> MediumPlan:
     nodes = (several or [together])[0].count
     # A level has 2**axes times as many as the one below.
     on_one, share_of_one = sum(most) * (1 - 0.5**axes), nodes / job.ranks
-    collect, write = seconds_of_file(lattice, job.ranks, rates)
+    collect, write = seconds_of_file(job.grid, job.ranks, rates)
     cost = SolveCost(
         setup=float(known.setup(on_one)),
         iterate=job.iterations * each,

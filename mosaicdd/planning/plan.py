@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.sharing import directions
 from mosaicdd.parallel.partition import Dims, fitting_dims
 from mosaicdd.planning.cost import (
@@ -43,11 +43,17 @@ EQUAL = 1.01  # a model of cost does not tell times apart that are closer than t
 class Job:
     """What is to be solved, on what; numbers are 1 or more."""
 
-    lattice: Lattice
+    lattice: Any  # what ranks get whole parts of: a `Lattice`; of media `NodeBoxes`
     ranks: int
     ranks_per_node: int  # ranks on a node
     iterations: int = ITERATIONS  # that a solve takes; they do not grow with the domain
     problems: int = 1  # to be solved on the same lattice
+    values_given: bool = True  # on all sides of a rectangle or box
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the domain."""
+        return self.lattice.grid
 
     def __post_init__(self) -> None:
         for name in ("ranks", "ranks_per_node", "iterations", "problems"):

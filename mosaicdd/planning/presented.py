@@ -35,7 +35,7 @@ def plan_report(job: Job, made: Plan) -> dict:
 def _report_of(job: Job, made: Plan | MediumPlan) -> dict:
     """Return what the reports of all plans say."""
     return {
-        "cells": list(job.lattice.grid.shape[::-1]),
+        "cells": list(job.grid.shape[::-1]),
         "ranks": job.ranks,
         "ranks_per_node": job.ranks_per_node,
         "iterations": job.iterations,

@@ -1,4 +1,4 @@
-"""What the engines have in common: ranks on a lattice, and where the values of their problems lie."""
+"""What the engines have in common: a grid over ranks, and where the values of their problems lie."""
 
 import abc
 import dataclasses
@@ -9,24 +9,21 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import Partition, SampleNodes
+from mosaicdd.grid.strips import Strip, in_window
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import Points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.fill import Strip, in_window
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of, field_layout
+from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Monitor, Progress
+from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
 
@@ -45,7 +42,8 @@ class SolveOptions:
     Parameters
     ----------
     start
-        Where the iterations begin; by default zeros. It is overwritten.
+        Where the iterations begin, by default at zero: an interface, which is overwritten, or of a method on the whole
+        grid fields, ``(n, rows, columns)`` at the nodes of this rank.
     histories, statuses
         Of each problem, where an earlier run stopped. With histories, a problem that has none begins as if there were
         no start; one that has a status had ended.
@@ -62,7 +60,7 @@ class SolveOptions:
         The update that is small enough this time, instead of that of the settings.
     """
 
-    start: Interface | None = None
+    start: Any = None
     histories: Sequence[History] = ()
     statuses: Sequence[str | None] = ()
     reference: Interface | None = None
@@ -75,20 +73,20 @@ class SolveOptions:
         """Return a copy of a problem's history so far."""
         return (self.histories[number] if self.histories else History()).followed_by(History())
 
-    def begun(self, number: int) -> Interface | None:
+    def begun(self, number: int) -> Any:
         """Return the start, if it is one of a problem."""
         return None if self.histories and not self.histories[number].update else self.start
 
 
 class BaseEngine(abc.ABC, Generic[S]):
-    """Solves boundary value problems on one lattice; everything is planned once.
+    """Solves boundary value problems on one grid; everything is planned once.
 
-    `ValueError` if the ranks do not fit the lattice.
+    Every rank constructs its own engine with the same arguments.
 
     Parameters
     ----------
-    ranks
-        Every rank constructs its own engine with the same arguments.
+    partition
+        Of the grid over the ranks.
     problems
         Problems that are solved at once.
     fill
@@ -106,21 +104,18 @@ class BaseEngine(abc.ABC, Generic[S]):
         What drives the iteration.
     filling
         The local solver that the field is filled by.
-    block, place, layout
-        This rank's part of the lattice, its part of the field that is wanted, and how the whole field
-        lies over the ranks.
-    movement
-        Moves interfaces between this rank and the root.
+    owned, place, layout
+        This rank's part of the field, what of it is wanted, and how the whole field lies over the ranks.
     """
 
     acceleration: str
     begins = True  # whether it matters where a solve begins
+    has_lines = False  # whether it iterates on the lines of a lattice
     filling: BoundSolver
 
     def __init__(
         self,
-        ranks: Ranks,
-        lattice: Lattice,
+        partition: Partition,
         local_solver: S,
         settings: SolveSettings,
         *,
@@ -132,51 +127,50 @@ class BaseEngine(abc.ABC, Generic[S]):
     ):
         prepare_memory()
         one_thread_after_fork()
-        self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
+        self.partition, self.grid, self.owned = partition, partition.grid, partition.owned
         self.settings = settings
         self.problems = problems
         self.clock = clock or Stopwatch()
-        self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
-        self.layout = field_layout(ranks, lattice)
-        self.place = (window or Window.whole(lattice.grid)).clip(self.block.owned_nodes()[1])
-        self._ranks = ranks
+        self.layout = partition.layout
+        self.place = (window or Window.whole(self.grid)).clip(self.owned)
+        self._ranks = partition.ranks
         self._tensors = settings.tensors
         self._wanted, self._window, self._beyond = fill, window, beyond
         self._solver = local_solver
         self.filling = local_solver
-        self._prepare(lattice, local_solver)
+        self._prepare(local_solver)
 
     @abc.abstractmethod
-    def _prepare(self, lattice: Lattice, local_solver: S) -> None:
+    def _prepare(self, local_solver: S) -> None:
         """Plan what a method needs besides."""
 
     @property
+    @abc.abstractmethod
     def unknowns(self) -> int:
-        """Interface nodes of the whole domain that have an unknown."""
-        return self.block.lattice.unknowns
+        """How many unknowns the whole domain has."""
 
-    def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
-        v = Interface(self.block, problems=self.problems, **self._tensors)
-        self.movement.scatter(lines, v)
-        return v
+    @property
+    def samples(self) -> SampleNodes:
+        """The nodes at which errors are estimated one by one."""
+        return SampleNodes.of_grid(self.grid, self.partition.periodic, ERROR_STEP)
 
-    def reference(self, field: np.ndarray | None) -> Interface:
-        """Hand every rank its part of a reference field, which the root alone needs to have."""
-        s = self.block.lattice.spacing
-        lines = None if field is None else (field[::s], field[:, ::s].T)
-        return self.interface_of_lines(lines)
+    def start_of(
+        self, start: Any, members: range, fields: Callable[[], torch.Tensor | None]
+    ) -> Any:
+        """Return what a solve of some problems begins with.
 
-    def plan_points(self, points: np.ndarray) -> PointValues:
-        """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
-
-        `Unsupported` if the local solver that the field is filled by has values at grid nodes only, or a source.
+        Parameters
+        ----------
+        start
+            A solution that is kept, or a `FieldStart`.
+        fields
+            Returns this rank's part of its fields, ``(n, rows, columns)``, or None.
         """
-        return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
+        return fields()
 
     def check_source(self, problem: Problem) -> Hashable:
         """Return what tells the source from others at the nodes of this rank; or raise `ValueError`."""
-        return problem.check_source(self.block.lattice.grid, self.block.owned_nodes()[1])
+        return problem.check_source(self.grid, self.owned)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
@@ -191,12 +185,6 @@ class BaseEngine(abc.ABC, Generic[S]):
         ``rtol``: bound of the residual, relative to the force. ``transposed``: the product with the transposed one.
         """
         return None
-
-    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
-        """Let the next solve begin with fields, if what it starts from on the lines leaves them open.
-
-        ``fields``: returns this rank's part of them, ``(n, rows, columns)``, or None.
-        """
 
     @property
     def on_coarser_grid(self) -> np.ndarray | None:
@@ -232,7 +220,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         evidence: Evidence,
         estimate: ErrorEstimate,
         *,
-        number: int,
+        vanishes: bool,
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
@@ -240,18 +228,17 @@ class BaseEngine(abc.ABC, Generic[S]):
 
         Parameters
         ----------
-        number
-            Of the problem, in the interface.
+        vanishes
+            Whether all values of this rank are zero.
         failure
             Why the method found no way on, if it did not.
         more
             What else an `Outcome` is made of.
         """
         final = verdict(status, evidence)
-        if final == "converged_rtol" and evidence.size < _VANISHING:
-            v = more["interface"]
-            if self._ranks.any(bool(v.flat.view(v.problems, -1)[number].any())):
-                final = "converged_atol"  # squares of values that small say nothing of their ratios
+        small = final == "converged_rtol" and evidence.size < _VANISHING
+        if small and self._ranks.any(not vanishes):
+            final = "converged_atol"  # squares of values that small say nothing of their ratios
         told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
         return Outcome(
             status=final,
@@ -278,20 +265,6 @@ class BaseEngine(abc.ABC, Generic[S]):
         The same on all ranks: known or not.
         """
         return None
-
-    def _monitor(self, v: Interface, options: SolveOptions) -> Monitor:
-        """Return what judges the iterations of a solve, and when they end."""
-        monitor = Monitor(
-            self._ranks,
-            self._rule(options),
-            v,
-            reference=options.reference,
-            progress=options.progress,
-            watch=options.watch,
-        )
-        if options.histories:
-            monitor.go_on(v, options.histories, options.statuses)
-        return monitor
 
     def _new_fields(self) -> torch.Tensor:
         """Return room for this rank's part of the field that is wanted, ``(n, rows, columns)``."""

@@ -49,16 +49,15 @@ def change_of(
     if not force.any():
         return np.zeros(values.shape)
     engine = work.first_engine
-    lattice = engine.block.lattice
-    own = engine.block.owned_nodes()[1]
-    force = np.array(force) if any(lattice.periodic) else force
-    for ends in _around(force, lattice.periodic):
+    own, periodic = engine.owned, engine.partition.periodic
+    force = np.array(force) if any(periodic) else force
+    for ends in _around(force, periodic):
         ends[0] += ends[-1]
     changed = engine.change(values[own], force[own], rtol, transposed=transposed)
     if changed is None:
         # With constant coefficients the transposed equations are those seen from the opposite corner.
         turned = (slice(None, None, -1 if transposed else 1),) * force.ndim
-        source = force[turned] / lattice.grid.spacing**2
+        source = force[turned] / engine.grid.spacing**2
         solution = solve(work.problem.with_fields(f=source).with_sides(Dirichlet(0.0)))
         _require_converged(solution.status)
         return np.array(solution.gather(), float)[turned].copy()
@@ -67,7 +66,7 @@ def change_of(
     whole = np.zeros(values.shape)
     whole[own] = change
     whole = world.sum(whole)
-    for ends in _around(whole, lattice.periodic):
+    for ends in _around(whole, periodic):
         ends[-1] = ends[0]
     return whole
 

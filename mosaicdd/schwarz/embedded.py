@@ -1,4 +1,4 @@
-"""The data of problems whose outline lies inside of the lattice, on the block of a rank.
+"""The data of problems that are not given values on all sides of a rectangle, on the region of a rank.
 
 The iteration and the fill know active nodes only: what is given on the outline is part of their
 right-hand side. Afterwards the given values are written to their nodes. Where no value is given anywhere,
@@ -12,16 +12,15 @@ from functools import partial
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, at, last, others, within
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
+from mosaicdd.grid.partition import Region
+from mosaicdd.grid.strips import Strip
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.imposed_slope import mean_slope
-from mosaicdd.schwarz.fill import Strip
 
 INCOMPATIBLE = 1e-2
 """The net inflow, relative to all that flows in and out, beyond which data are refused: what is less may
@@ -40,7 +39,7 @@ class Embedded:
     Parameters
     ----------
     equations
-        At the nodes of the block's region.
+        At the nodes of the region.
     beyond
         Whether fields show the unknowns beyond natural outlines, too.
 
@@ -65,22 +64,22 @@ class Embedded:
     def __init__(
         self,
         ranks: Ranks,
-        block: Block,
+        region: Region,
         discretisation: Discretisation | LinearStep,
         problem: Problem,
         equations: Equations,
         *,
         beyond: bool = False,
     ):
-        self._ranks, self._block, self._problem = ranks, block, problem
+        self._ranks, self._region, self._problem = ranks, region, problem
         self._discretisation, self._equations = discretisation, equations
         self._slope: Callable[..., np.ndarray | None] = partial(
-            mean_slope, problem.conditions, block.lattice.grid
+            mean_slope, problem.conditions, region.grid
         )
         self._beyond = beyond
         # What fields are completed by.
         self._shown = None if equations.outlines is None else equations.outlines.without_acting()
-        self._part = block.nodes
+        self._part = region.nodes
         self.right_hand_side = ranks.agree(self._evaluated)
         self.driven: np.ndarray | None = None
         nodes = discretisation.driven(problem, self._part, equations)
@@ -100,7 +99,7 @@ class Embedded:
 
     def _balance(self) -> None:
         """Make the right-hand sides compatible, or refuse them."""
-        b, (own, _) = self.right_hand_side, self._block.owned_unknowns()
+        b, own = self.right_hand_side, within(self._region.owned, self._part)
         volumes = np.asarray(self._equations.volumes)
         axes = tuple(range(1, b.ndim))
         mine = b[:, *own].sum(axis=axes), np.abs(b[:, *own]).sum(axis=axes)
@@ -129,25 +128,23 @@ class Embedded:
         totals = self._ranks.sum(sums)
         self._means = totals[::2] / totals[1::2]
 
-    def completed(self, strip: Strip, v: Interface) -> Strip:
+    def completed(self, strip: Strip) -> Strip:
         """Write what is given, in place, to the nodes of a strip that this rank owns; outside, NaN.
 
-        ``v``: from which the last line along a periodic axis is copied, that the strip is without.
+        The last node along a periodic axis, a copy of the first, becomes one of those that are owned.
         """
-        strip, nodes = self._with_copies(strip, v)
+        strip = self._with_copies(strip)
         owned, outlines = strip.owned, self._shown
         if self._discretisation.floating:
             owned -= torch.from_numpy(self._means).to(owned).view(-1, *[1] * (owned.ndim - 1))
         if (slope := self._slope(strip.place)) is not None:
             owned += torch.from_numpy(slope).to(owned)
         if outlines is not None:
+            nodes = self._within(strip)
             outlines = outlines.part(*nodes)
             shown = outlines.reported
             if self._beyond:
-                active = self._equations.active
-                for axis, along in enumerate(nodes):
-                    active = active[at(axis, active.ndim, along)]
-                shown = shown | active
+                shown = shown | self._equations.active[nodes]
             owned.masked_fill_(torch.from_numpy(~shown).to(owned.device), torch.nan)
         if not self._discretisation.floating:
             place, values = self._discretisation.given(
@@ -157,33 +154,14 @@ class Embedded:
             owned[index] = torch.from_numpy(values).to(owned)
         return strip
 
-    def _with_copies(
-        self, strip: Strip, v: Interface
-    ) -> tuple[Strip, tuple[slice | np.ndarray, ...]]:
-        """Add the last line along a periodic axis, in the place of the node around.
-
-        Returns
-        -------
-        strip
-            With it.
-        nodes
-            Which rows and columns of the region it holds.
-        """
+    def _with_copies(self, strip: Strip) -> Strip:
+        """Add the last node along periodic axes, the ghost node after the last one that is owned."""
         inner, place = list(strip.inner), list(strip.place)
-        nodes: list[slice | np.ndarray] = [*self._within(strip)]
-        for axis, cells in enumerate(self._block.lattice.grid.shape):
-            line = self._block.copied(axis)
-            if line is None or place[axis].stop != cells:
-                continue
-            copy, along, at = v.lines[axis][:, line], others(axis, len(inner)), inner[axis].stop
-            for number, other in enumerate(along, start=1):
-                copy = copy[last((nodes[other], *(slice(None),) * (len(along) - number)))]
-            strip.values.select(1 + axis, at)[:, *(inner[other] for other in along)] = copy
-            inner[axis] = slice(inner[axis].start, at + 1)
-            place[axis] = slice(place[axis].start, cells + 1)
-            those = np.arange(self._part[axis].stop - self._part[axis].start)[nodes[axis]]
-            nodes[axis] = np.append(those, line * self._block.lattice.spacing)
-        return Strip(strip.values, tuple(inner), tuple(place)), tuple(nodes)
+        for axis, cells in enumerate(self._region.grid.shape):
+            if self._region.periodic[axis] and place[axis].stop == cells:
+                inner[axis] = slice(inner[axis].start, inner[axis].stop + 1)
+                place[axis] = slice(place[axis].start, cells + 1)
+        return Strip(strip.values, tuple(inner), tuple(place))
 
     def _within(self, strip: Strip) -> Slices:
         """Return where the owned nodes of a strip are in the region."""

@@ -4,13 +4,16 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
+from mosaicdd.grid.ghosts import FieldStart, GhostNodes
+from mosaicdd.grid.partition import SampleNodes
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
@@ -19,10 +22,12 @@ from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
 from mosaicdd.schwarz.certify import Certificate, Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
-from mosaicdd.schwarz.fill import FILL_HALO, Fill, Strip
+from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
+from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import Monitor
@@ -40,8 +45,13 @@ class Engine(BaseEngine[SharedSolver]):
     not linear, or several problems are to be solved by what takes one only.
     """
 
-    def _prepare(self, lattice: Lattice, local_solver: SharedSolver) -> None:
-        settings, problems = self.settings, self.problems
+    has_lines = True
+
+    def _prepare(self, local_solver: SharedSolver) -> None:
+        settings, problems, ranks = self.settings, self.problems, self._ranks
+        lattice = local_solver.lattice(self.grid)
+        self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
+        self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
         if settings.accelerate == "gmres" and not local_solver.linear:
             raise Unsupported(
                 f"gmres needs a local solver that is linear in the boundary values; "
@@ -78,6 +88,48 @@ class Engine(BaseEngine[SharedSolver]):
             self._exact.local_solver,
             **self._tensors,
         )
+
+    @property
+    def unknowns(self) -> int:
+        """Interface nodes of the whole domain that have an unknown."""
+        return self.block.lattice.unknowns
+
+    @property
+    def samples(self) -> SampleNodes:
+        """The lattice nodes."""
+        lattice = self.block.lattice
+        return SampleNodes(lattice.first_node, lattice.spacing, lattice.lines)
+
+    def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
+        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        v = Interface(self.block, problems=self.problems, **self._tensors)
+        self.movement.scatter(lines, v)
+        return v
+
+    def start_of(
+        self, start: Any, members: range, fields: Callable[[], torch.Tensor | None]
+    ) -> Interface:
+        """Return the values of a start on the lattice lines; see `BaseEngine.start_of`."""
+        if not isinstance(start, FieldStart):
+            return start.start(members, **self._tensors)
+        v = Interface(self.block, **self._tensors)
+        ghosts = GhostNodes(self.partition, self.block.halo * self.block.lattice.spacing)
+        ghosted = ghosts.with_ghosts(start.start_fields(range(1))[0].numpy())
+        v.take([torch.from_numpy(ghosts.at(self.block.nodes, ghosted))])
+        return v
+
+    def reference(self, field: np.ndarray | None) -> Interface:
+        """Hand every rank its part of a reference field, which the root alone needs to have."""
+        s = self.block.lattice.spacing
+        lines = None if field is None else (field[::s], field[:, ::s].T)
+        return self.interface_of_lines(lines)
+
+    def plan_points(self, points: np.ndarray) -> PointValues:
+        """Plan the evaluation of solutions at points ``(q, 2)``, (y, x) in cells of the grid.
+
+        `Unsupported` if the local solver that the field is filled by has values at grid nodes only, or a source.
+        """
+        return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
 
     def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
         task = Task(self._ranks, self.block, settings, self.problems, self.clock)
@@ -135,7 +187,16 @@ class Engine(BaseEngine[SharedSolver]):
         from_zero = self._updates_from_zero(boundaries)
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
         v.impose(boundaries)
-        monitor = self._monitor(v, options)
+        monitor = Monitor(
+            self._ranks,
+            rule,
+            v,
+            reference=options.reference,
+            progress=options.progress,
+            watch=options.watch,
+        )
+        if options.histories:
+            monitor.go_on(v, options.histories, options.statuses)
         statuses = monitor.final_statuses
         if not monitor.ended:
             v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
@@ -191,7 +252,7 @@ class Engine(BaseEngine[SharedSolver]):
                 statuses[i],
                 evidence[i],
                 estimates[i],
-                number=i,
+                vanishes=not v.flat.view(v.problems, -1)[i].any(),
                 update=histories[i].update[-1],
                 residual=residuals[i],
                 certificate=certificates[i],

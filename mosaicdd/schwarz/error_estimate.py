@@ -34,6 +34,9 @@ from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.tensors import Tensors
 
+ERROR_STEP = 16
+"""Of how many nodes along each axis one has an estimate, where there is no lattice."""
+
 
 @dataclass(frozen=True)
 class ErrorEstimate:
@@ -46,8 +49,8 @@ class ErrorEstimate:
     interface
         Its part that is seen on the interface; the rest is of the fill along the edge.
     nodes
-        Absolute values at this rank's owned lattice nodes; ``place`` says where these belong among
-        all lattice nodes, ``(K_y + 1, K_x + 1)``.
+        Absolute values at this rank's lattice nodes, or every `ERROR_STEP` nodes; ``place`` says where these belong
+        among all of these.
     energy
         Bound for the energy norm, ``e . A e`` times the squared spacing under a root, where the method
         has one.

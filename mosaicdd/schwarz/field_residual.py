@@ -5,14 +5,14 @@ import math
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import Region
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, ends_of, even
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Resampled
-from mosaicdd.schwarz.fill import Strip
-from mosaicdd.schwarz.measure import NodeSource, lattice_ends
+from mosaicdd.schwarz.measure import NodeSource
 
 _VALUES = 2**16  # of a field that are handled at once, for the cache
 _INNER = slice(1, -1)
@@ -88,8 +88,8 @@ class FieldResidual:
 
     Parameters
     ----------
-    v
-        An interface of the block, with the values on the edge of the domain.
+    region
+        The nodes that strips of the field are of.
     conductances
         Between the nodes of the region.
     source
@@ -103,24 +103,23 @@ class FieldResidual:
     def __init__(
         self,
         ranks: Ranks,
-        v: Interface,
+        region: Region,
         conductances: Conductances | Resampled,
         source: NodeSource | None,
         weights: RowWeights,
         measures: np.ndarray,
     ):
         self._ranks = ranks
-        self._block = block = v.block
+        self._region = region
         self._conductances = conductances
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
         self._weights, self.measures = weights, measures
-        self._squares, self._rounded = np.zeros(v.problems), np.zeros(v.problems)
-        self._ends = lattice_ends(block)
+        self._squares, self._rounded = np.zeros(len(measures)), np.zeros(len(measures))
 
     def add(self, strip: Strip) -> None:
-        """Take the owned nodes of a strip into account that are not on the edge of the lattice."""
+        """Take the owned nodes of a strip into account without given values on the edge of the grid."""
         values, here = self._around(strip)
         if not values.numel():
             return
@@ -137,13 +136,15 @@ class FieldResidual:
 
     def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
         """Return a strip's values at such nodes and one more all around, and where in the region they are."""
-        origin = self._block.origin
-        parts = tuple(
-            slice(inner.start + (place.start == low), inner.stop - (place.stop > high))
-            for inner, place, (low, high) in zip(strip.inner, strip.place, self._ends, strict=True)
-        )
+        parts = []
+        for inner, place, ends in zip(strip.inner, strip.place, self._region.ends, strict=True):
+            low, high = (
+                (False, False) if ends is None else (place.start == ends[0], place.stop > ends[1])
+            )
+            parts.append(slice(inner.start + low, inner.stop - high))
+        origin = self._region.origin
         if parts[0].stop <= parts[0].start:
-            return strip.values[:, :0], parts
+            return strip.values[:, :0], tuple(parts)
         values = strip.values[:, *(slice(p.start - 1, p.stop + 1) for p in parts)]
         here = tuple(  # in the region
             slice(low, low + len(range(part.start, part.stop)))
@@ -194,7 +195,7 @@ class FieldResidual:
 
     def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return which flat nodes, ascending, are among some of the region, and where there, an array per axis."""
-        shape = tuple(cells + 1 for cells in self._block.cells)
+        shape = self._region.shape
         rows, width = here[0], math.prod(shape[1:])
         low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
         place = np.unravel_index(nodes[low:high], shape)

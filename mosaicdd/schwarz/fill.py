@@ -15,48 +15,20 @@ strip at a time.
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 
-from mosaicdd.lattice.axes import Slices, at
+from mosaicdd.grid.strips import Strip
+from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.block import Tiles, region_tiles
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.sizes import fill_batch
 from mosaicdd.schwarz.sweep import Task
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Some rows of this rank's part of the field, with a node more all around within the domain."""
-
-    # ``(n, rows, columns)``, in general a buffer that the next strip overwrites
-    values: torch.Tensor
-    inner: Slices  # which of them this rank owns
-    place: Slices  # where these belong in the field of the whole domain
-
-    @property
-    def owned(self) -> torch.Tensor:
-        """The values without those of other ranks, and without those of other strips."""
-        return self.values[:, *self.inner]
-
-
-def in_window(strips: Iterator[Strip], window: Window) -> Iterator[Strip]:
-    """Yield the parts of strips that lie in a window."""
-    for strip in strips:
-        place = window.clip(strip.place)
-        if place[0].stop > 0:
-            inner = tuple(
-                slice(own.start + part.start - whole.start, own.start + part.stop - whole.start)
-                for own, part, whole in zip(strip.inner, place, strip.place, strict=True)
-            )
-            yield Strip(strip.values, inner, place)
 
 
 class Fill:

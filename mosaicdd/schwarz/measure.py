@@ -10,19 +10,18 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import Region
 from mosaicdd.lattice.axes import Slices, at, moved, others
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import OutOfRangeError
+from mosaicdd.schwarz.edge_values import EdgeValues
 
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
@@ -102,7 +101,7 @@ class NodeSource:
 
 @dataclass(frozen=True)
 class _Beside:
-    """Inner nodes beside an edge of the lattice: their places, which nodes of the edge they are coupled to, and how."""
+    """Inner nodes beside an edge of the grid: their places, which nodes of the edge they are coupled to, and how."""
 
     axis: int
     end: int  # 0 or -1
@@ -112,7 +111,7 @@ class _Beside:
 
 
 class Measure:
-    """Measures the right-hand sides of problems in one medium on the block of a rank; planned once.
+    """Measures the right-hand sides of problems in one medium on the region of a rank; planned once.
 
     Parameters
     ----------
@@ -126,24 +125,26 @@ class Measure:
     weights
         What the rows of the region count.
     inner
-        The nodes of the region that this rank owns and that are not on the edge of the lattice.
+        The nodes of the region that this rank owns and that are not on the edge of the grid.
     ring
         Those of them that are coupled to the edge, flat in the region, ascending.
     """
 
-    def __init__(self, block: Block, conductances: Conductances, active: np.ndarray | None = None):
+    def __init__(
+        self, region: Region, conductances: Conductances, active: np.ndarray | None = None
+    ):
         self.weights = RowWeights.of(conductances, active)
-        self.inner = inner_nodes(block)
-        self._place_edges(block, conductances)
+        self.inner = region.inner
+        self._place_edges(region, conductances)
         self._squares_of_ring = self.weights.at(self.ring) ** 2
         self._place_image(conductances.reaction, active)
 
-    def _place_edges(self, block: Block, conductances: Conductances) -> None:
-        """Find the inner nodes beside the edge of the lattice, and their conductances to it, also across cells."""
-        shape = tuple(cells + 1 for cells in block.cells)
+    def _place_edges(self, region: Region, conductances: Conductances) -> None:
+        """Find the inner nodes beside the edge of the grid, and their conductances to it, also across cells."""
+        shape = region.shape
         flat, beside = np.arange(math.prod(shape)).reshape(shape), list[_Beside]()
         for axis in range(len(shape)):
-            for end, there in zip((0, -1), block.at_edge(axis), strict=True):
+            for end, there in zip((0, -1), region.at_edge(axis), strict=True):
                 if there:
                     row = self.inner[axis].start if end == 0 else self.inner[axis].stop - 1
                     place = [slice(0, nodes) for nodes in shape]
@@ -152,7 +153,7 @@ class Measure:
                     along = tuple(self.inner[other] for other in others(axis, len(shape)))
                     nodes = np.moveaxis(flat, axis, 0)[row][along].ravel()
                     before = [
-                        block.at_edge(other) if other < axis else (False, False)
+                        region.at_edge(other) if other < axis else (False, False)
                         for other in range(len(shape))
                     ]
                     straight = _Beside(axis, end, along, nodes, np.empty(0))
@@ -192,21 +193,21 @@ class Measure:
         self._image, self._image_of_ring = image, image.reshape(-1)[ring]
 
     def __call__(
-        self, ranks: Ranks, v: Interface, source: NodeSource | None, rtol: float
+        self, ranks: Ranks, edges: EdgeValues, source: NodeSource | None, rtol: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the measures of problems, and constants to begin with, ``(n,)``; all ranks together.
 
         Parameters
         ----------
-        v
-            With the values on the edge of the lattice.
+        edges
+            The given values on the edge of the grid.
         source
             At the nodes of the region; None for zero.
         rtol
             See `driven`.
         """
-        added = self.added(v)
-        sums = np.zeros((3, v.problems))
+        added = self.added(edges)
+        sums = np.zeros((3, edges.problems))
         sums[2] = self._squares_of_image
         counted = self._squares_of_ring * added
         if source is not None:
@@ -218,16 +219,14 @@ class Measure:
         sums[1] += added @ self._image_of_ring
         return driven(*ranks.sum(sums), rtol=rtol)
 
-    def added(self, v: Interface, problems: slice = slice(None)) -> np.ndarray:
-        """Return what the values on the edge of the lattice add to right-hand sides at the nodes `ring`.
+    def added(self, edges: EdgeValues, problems: slice = slice(None)) -> np.ndarray:
+        """Return what the values on the edge of the grid add to right-hand sides at the nodes `ring`.
 
         ``problems``: which of them; by default all.
         """
-        added = np.zeros((len(range(v.problems)[problems]), len(self.ring)))
-        lines = [lines.cpu().numpy() for lines in v.lines]
+        added = np.zeros((len(range(edges.problems)[problems]), len(self.ring)))
         for edge in self._edges:
-            place: Any = problems, edge.end, *edge.along
-            values = lines[edge.axis][place]
+            values = edges.values[edge.axis, -edge.end][problems, *edge.along]
             added[:, edge.nodes] += edge.k * values.reshape(len(added), -1)
         return added
 
@@ -287,25 +286,3 @@ def _coupled(
             if s > 0 and where[1] and on.stop == nodes:
                 k[at(other, k.ndim, -1)] = 0.0
         yield dataclasses.replace(straight, along=there, k=k.ravel())
-
-
-def inner_nodes(block: Block) -> Slices:
-    """Return the nodes of a block's region that it owns and that are not on the edge of the lattice."""
-    ends = lattice_ends(block)
-    return tuple(
-        slice(part.start + (part.start + first == low), part.stop - (part.stop + first > high))
-        for part, first, (low, high) in zip(
-            block.owned_unknowns()[0], block.origin, ends, strict=True
-        )
-    )
-
-
-def lattice_ends(block: Block) -> list[tuple[int, int]]:
-    """Return the first and last node of the lattice per axis; those beyond, where it comes round."""
-    lattice = block.lattice
-    return [
-        (-1, last + 1) if around else (first, last)
-        for first, last, around in zip(
-            lattice.first_node, lattice.last_node, lattice.periodic, strict=True
-        )
-    ]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, common, in_rows, moved, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -23,7 +24,6 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.fill import Strip
 
 _PIECE = 2**15  # values worked on at a time
 _LEAST = 1e-290  # norm of a right-hand side that residuals can be relative to, without an overflow

@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Callable, Collection
 
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
@@ -36,10 +36,10 @@ class Rounds:
 
     Parameters
     ----------
+    subdomains
+        How many a problem has that are solved at once; None if problems are solved one after another.
     problems
         Their number.
-    one_by_one
-        Whether a batch is solved one problem after another.
 
     Attributes
     ----------
@@ -52,11 +52,10 @@ class Rounds:
     def __init__(
         self,
         groups: Replicas,
-        lattice: Lattice,
+        grid: Grid,
+        subdomains: int | None,
         settings: SolveSettings,
         problems: int,
-        *,
-        one_by_one: bool = False,
     ):
         if groups.count > problems:
             raise ValueError(
@@ -66,9 +65,9 @@ class Rounds:
         self._shares = [groups.share(problems, index) for index in range(groups.count)]
         self._group = groups.index
         largest = max(map(len, self._shares))
-        default = max(1, min(_IN_TURN, _NODES // math.prod(lattice.grid.nodes)))
-        if not one_by_one:  # methods without inner products take many problems at once
-            many = max(1, _SUBDOMAINS // math.prod(lattice.subdomains))
+        default = max(1, min(_IN_TURN, _NODES // math.prod(grid.nodes)))
+        if subdomains is not None:  # methods without inner products take many problems at once
+            many = max(1, _SUBDOMAINS // subdomains)
             default = many if settings.takes_many else 1
         most = min(settings.batch or default, largest)
         self.number = -(-largest // most)

@@ -1,4 +1,4 @@
-"""What stays the same for all problems of a solver: its local solver, lattice, ranks and engines."""
+"""What stays the same for all problems of a solver: its local solver, partition, ranks and engines."""
 
 import dataclasses
 import math
@@ -6,8 +6,8 @@ from os import PathLike
 
 import numpy as np
 
+from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.lattice.axes import coordinates, times
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
 from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
@@ -20,7 +20,6 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.engines import asks_for_subdomains, engine_of
-from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -38,8 +37,10 @@ class Setup:
 
     Attributes
     ----------
-    grid, lattice
+    grid
         Of the domain.
+    partition
+        Of its nodes over the ranks of this group.
     window, extent
         The nodes that are wanted of the field; the same if only a part is, else None.
     groups, ranks
@@ -81,8 +82,7 @@ class Setup:
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
         self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
-        nodes = block_of(self.ranks, self.lattice, self.ranks.rank).owned_nodes()[1]
-        self._plan = self.grid, nodes
+        self._plan = self.grid, self.partition.owned
         self.told: Told = world.agree(lambda: told_of_plan(problem, *self._plan, keep=True))
 
     def changed(self, problem: Problem) -> list[str]:
@@ -128,9 +128,10 @@ class Setup:
             problem.conditions.require_parts(self.grid)
         with argument("local_solver" if problem.domain.shape is None else "domain"):
             self.bound = self._bind(problem)
-        if axes != 2 and not self.fill and self.bound.one_by_one:  # media, without an interface
+        if not self.fill and self.bound.subdomains(self.grid) is None:
             raise Unsupported(
-                f"keep='interface' is not there yet in space, on {times(self.grid.shape)} cells"
+                f"keep='interface': {self.bound.name} solves on the whole grid here, without an interface; give a "
+                "window, or an output"
             )
 
     def _bind(self, problem: Problem) -> BoundSolver:
@@ -144,9 +145,9 @@ class Setup:
         return bound.guarded() if settings.out_of_range == "exact" else bound
 
     def _lay_out(self, problem: Problem, window: Extent | None) -> None:
-        """Choose the lattice, and lay it over the ranks."""
+        """Share the nodes of the grid out to the ranks."""
         with argument(f"cells={times(self.grid.shape)}"):
-            self.lattice = self.bound.lattice(self.grid, problem.conditions.periodic)
+            boxes = self.bound.boxes(self.grid, problem.conditions.periodic)
         self.extent = None
         if window is not None:
             self.require_field("window")
@@ -157,8 +158,9 @@ class Setup:
         ranks, shape, cuts = self.groups.ranks, problem.domain.shape, None
         if shape is not None and ranks.size > 1:  # the unknowns are shared evenly, not the area
             with argument("domain"):
-                cuts = ranks.balanced(active_nodes(shape, self.lattice, ranks))
-        self.ranks = ranks.fitted(self.lattice.subdomains, cuts)
+                cuts = ranks.balanced(active_nodes(shape, boxes, ranks))
+        self.ranks = ranks.fitted(boxes.counts, cuts)
+        self.partition = Partition(boxes, self.ranks)
 
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
@@ -178,8 +180,8 @@ class Setup:
         """
         if problems in self._rounds:
             return self._rounds[problems]
-        in_turn, world = self.bound.one_by_one, self._world
-        rounds = Rounds(self.groups, self.lattice, self.settings, problems, one_by_one=in_turn)
+        world, subdomains = self._world, self.bound.subdomains(self.grid)
+        rounds = Rounds(self.groups, self.grid, subdomains, self.settings, problems)
         itemsize = np.dtype(self.settings.dtype).itemsize
         certified, nodes = self.settings.certify is not None, math.prod(self.grid.nodes)
 
@@ -192,7 +194,7 @@ class Setup:
             ends = zip(self.window.start, self.window.stop, strict=True)
             fields = problems * math.prod(b - a for a, b in ends) * itemsize // world.size
             instead = f"an output, which takes the field strip by strip, or {instead}"
-            if len(self.grid.shape) == 2:
+            if subdomains is not None and len(self.grid.shape) == 2:
                 instead = f"keep='interface', {instead}"
         with argument(f"cells={times(self.grid.shape)}"):
             require_memory(world, needed(1) + fields, instead, self.grid.shape)
@@ -222,8 +224,7 @@ class Setup:
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
             engine = engine_of(self.bound.method)(
-                self.ranks,
-                self.lattice,
+                self.partition,
                 self.bound,
                 self.settings,
                 problems=problems,
@@ -241,7 +242,7 @@ class Setup:
         """Return what a report says of it."""
         settings, extent = self.settings, self.extent
         return {
-            "subdomains": math.prod(self.lattice.subdomains),
+            "subdomains": self.bound.subdomains(self.grid),
             "grid": list(self.grid.shape[::-1]),
             "ranks": self._world.size,
             "dims": list(self.ranks.dims[::-1]),
@@ -262,22 +263,23 @@ class Setup:
 _NODES = 2**21  # of the grid, looked at together
 
 
-def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
-    """Count the nodes inside a shape that are nearest to each subdomain's centre; all ranks together.
+def active_nodes(shape: Shape, boxes: NodeBoxes, ranks: Ranks) -> np.ndarray:
+    """Count the nodes inside a shape in each box; all ranks together.
 
     Every rank looks at its share of the grid.
-    Returns ``lattice.subdomains``, integers.
+
+    Returns ``boxes.counts``, integers.
     """
-    rows, *across = (_nearest(lattice, axis) for axis in range(len(lattice.cells)))
+    rows, *across = (np.array(edges) for edges in boxes.edges)
     row = math.prod(ends[-1] for ends in across)
 
     def count() -> np.ndarray:
-        counts = np.zeros(lattice.subdomains)
-        mine, step = ranks.share(len(counts)), max(1, _NODES // (lattice.spacing * row))
+        counts = np.zeros(boxes.counts)
+        mine, step = ranks.share(len(counts)), max(1, _NODES // (int(np.diff(rows).max()) * row))
         for first in range(mine.start, mine.stop, step):
             strip = rows[first : min(first + step, mine.stop) + 1]
             part = slice(strip[0], strip[-1]), *(slice(0, ends[-1]) for ends in across)
-            inside = shape.inside(shape.level(lattice.grid, part))
+            inside = shape.inside(shape.level(boxes.grid, part))
             for axis, cuts in reversed(list(enumerate((strip - strip[0], *across)))):
                 until = np.insert(np.cumsum(inside, axis=axis, dtype=int), 0, 0, axis=axis)
                 inside = np.diff(np.take(until, cuts, axis), axis=axis)  # between cuts
@@ -285,11 +287,3 @@ def active_nodes(shape: Shape, lattice: Lattice, ranks: Ranks) -> np.ndarray:
         return counts
 
     return ranks.sum(ranks.agree(count)).astype(int)
-
-
-def _nearest(lattice: Lattice, axis: int) -> np.ndarray:
-    """Return where the nodes of each subdomain begin along an axis, and where the last ones end."""
-    nodes, first = lattice.grid.nodes[axis], lattice.first_centre[axis]
-    centres = lattice.first_node[axis] + lattice.spacing * np.arange(first, lattice.cells[axis])
-    between = centres[1:] - lattice.spacing // 2
-    return np.concatenate([[0], np.clip(between, 0, nodes), [nodes]])

@@ -12,18 +12,17 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import torch
 
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.grid.ghosts import FieldStart
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.launcher import abort_uncaught
 from mosaicdd.parallel.machine import prepare_memory
-from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.changes import change_of
-from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.report import parts_of_ranks, resumable, seconds_spent
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.settings import Output, SolveSettings
@@ -174,14 +173,14 @@ class Solver:
         return self._setup.bound.name
 
     @property
-    def lattice(self) -> Lattice:
-        """Of the subdomains."""
-        return self._setup.lattice
+    def partition(self) -> Partition:
+        """Which nodes of the grid each rank of this group owns."""
+        return self._setup.partition
 
     @property
-    def cuts(self) -> Cuts | None:
-        """Where the ranks' blocks begin; None if they are cut evenly."""
-        return self._setup.ranks.cuts
+    def source_ghosts(self) -> int:
+        """How many nodes beyond those that a rank owns its part of a source reaches."""
+        return self._setup.bound.source_ghosts
 
     @property
     def checkpoint(self) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.machine import peak_memory
@@ -20,7 +21,6 @@ from mosaicdd.problems.references.references import REFERENCES
 from mosaicdd.problems.sides.imposed_slope import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.field_share import FieldStart
 from mosaicdd.schwarz.results.beyond_float64 import beyond_numbers, explained
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.results.kept import Batch, Kept
@@ -141,7 +141,7 @@ class Work:
     def begin(self, start: Solution | FieldStart) -> Kept | FieldStart:
         """Return what a solve begins with.
 
-        `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same lattice and
+        `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same grid and
         ranks.
         """
         if not isinstance(start, FieldStart):
@@ -154,7 +154,7 @@ class Work:
                 f"{self.problem.problems} now"
             )
         for number in range(self.rounds.number):
-            begin.require_start(self.rounds.members(number), self.first_engine.block)
+            begin.require_start(self.rounds.members(number), self.first_engine.partition)
         return begin
 
     def solve(
@@ -205,11 +205,10 @@ class Work:
                 if checkpoints is not None:
                     checkpoints.first = members.start
                     if (at := checkpoints.start(members, engine)) is not None:
-                        begin, so_far = at.interface, at.so_far
-                        engine.begin_with(partial(getattr, at, "fields"))
+                        begin, so_far = at.start, at.so_far
                 if start is not None and engine.begins:
-                    begin, so_far = start.start(members, **self._setup.settings.tensors), {}
-                    engine.begin_with(partial(self._periodic, start, members))
+                    fields = partial(self._periodic, start, members)
+                    begin, so_far = engine.start_of(start, members, fields), {}
                 watch.number = 0
                 rule = self._setup.settings.stopping
                 outcomes = engine.solve_many(
@@ -224,7 +223,7 @@ class Work:
                 )
                 if any(map(beyond_numbers, outcomes)):
                     on_edges = self.boundaries[members.start : members.stop]
-                    own = engine.block.owned_nodes()[1]
+                    own = engine.owned
                     where = self._setup.ranks, self._setup.grid, own
                     outcomes = explained(outcomes, self.problem, on_edges, *where)
             if file is not None:
@@ -245,7 +244,7 @@ class Work:
 
     def _periodic(self, start: Kept | FieldStart, members: range) -> torch.Tensor | None:
         """Return what is periodic of fields to start from, which is solved for."""
-        fields, own = start.start_fields(members), self.first_engine.block.owned_nodes()[1]
+        fields, own = start.start_fields(members), self.first_engine.owned
         if fields is None or not any(jumps_of(self.problem.conditions)):
             return fields
         grid = self._setup.grid
@@ -284,7 +283,7 @@ class Work:
         """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
         if self._setup.groups.index:
             return slice(0, 0), slice(0, 0)
-        return self.first_engine.block.owned_nodes()[1]
+        return self.first_engine.owned
 
     def _gathered(self, results: dict[int, Result]) -> list[Result]:
         """Return the results of all groups, those of problems that were not begun among them."""
@@ -298,11 +297,12 @@ class Work:
         return Kept(
             given_ranks,
             setup.settings,
-            setup.lattice,
+            setup.partition.boxes,
             setup.ranks.cuts,
+            engine.samples,
             setup.window,
             engine.filling if batches and engine.filling.between_nodes else None,
-            engine.block.owned_nodes()[1],
+            engine.owned,
             self.boundaries,
             self.told,
             batches,

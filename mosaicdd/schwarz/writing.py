@@ -139,7 +139,8 @@ class Writing:
         return SolutionOutput(
             str(self.output.path),
             self._world,
-            setup.lattice,
+            setup.grid,
+            work.first_engine.samples,
             work.problem,
             work.boundaries,
             setup.settings.dtype,

@@ -60,11 +60,11 @@ def group_of(number: int | None) -> str:
 def read_checkpoint(
     path: str | PathLike, problem: dict, group: str = ""
 ) -> tuple[tuple[np.ndarray, ...], dict[str, list[float]]]:
-    """Read the lines and the history of a problem; errors as `open_to_read` and `require_same`."""
+    """Read the lines, none of a method on the whole grid, and the history of a problem; errors as `open_to_read` and `require_same`."""
     with hdf5.open_to_read(path, "checkpoint") as file:
         require_same(path, json.loads(file.attrs["problem"]), problem)
         at = file[group or "/"]
-        axes = at[hdf5.line_name(0)].ndim
+        axes = at[hdf5.line_name(0)].ndim if hdf5.line_name(0) in at else 0
         lines = tuple(at[hdf5.line_name(axis)][()] for axis in range(axes))
         history = _history(at)
     if not all(np.isfinite(part).all() for part in lines):

@@ -87,8 +87,8 @@ class TimeCheckpoint:
                     if write is not None:
                         write(level, array, place)
 
-                own = share.owned(wide)
-                collect(share.ranks, [(own, share.own)], np.float64, own.ndim, sink)
+                own = share.without_ghosts(wide)
+                collect(share.ranks, [(own, share.owned)], np.float64, own.ndim, sink)
         self._saved = time.monotonic()
 
     def load(self, begin: Callable[[int], Stepping]) -> tuple[list[StepsEnded], Stepping]:
@@ -116,7 +116,9 @@ class TimeCheckpoint:
                 f"{self.path} is {float(position):g} steps on, and steps={self._time.steps} are asked for: ask for more, or "
                 "begin anew without --resume"
             )
-        values: Sequence[np.ndarray] = ranks.agree(lambda: read_levels(self.path, self._share.wide))
+        values: Sequence[np.ndarray] = ranks.agree(
+            lambda: read_levels(self.path, self._share.ghosted)
+        )
         ended = [
             StepsEnded(**{**member, "record": Record(**member["record"])})
             for member in state["ended"]
@@ -151,7 +153,7 @@ class TimeCheckpoint:
                 sums[f"values of {name}"] = in_order(map(self._checksum, fields))
         shape = problem.domain.shape
         if shape is not None:
-            sums["domain"] = checksum(shape.level(share.grid, share.own)[None], share.own)
+            sums["domain"] = checksum(shape.level(share.grid, share.owned)[None], share.owned)
         together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
         totals = together.sum(axis=0, dtype=np.uint64).tolist()
         return {
@@ -173,8 +175,10 @@ class TimeCheckpoint:
     def _checksum(self, field: Field) -> int:
         """Return that of a field's values at the nodes that this rank owns."""
         share = self._share
-        stills = (s.sample_as_given(share.grid, share.own, checked=False) for s in stills_of(field))
-        return in_order(checksum(values, share.own) for values in stills)
+        stills = (
+            s.sample_as_given(share.grid, share.owned, checked=False) for s in stills_of(field)
+        )
+        return in_order(checksum(values, share.owned) for values in stills)
 
     def _digest(self) -> str:
         """Return what tells values on the outline at two times from others."""

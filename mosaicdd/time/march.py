@@ -93,11 +93,11 @@ class March:
         with argument("window"):
             whole = Window.whole(share.grid)
             self._window = whole if window is None else Window.of_extent(share.grid, window)
-        wanted = Wanted(self._window, share.own)
+        wanted = Wanted(self._window, share.owned)
         self._store: FrameStore = MemoryFrames(wanted)
         # All of them are looked at before the first step is taken.
         told = in_order(
-            checksum(share.owned(stepper.begin(number))[None], share.own)
+            checksum(share.without_ghosts(stepper.begin(number))[None], share.owned)
             for number in range(stepper.problems)
         )
         if output is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.lattice.axes import within
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Field
@@ -15,7 +16,6 @@ from mosaicdd.problems.quantities.balance import Balance, balance_of, flows_out
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes, why_no_balance
 from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.solver import Solver
 
 
@@ -32,21 +32,21 @@ class StepBalance:
         What that is a step of: with the reaction without ``rate s``.
     """
 
-    def __init__(self, problem: Problem, stepped: Problem, share: FieldShare):
+    def __init__(self, problem: Problem, stepped: Problem, share: GhostNodes):
         self._volumes = ControlVolumes(problem, share.grid, kept=True)
         self._share = share
-        nothing = np.empty([p.stop - p.start for p in share.wide])
+        nothing = np.empty([p.stop - p.start for p in share.ghosted])
         self._weights = self._weights_of(self._held(problem, nothing))
         self._reaction: np.ndarray | None = None  # what is consumed for values of one
         name = problem.equation.reaction or ""
-        reaction = Field(name, stepped.fields.get(name, 0.0), len(share.own))
+        reaction = Field(name, stepped.fields.get(name, 0.0), len(share.owned))
         if self._volumes.nonlinear is not None:
             # Of the step's reaction, which is not linear, without what the step adds.
-            raised = Field(name, problem.fields[name], len(share.own))
-            near = (self._volumes.near(field, share.own)[0] for field in (reaction, raised))
+            raised = Field(name, problem.fields[name], len(share.owned))
+            near = (self._volumes.near(field, share.owned)[0] for field in (reaction, raised))
             self._reaction = self._weights * np.subtract(*near)
         elif reaction.number != 0.0:
-            self._reaction = self._weights * self._volumes.near(reaction, share.own)[0]
+            self._reaction = self._weights * self._volumes.near(reaction, share.owned)[0]
 
     def _held(self, problem: Problem, wide: np.ndarray) -> HeldField:
         share = self._share
@@ -55,8 +55,8 @@ class StepBalance:
             problem,
             1,
             slice(0, 1),
-            share.own,
-            share.wide,
+            share.owned,
+            share.ghosted,
             wide[None],
             share.ranks.sum,
             share.ranks.allgather,
@@ -64,7 +64,7 @@ class StepBalance:
 
     def _weights_of(self, held: HeldField) -> np.ndarray:
         """Return what the domain has of the volumes of the nodes that this rank owns, where something is made."""
-        grid, own = self._share.grid, self._share.own
+        grid, own = self._share.grid, self._share.owned
         weights = np.zeros([p.stop - p.start for p in own])
         for part in rows_of(held):
             if self._volumes.outline is None:
@@ -90,7 +90,7 @@ class StepBalance:
             The values; what is stored less the source, ``rate s u - s (p_1 u_n + ..) - f``; and the source: at the nodes
             that this rank holds.
         """
-        volumes, own = self._volumes.of_data(problem), self._share.owned
+        volumes, own = self._volumes.of_data(problem), self._share.without_ghosts
         held = self._held(problem, stage)
         names, sums = flows_out(volumes, held, loads=False)
         made = 0.0 if f is None else np.vdot(self._weights, own(f))
@@ -114,7 +114,7 @@ class Planned:
     stepped: Problem  # of which that is a step
     known: StepBalance | None = None
 
-    def balance(self, share: FieldShare) -> StepBalance | None:
+    def balance(self, share: GhostNodes) -> StepBalance | None:
         """Return what balances its steps, if anything does, made once; all ranks together."""
         if self.known is None and not why_no_balance(self.problem):
             self.known = StepBalance(self.problem, self.stepped, share)

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.grid.ghosts import FieldStart, GhostNodes
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import within
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems import in_time
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
-from mosaicdd.problems.fields.fields import Field
+from mosaicdd.problems.fields.fields import Field, LocalPart
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.problems.step_problem import Storage, step_problem
-from mosaicdd.schwarz.field_share import FieldShare, FieldStart
-from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
@@ -97,19 +97,20 @@ class Stepper:
             self._source = in_time.SourceInTime(self._problem, problem.domain.grid(), time.dt)
         self._planned: dict[tuple[float, float], Planned] = {}
         self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
-        lattice = self.solver.lattice
-        placed = Ranks.of(ranks, settings.dims).fitted(lattice.subdomains, self.solver.cuts)
-        self.share = FieldShare(placed, lattice, FILL_HALO * lattice.spacing, beyond=False)
+        boxes, cuts = self.solver.partition.boxes, self.solver.partition.ranks.cuts
+        placed = Ranks.of(ranks, settings.dims).fitted(boxes.counts, cuts)
+        width = self.solver.source_ghosts
+        self.share = GhostNodes(Partition(boxes, placed), width, beyond=False)
         self._pieces = problem.pieces(self.share.grid)
         self._outside: np.ndarray | None = None  # nodes that are not inside
         self._shown: np.ndarray | None = (
             None  # those that have values in a field; None of a rectangle
         )
         if shape is not None:
-            level = ranks.agree(lambda: shape.level(self.share.grid, self.share.own))
+            level = ranks.agree(lambda: shape.level(self.share.grid, self.share.owned))
             self._outside = level >= 0
         held, owned = (
-            [p.stop - p.start for p in part] for part in (self.share.wide, self.share.own)
+            [p.stop - p.start for p in part] for part in (self.share.ghosted, self.share.owned)
         )
         self._force, self._expected, self._gained = (np.empty(held) for _ in range(3))
         self._difference = np.empty(owned)
@@ -146,11 +147,11 @@ class Stepper:
             several = initial.problems > 1
             own = Sliced.some(initial.values, range(number, number + 1)) if several else None
             field = initial if own is None else Field("initial", own, initial.axes)
-            return self._with_given(in_time.sampled(field, self._shape, grid, share.wide), 0.0)
+            return self._with_given(in_time.sampled(field, self._shape, grid, share.ghosted), 0.0)
 
         with argument("field"):
             self._source.require_until(self._time.end)
-            self._ranks.agree(lambda: self._source(0.0, share.wide))
+            self._ranks.agree(lambda: self._source(0.0, share.ghosted))
         with argument("initial"):
             return self._ranks.agree(begun)
 
@@ -165,7 +166,7 @@ class Stepper:
 
     def _with_given(self, values: np.ndarray, t: float) -> np.ndarray:
         outline = self._sides(t).values(self.share.grid, self._pieces)
-        place = outline.known - [part.start for part in self.share.wide]
+        place = outline.known - [part.start for part in self.share.ghosted]
         held = ((place >= 0) & (place < values.shape)).all(axis=1)
         u = values.copy()
         u[tuple(place[held].T)] = outline.values[0, held]
@@ -173,7 +174,7 @@ class Stepper:
 
     def _nodes(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Return which owned nodes have unknowns, and which have values in a field, None of a rectangle."""
-        faces, own = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)}), self.share.own
+        faces, own = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)}), self.share.owned
         begun = self._problem.with_sides(self._sides(0.0))
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in own)
         equations = Discretisation(begun, faces, self.share.grid).equations(ring)
@@ -182,12 +183,12 @@ class Stepper:
 
     def shown(self, values: np.ndarray) -> np.ndarray:
         """Return the owned nodes of values as a field has them: NaN outside of a shape."""
-        own = self.share.owned(values)
+        own = self.share.without_ghosts(values)
         return own if self._shown is None else np.where(self._shown, own, np.nan)
 
     def _stored(self, t: float) -> np.ndarray | float:
         """Return what multiplies ``du/dt`` at a time at the nodes that this rank holds."""
-        return Storage(self._coefficients(t)).at(self.share.wide)
+        return Storage(self._coefficients(t)).at(self.share.ghosted)
 
     def __call__(
         self, levels: Levels, t: float, length: float, atol: float, *, after: float = 0.0
@@ -214,18 +215,18 @@ class Stepper:
             problem = problem.with_sides(in_time.exchange_at(sides, problem.conditions, t))
         expected = levels.next(self._expected)
         start = step.share * expected + rest * levels.newest if rest else expected
-        problem = problem.with_fields(f=share.as_field(force))
+        problem = problem.with_fields(f=LocalPart(share.grid, force, share.ghosted))
         solution = planned.solver(problem, start=FieldStart(share, start), atol=atol)
         new = np.asarray(solution.kept.local[0])  # which is not read-only
         if self._outside is not None:
             new = np.where(self._outside & np.isnan(new), 0.0, new)
         if rest:
-            new = (new - rest * share.owned(levels.newest)) / step.share
-        difference = np.subtract(new, share.owned(expected), out=self._difference)
+            new = (new - rest * share.without_ghosts(levels.newest)) / step.share
+        difference = np.subtract(new, share.without_ghosts(expected), out=self._difference)
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
         squares = [share.mean_square(values) for values in (new, difference)]
-        wide, balance = share.widened(new), planned.balance(share)
+        wide, balance = share.with_ghosts(new), planned.balance(share)
         stage = step.share * wide + rest * levels.newest if rest else wide
         balanced: Balance | None = None
         if balance is not None:
@@ -248,7 +249,7 @@ class Stepper:
         """Return the source within a step, and conditions on sides that change; or all ranks raise `DataError`."""
 
         def evaluated() -> tuple[np.ndarray | None, Sides | None]:
-            f = self._source(t + share * (later - t), self.share.wide)
+            f = self._source(t + share * (later - t), self.share.ghosted)
             if not self._sides.vary:
                 # A plan has the sides of the problem that it was made for.
                 return f, self._sides(0.0) if self.problems > 1 else None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from forked import Forked, run
 
+from mosaicdd.grid.partition import Partition
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
@@ -117,7 +118,9 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     source = np.random.default_rng(0).standard_normal(lattice.grid.nodes)
     for dims in all_dims:
         ranks = make_ranks(dims)
-        solver = Engine(ranks, lattice, exact, SolveSettings())
+        solver = Engine(
+            Partition(exact.boxes(lattice.grid, lattice.periodic), ranks), exact, SolveSettings()
+        )
         problem = Problem(lattice.grid.shape, "poisson", {"f": source}, sides=boundary)
         checkpoints = Checkpoints(
             common_path / "out.h5", ranks, solver, problem, "exact", solver.settings

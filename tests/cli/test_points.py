@@ -10,6 +10,7 @@ import torch
 from scipy.interpolate import RegularGridInterpolator
 
 import mosaicdd as m
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.points import on_grid
@@ -152,7 +153,11 @@ def _alone(points, solver, make_ranks):
     network = find_local_solver(solver).as_trained()
     settings = SolveSettings(rtol=1e-7)
     lattice = Lattice(GRID, network.subdomain)
-    alone = Engine(make_ranks(alone=True), lattice, network, settings)
+    alone = Engine(
+        Partition(network.boxes(lattice.grid, lattice.periodic), make_ranks(alone=True)),
+        network,
+        settings,
+    )
     boundary = Boundary.of_gaussian_process(GRID, seed=1)
     evaluate = alone.plan_points(on_grid(points, GRID))
     return evaluate(alone.solve(boundary).interface, [boundary])[0]

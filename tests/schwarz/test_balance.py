@@ -1,16 +1,16 @@
 """Blocks of a shape: cut by its unknowns, which the ranks count together; empty ones solve along."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.setup import active_nodes
 from mosaicdd.schwarz.solver import solve
@@ -30,29 +30,18 @@ def a_shape(distance, cells):
 @pytest.mark.parametrize("periodic", [(False, False), (True, False)])
 def test_every_node_inside_is_counted_once(comm, cells, periodic):
     grid = Grid((cells, cells), SIDE / cells)
-    lattice = Lattice.around(grid, Subdomain(32, 32 * grid.spacing), periodic)
+    boxes = NodeBoxes.of_size(grid, periodic, 8)
     shape = a_shape(CORNER, cells).domain.shape
     inside = shape.level(grid, (slice(0, cells + 1),) * 2) < 0
     with Ranks.of(comm) as ranks:
-        counted = active_nodes(shape, lattice, ranks)
-    expected = np.zeros(lattice.subdomains, int)
-    np.add.at(
-        expected,
-        tuple(
-            nearest[at] for nearest, at in zip(closest(lattice), np.nonzero(inside), strict=True)
-        ),
-        1,
+        counted = active_nodes(shape, boxes, ranks)
+    rows, columns = (
+        np.searchsorted(edges[1:-1], at, side="right")
+        for edges, at in zip(boxes.edges, np.nonzero(inside), strict=True)
     )
+    expected = np.zeros(boxes.counts, int)
+    np.add.at(expected, (rows, columns), 1)
     np.testing.assert_array_equal(counted, expected)
-
-
-def closest(lattice):
-    """Return the subdomain along each axis whose centre is nearest to each node, the upper of two."""
-    nodes = np.arange(lattice.grid.nodes[0])
-    for axis in (0, 1):
-        centres = np.arange(lattice.first_centre[axis], lattice.cells[axis]) * lattice.spacing
-        distances = abs(nodes[:, None] + 0.25 - centres - lattice.first_node[axis])
-        yield distances.argmin(axis=1)
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
@@ -61,9 +50,9 @@ def test_the_most_unknowns_of_a_rank_are_fewer_than_if_the_area_were_cut_evenly(
     counts = comm.allgather(np.isfinite(solution.local).sum())
     inside = np.isfinite(solution.gather())
     with Ranks.of(comm) as ranks:
-        lattice = Lattice.around(Grid((384, 384), SIDE / 384), Subdomain(32, 32 * SIDE / 384))
-        even = ranks.fitted(lattice.subdomains)
-        places = [block_of(even, lattice, rank).owned_nodes()[1] for rank in range(ranks.size)]
+        boxes = NodeBoxes.of_size(Grid((384, 384), SIDE / 384), (False, False), 16)
+        along = boxes.along(ranks.fitted(boxes.counts).dims)
+        places = list(itertools.product(*along))
     assert sum(counts) == inside.sum()
     assert max(counts) < 0.9 * max(inside[place].sum() for place in places)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
@@ -23,7 +24,8 @@ _LATTICE = Lattice(Grid((208, 480), 0.5 / 32), Subdomain())
 def _solver(device: str, **settings) -> Engine:
     settings = SolveSettings(device=device, rtol=1e-10, **settings)
     ranks = Ranks.alone()
-    return Engine(ranks, _LATTICE, ExactSolver(LAPLACE.at(), Subdomain()), settings)
+    exact = ExactSolver(LAPLACE.at(), Subdomain())
+    return Engine(Partition(exact.boxes(_LATTICE.grid, _LATTICE.periodic), ranks), exact, settings)
 
 
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.source import Source
@@ -11,7 +12,6 @@ from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.residuals import DiscreteResidual
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

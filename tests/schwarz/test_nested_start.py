@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.nonlinear.starts import _coarser_grids, nested_start
+from mosaicdd.schwarz.nonlinear.starts import _distance, nested_start
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
@@ -27,9 +25,8 @@ FIELDS = {
 
 def start(one, number=0, ranks=1):
     grid = one.domain.grid()
-    lattice = Lattice(grid, Subdomain(32, 32 * grid.spacing))
     boundary = one.boundaries(grid)[number]
-    return nested_start(one, lattice, boundary, number, SolveSettings(), ranks)
+    return nested_start(one, grid, boundary, number, SolveSettings(), ranks)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -54,9 +51,9 @@ def test_there_is_none_where_coarser_grids_are_too_small():
 
 
 @pytest.mark.parametrize("cells", [(64, 96), (80, 112), (1040, 1072), (2064, 2032)])
-def test_there_is_one_for_most_multiples_of_half_a_subdomain(cells):
-    (apart, m), *_ = _coarser_grids(Domain(cells).grid(), 32, 2**20)
-    assert all(n % (apart * m // 2) == 0 for n in cells)
+def test_there_is_one_where_its_nodes_are_nodes_of_the_grid(cells):
+    apart = _distance(Domain(cells).grid(), 2**20)
+    assert all(n % apart == 0 for n in cells)
     assert cells[0] * cells[1] / apart**2 <= 2**20
 
 

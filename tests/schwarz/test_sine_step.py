@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
@@ -11,8 +13,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.schwarz.layouts import field_layout
+from mosaicdd.schwarz.error_estimate import ERROR_STEP
 from mosaicdd.schwarz.nonlinear.newton_equations import equations_of
 from mosaicdd.schwarz.nonlinear.newton_steps import NodesInside, Steps
 from mosaicdd.schwarz.nonlinear.sine_step import SineStep
@@ -22,6 +23,11 @@ from mosaicdd.schwarz.stopwatch import Stopwatch
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 SIDES = Dirichlet("0.3*sin(3*x) + 0.2*y*y")
+
+
+def partition_of(ranks, grid):
+    boxes = NodeBoxes.of_size(grid, (False, False), 4)
+    return Partition(boxes, ranks.fitted(boxes.counts))
 
 
 def everything(grid):
@@ -34,16 +40,16 @@ class Case:
     def __init__(self, ranks, lattice, name, fields):
         grid = lattice.grid
         self.problem = Problem(Domain(grid.shape, grid.spacing), name, fields, SIDES)
-        layout = field_layout(ranks, lattice)
-        place = FieldShare(ranks, lattice, lattice.spacing + 2)
-        self.inner = NodesInside(place, layout)
-        steps = Steps(ranks, lattice, place, SolveSettings(), Stopwatch())
+        self.partition = partition = partition_of(ranks, grid)
+        place = GhostNodes(partition, 10)
+        self.inner = NodesInside(place, partition.layout)
+        steps = Steps(partition, place, SolveSettings(), Stopwatch())
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
         self.u = self.boundary.impose(0.3 * np.sin(3 * x) + 0.2 * y * y)
-        solver = Exact(lattice.subdomain.cells).newton(self.problem, grid)
+        solver = Exact().newton(self.problem, grid)
         equations = equations_of(solver, place)(0, self.boundary)
-        self.step = SineStep(steps, self.inner, equations, self.u[place.wide])
+        self.step = SineStep(steps, self.inner, equations, self.u[place.ghosted])
         self.place, self.grid = place, grid
 
     def exact(self, force):
@@ -60,15 +66,15 @@ class Case:
 @pytest.mark.parametrize("shape", [(7, 8), (9, 7)])
 def test_the_harmonic_surface_is_that_of_a_direct_solve(ranks, make_lattice, shape):
     lattice = make_lattice(shape)
-    layout = field_layout(ranks, lattice)
-    place = FieldShare(ranks, lattice, lattice.spacing + 2)
+    partition = partition_of(ranks, lattice.grid)
+    place = GhostNodes(partition, 10)
     boundary = Boundary.of_gaussian_process(lattice.grid, seed=1)
     one = Problem(Domain(lattice.grid.shape, lattice.grid.spacing), "laplace", {}, boundary)
     truth = solve_by_sine_transform(one)
-    found = NodesInside(place, layout).harmonic(boundary)
+    found = NodesInside(place, partition.layout).harmonic(boundary)
     inner = np.zeros_like(truth)
     inner[1:-1, 1:-1] = truth[1:-1, 1:-1]
-    np.testing.assert_allclose(found, inner[place.own], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, inner[place.owned], rtol=0, atol=1e-12)
 
 
 @RANKS
@@ -79,19 +85,15 @@ def test_the_harmonic_surface_is_that_of_a_direct_solve(ranks, make_lattice, sha
 def test_a_step_is_what_the_derivative_asks_for(ranks, make_lattice, name, fields):
     case = Case(ranks, make_lattice((7, 8)), name, fields)
     force = np.random.default_rng(0).standard_normal(case.grid.nodes)
-    change, truth = case.step(force[case.place.wide], 1e-10), case.exact(force)
-    mine = truth[case.place.own]
+    change, truth = case.step(force[case.place.ghosted], 1e-10), case.exact(force)
+    mine = truth[case.place.owned]
     # Of the residual 1e-10, through an inverse whose norm is below ten times that of Laplace's.
     np.testing.assert_allclose(change.values, mine, rtol=0, atol=1e-6 * abs(truth).max())
     assert change.size == pytest.approx(np.sqrt(np.square(truth[1:-1, 1:-1]).mean()), rel=1e-6)
     assert change.error < 1e-6 * change.size
-    s, block = case.place.block.lattice.spacing, case.place.block
-    rows, columns = (
-        slice(a * s, (b - 1) * s + 1, s) for a, b in zip(block.start, block.stop, strict=True)
-    )
-    np.testing.assert_allclose(
-        change.at_nodes(case.place), abs(truth[rows, columns]), rtol=0, atol=1e-6
-    )
+    rows, columns = case.partition.samples(ERROR_STEP)
+    sampled = truth[::ERROR_STEP, ::ERROR_STEP][rows, columns]
+    np.testing.assert_allclose(change.at_samples(case.partition), abs(sampled), rtol=0, atol=1e-6)
 
 
 @RANKS
@@ -100,8 +102,8 @@ def test_a_loose_step_has_the_digits_asked_for_whatever_the_numbers_size(ranks, 
     """In float32, or where that is too short in float64."""
     case = Case(ranks, make_lattice((7, 8)), "p-laplace", {"p": 2.0, "a": size})
     force = size * np.random.default_rng(0).standard_normal(case.grid.nodes)
-    change, truth = case.step(force[case.place.wide], 1e-4), case.exact(force)
-    mine = truth[case.place.own]
+    change, truth = case.step(force[case.place.ghosted], 1e-4), case.exact(force)
+    mine = truth[case.place.owned]
     # Random forces are rough: a residual of 1e-4 is an error of some 1e-3 of what smooth ones make.
     np.testing.assert_allclose(change.values, mine, rtol=0, atol=1e-3 * abs(truth).max())
 

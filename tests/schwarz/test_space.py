@@ -331,7 +331,7 @@ BOX = m.Domain((8, 8, 8), 0.1)
         (lambda: m.Problem((8, 8), "advection-diffusion", {"bz": 1.0}), "advection-diffusion has no field 'bz'"),
         (lambda: m.Problem(BOX, "diffusion", {"a": np.ones((8, 8, 7))}), "8, 8, 7"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), "laplace"), "local_solver: laplace is of squares"),
-        (lambda: m.solve(m.Problem(BOX, "laplace"), keep="interface"), "keep='interface' is not there"),
+        (lambda: m.solve(m.Problem(BOX, "laplace"), keep="interface"), "keep='interface': exact solves on the whole grid"),
         (lambda: m.solve(m.Problem(BOX, "laplace"), settings=SolveSettings(dims=(1, 1))), "the domain has 3"),
         (lambda: m.solve(m.Problem(BOX, "laplace")).at([[0.1, 0.1]]), r"\(q, 3\), rows \(x, y, z\)"),
     ],

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.fill import Fill, Strip
+from mosaicdd.schwarz.fill import Fill
 from mosaicdd.schwarz.measure import Measure
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
@@ -60,8 +61,8 @@ def corrupt_newton(monkeypatch):
 
     def corrupted(self, *arguments):
         run(self, *arguments)
-        values = torch.from_numpy(self._place.owned(self.u).copy())
-        self._take(self._place.widened(noisy(values)))
+        values = torch.from_numpy(self._place.without_ghosts(self.u).copy())
+        self._take(self._place.with_ghosts(noisy(values)))
 
     monkeypatch.setattr(Newton, "run", corrupted)
 

@@ -32,6 +32,15 @@ _FAR = 2  # cells from an outline at which a point is not on it
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
 
+def corner_inside(level: np.ndarray) -> np.ndarray:
+    """Say which cells between some nodes have one that is inside a shape, by the level at these."""
+    inside = level < 0
+    for axis in range(level.ndim):
+        low, high = ends(axis, level.ndim)
+        inside = inside[low] | inside[high]
+    return inside
+
+
 class CutOutline:
     """The outline of a shape, and what kind of condition holds on it.
 
@@ -229,14 +238,16 @@ class CutOutline:
         else:
             every = self._outline_of(ring)
             outside = (level >= 0) & self._given[every]
-            # Outlines with given values do not cut volumes.
+            # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)
             if not self.natural:
                 cover = Cover.of_cells(cells)
             elif self._shape.staircase:
-                cover = staircase(natural, cells)
+                cover = staircase(natural, cells & corner_inside(level))
             else:
-                cover, segments = cut_cells(natural, cells, every, self._grid.aspect)
+                cover, segments = cut_cells(
+                    natural, cells & corner_inside(level), every, self._grid.aspect
+                )
             fixed, numbers = outside[inner], every[inner]
         cover = dataclasses.replace(cover, inside=self._shape.inside(level))
         level = level[inner]

@@ -2,26 +2,24 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, even, within
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.local_solvers.exact import MediumSolver
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
+from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.embedded import Embedded
 from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
-from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.measure import NodeSource
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
@@ -55,26 +53,23 @@ class MultigridEngine(BaseEngine[MediumSolver]):
     Raises
     ------
     ValueError
-        If the ranks do not fit the lattice, or the coefficients are not sound.
+        If the coefficients are not sound.
     Unsupported
         If the settings ask for what this method has not.
     """
 
     acceleration = "multigrid"
 
-    def _prepare(self, lattice: Lattice, local_solver: MediumSolver) -> None:
+    def _prepare(self, local_solver: MediumSolver) -> None:
         require_method(self.settings)
-        self._fields: torch.Tensor | None = None
-        self._share = FieldShare(self._ranks, lattice, lattice.spacing + 2)
         self._system = self._planned(transposed=False)
 
     def _planned(self, *, transposed: bool) -> MultigridSystem:
         """Return what is planned for the medium; see `MultigridSystem`."""
-        solver, key = self._solver, (MultigridSystem, self.block, transposed)
+        solver, key = self._solver, (MultigridSystem, self.partition, transposed)
         if key not in solver.planned:
             solver.planned[key] = MultigridSystem(
-                self._ranks,
-                self.block,
+                self.partition,
                 solver.operator,
                 solver.discretisation,
                 self.clock,
@@ -94,8 +89,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
     ) -> tuple[np.ndarray, str]:
         """Return what a force makes of zero, whatever the values, by what is planned; see `BaseEngine.change`."""
         system = self._planned(transposed=transposed and self._system.nodes.directed)
-        owned = self.block.owned_nodes()[1]
-        here = within(system.own, owned)  # without copies along periodic axes
+        here = within(system.region.owned, self.owned)  # without copies along periodic axes
         b, x = system.start(force[here]), system.nodes.vector()
         rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)
         judge = Judge(rule, None, None, None, lambda x, history: None, system.nodes.size_here)
@@ -104,29 +98,24 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         if size:  # else nothing acts but at nodes with given values
             with self.clock.part("multigrid"):
                 status = system.gradients(b, x, size, judge)
-        zeros = Interface(self.block, **self._tensors)
-        field = system.field(x, zeros, 0)
+        field = system.field(x, EdgeValues(system.region), 0)
         if status == "stagnated":
             made, sizes = self._system, np.array([size])
-            which = self._ranks, zeros, made.conductances, None, made.measure.weights, sizes
+            which = self._ranks, made.region, made.conductances, None, made.measure.weights, sizes
             rounding = FieldResidual(*which)
             for strip in self._in_strips(field[None]):
                 rounding.add_rounding(strip)
             if judge.history.residual[-1] <= ROUNDINGS * float(rounding.rounding()[0]):
                 status = "converged_rounding"
-        return field[within(owned, system.around)], status
-
-    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
-        """Let the next solve begin with fields; without them, with what the lines span between them."""
-        self._fields = fields()
+        return field[within(self.owned, self._system.region.nodes)], status
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         rule, system = self._rule(options), self._system
-        v, source, embedded = self._data(boundaries, options)
-        measures, constants = system.measure(self._ranks, v, source, rule.rtol)
+        edges, source, embedded = self._data(boundaries, options)
+        measures, constants = system.measure(self._ranks, edges, source, rule.rtol)
         residual = FieldResidual(
             self._ranks,
-            v,
+            system.region,
             system.conductances,
             source,
             system.measure.weights,
@@ -138,9 +127,9 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         b: Room = None
         for i in range(self.problems):
             begun = time.perf_counter()
-            judge = self._judge(v, i, rule, options)
-            x = self._begun(v, i, float(constants[i]), options, x)
-            b, size = system.right_hand_side(v, source, i, b), float(measures[i]) or 1.0
+            judge = self._judge(edges, i, rule, options)
+            x = self._begun(i, float(constants[i]), options, x)
+            b, size = system.right_hand_side(edges, source, i, b), float(measures[i]) or 1.0
             with self.clock.part("multigrid"):
                 status = system.gradients(b, x, size, judge)
             iterated = time.perf_counter()
@@ -151,19 +140,17 @@ class MultigridEngine(BaseEngine[MediumSolver]):
                 estimate = system.estimate()
             solves.append(_Iterated(status, system.nodes.rms(x), judge.history, estimate))
             if i == 0:  # not before the iteration, whose vectors are the most memory
-                shape = [part.stop - part.start for part in system.around]
-                fields = np.empty((self.problems, *shape))
-            system.field(x, v, i, fields[i])
+                fields = np.empty((self.problems, *system.region.shape))
+            system.field(x, edges, i, fields[i])
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
-        self._fields = x = None
-        on_lines, _ = self._on_lines(fields)
+        x = None
         begun = time.perf_counter()
-        strips = self._strips(fields, on_lines, residual, embedded)
+        strips = self._strips(fields, residual, embedded)
         if embedded is None and self._is_wanted(fields, options.sink):
             for _ in strips:
                 pass  # measured
-            those = fields[:, *within(self.place, system.around)]
+            those = fields[:, *within(self.place, self._system.region.nodes)]
             wanted: torch.Tensor | None = torch.from_numpy(those)
         else:
             wanted = self._delivered(strips, options.sink)
@@ -176,14 +163,13 @@ class MultigridEngine(BaseEngine[MediumSolver]):
                 solved.status,
                 evidence[i],
                 solved.estimate,
-                number=i,
+                vanishes=not fields[i].any(),
                 update=solved.history.update[-1],
                 imbalance=None if imbalance is None else imbalance[i].item(),
                 certificate=None
                 if certify is None
                 else Certificate(certify, len(solved.history.update), 0.0, 0.0),
                 history=solved.history,
-                interface=on_lines,
                 field=None if wanted is None else wanted[i],
                 seconds=dict(seconds),
             )
@@ -192,51 +178,47 @@ class MultigridEngine(BaseEngine[MediumSolver]):
 
     def _data(
         self, boundaries: Sequence[Boundary], options: SolveOptions
-    ) -> tuple[Interface, NodeSource | None, Embedded | None]:
-        """Return the lines to begin with, the source at the region's nodes, and what is given inside of the lattice."""
-        v = options.start
-        if v is None:
-            v = Interface(self.block, problems=self.problems, **self._tensors)
-        equations, source = self._system.equations, self._solver.source
+    ) -> tuple[EdgeValues, NodeSource | None, Embedded | None]:
+        """Return the values on the edge of the grid, the source at the region's nodes, and what else is given."""
+        region, equations, source = self._system.region, self._system.equations, self._solver.source
+        edges = EdgeValues(region, boundaries)
         if equations is not None:
-            where = self._ranks, self.block, self._solver.discretisation
+            where = self._ranks, region, self._solver.discretisation
             with self.clock.part("sample"):
                 embedded = Embedded(*where, source.problem, equations, beyond=self._beyond)
             b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
-            return v, NodeSource(b, nodes=embedded.driven), embedded
-        v.impose(boundaries)
+            return edges, NodeSource(b, nodes=embedded.driven), embedded
         if source.problem.source is None:
-            return v, None, None
+            return edges, None, None
         with self.clock.part("sample"):
-            f = self._ranks.agree(lambda: source.on(self.block, **self._tensors))
-        scale = self.block.lattice.grid.spacing**2
-        return v, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
+            values = self._ranks.agree(lambda: source.problem.source_at(self.grid, region.nodes))
+            f = torch.as_tensor(values).to(**self._tensors)
+        scale = self.grid.spacing**2
+        return edges, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
 
-    def _judge(self, v: Interface, number: int, rule: StoppingRule, options: SolveOptions) -> Judge:
+    def _judge(
+        self, edges: EdgeValues, number: int, rule: StoppingRule, options: SolveOptions
+    ) -> Judge:
         """Return what judges the iterations of a problem."""
         watch = options.watch
 
         def save(x: torch.Tensor, history: History) -> None:
-            lines, strips = self._on_lines(self._system.field(x, v, number)[None])
+            field = self._system.field(x, edges, number)[None]
             if watch is not None:
                 watch.number = number
-                watch.keep(lines, [history], strips, [None])
+                watch.keep(None, [history], self._shown_strips(field), [None])
 
         earlier, nodes = options.history(number), self._system.nodes
         return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
 
     def _begun(
-        self, v: Interface, number: int, constant: float, options: SolveOptions, room: Room
+        self, number: int, constant: float, options: SolveOptions, room: Room
     ) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with; for its room see `MultigridSystem`."""
-        own, start = self._system.own, options.begun(number)
-        unknowns = within(own, self.block.owned_nodes()[1])
-        if self._fields is not None and (start is not None or options.start is None):
-            values = self._fields[number].double().cpu().numpy()[unknowns]
-            return self._system.start(np.where(np.isnan(values), 0.0, values), room)
+        own, start = self._system.region.owned, options.begun(number)
         if start is not None:
-            values = self._share.owned(self._share.between_lines(v, number))[unknowns]
-            return self._system.start(values, room)
+            values = start[number].double().cpu().numpy()[within(own, self.owned)]
+            return self._system.start(np.where(np.isnan(values), 0.0, values), room)
         return self._system.start(np.full((1,) * len(own), constant), room)
 
     def _rule(self, options: SolveOptions) -> StoppingRule:
@@ -248,7 +230,6 @@ class MultigridEngine(BaseEngine[MediumSolver]):
     def _strips(
         self,
         fields: np.ndarray,
-        on_lines: Interface,
         residual: FieldResidual,
         embedded: Embedded | None,
     ) -> Iterator[Strip]:
@@ -262,7 +243,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
                     residual.add(strip)
             if embedded is not None:
                 own = Strip(strip.values.clone(), strip.inner, strip.place)
-                strip = embedded.completed(own, on_lines)
+                strip = embedded.completed(own)
             yield strip
 
     def _evidence(
@@ -303,15 +284,14 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             for i, solved in enumerate(solves)
         ]
 
-    def _on_lines(self, fields: np.ndarray) -> tuple[Interface, Iterator[Strip]]:
-        """Return fields on the lattice lines, and this rank's nodes of them in strips."""
-        share, own = self._share, within(self.block.owned_nodes()[1], self._system.around)
-        wide = [share.widened(values[own]) for values in fields]
-        return share.lines(wide, **self._tensors), share.strips(wide, **self._tensors)
+    def _shown_strips(self, fields: np.ndarray) -> Iterator[Strip]:
+        """Return this rank's nodes of fields, copies along periodic axes included, as one strip."""
+        inner = within(self.owned, self._system.region.nodes)
+        yield Strip(torch.from_numpy(fields), inner, self.owned)
 
     def _in_strips(self, fields: np.ndarray) -> Iterator[Strip]:
         """Yield this rank's part of fields from below, with a node more all around; views of them, if these are as wanted."""
-        own, around = self._system.own, self._system.around
+        own, around = self._system.region.owned, self._system.region.nodes
         inner = within(own, around)
         rows = max(1, _STRIP // (len(fields) * fields[0][0].size))
         for part in even(own[0].stop - own[0].start, rows):
@@ -328,21 +308,19 @@ class MultigridEngine(BaseEngine[MediumSolver]):
     def inside_shape(self, nodes: Slices) -> int | None:
         """Count the nodes inside a domain that is no rectangle; see `BaseEngine`."""
         equations = self._system.equations
-        around = any(self.block.lattice.periodic)  # then the last nodes are copies
+        around = any(self.partition.periodic)  # then the last nodes are copies
         if equations is None or equations.outlines is None or around:
             return None
-        place = tuple(
-            slice(p.start - first, p.stop - first)
-            for p, first in zip(nodes, self.block.origin, strict=True)
-        )
+        place = within(nodes, self._system.region.nodes)
         return int(equations.outlines.reported[place].sum())
 
     def outline_points(self) -> Points | None:
         """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
         equations, discretisation = self._system.equations, self._solver.discretisation
         outline = None if discretisation is None else discretisation.outline
-        around = any(self.block.lattice.periodic)  # then some nodes are copies
+        around = any(self.partition.periodic)  # then some nodes are copies
         if equations is None or equations.outlines is None or outline is None or around:
             return None
-        own = self.block.owned_unknowns()[0]
+        region = self._system.region
+        own = within(region.owned, region.nodes)
         return points_on(equations.outlines.part(*own), outline.names)

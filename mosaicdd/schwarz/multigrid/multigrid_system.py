@@ -1,16 +1,13 @@
 """Everything that is planned once for a medium on the block of a rank: its equations, and levels below them."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, at, common, others, within
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
+from mosaicdd.grid.partition import Partition
+from mosaicdd.lattice.axes import Slices, common, within
 from mosaicdd.parallel.machine import give_back_memory
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
@@ -20,13 +17,13 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.layouts import blocks_along
+from mosaicdd.schwarz.edge_values import EdgeValues
+from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.aggregates import require_levels
 from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares, owned_ranges
+from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -44,7 +41,7 @@ class MultigridSystem:
     Attributes
     ----------
     equations
-        At the nodes of the block's region, where the edge of the grid is not that of the lattice; else None.
+        At the nodes of the region; None of a rectangle with values on all sides.
     conductances
         Between the nodes of the region.
     measure
@@ -53,9 +50,8 @@ class MultigridSystem:
         The system of the nodes with an unknown.
     gradients
         What solves it.
-    own, around
-        Nodes of the whole domain: those that this rank owns, without copies along periodic axes, and one more all
-        around, within the region.
+    region
+        The nodes that this rank owns, and one more all around.
 
     Raises
     ------
@@ -65,8 +61,7 @@ class MultigridSystem:
 
     def __init__(
         self,
-        ranks: Ranks,
-        block: Block,
+        partition: Partition,
         medium: Medium | Linearised | LinearStep,
         discretisation: Discretisation | LinearStep | None,
         clock: Stopwatch,
@@ -74,33 +69,27 @@ class MultigridSystem:
         device: torch.device,
         transposed: bool = False,
     ):
-        self._block = block
-        self.own = own = block.owned_unknowns()[1]
-        self.around = tuple(
-            slice(max(o.start - 1, part.start), min(o.stop + 1, part.stop))
-            for o, part in zip(own, block.nodes, strict=True)
-        )
+        ranks, self._partition = partition.ranks, partition
+        self.region = partition.region(values_given=discretisation is None)
         self.equations: Equations | None = None
         wide = self._wide()
         with clock.part("sample"):
-            between, active, region = ranks.agree(
+            between, active, between_region = ranks.agree(
                 lambda: self._sampled(medium, discretisation, wide)
             )
             between = between.transposed() if transposed else between
         self.measure = Measure(
-            block, region, None if self.equations is None else self.equations.active
+            self.region, between_region, None if self.equations is None else self.equations.active
         )
-        lattice, axes = block.lattice, range(len(own))
-        colours = 2 ** len(own) if between.across else 2
-        ranges = owned_ranges(
-            [blocks_along(ranks, lattice, axis) for axis in axes],
-            values_given=self.equations is None,
+        colours = 2 ** len(self.region.shape) if between.across else 2
+        ranges = partition.boxes.unknown_ranges(
+            partition.along, values_given=self.equations is None
         )
-        blocks = Blocks(ranks, Shares(ranges, colours, lattice.periodic), device)
+        blocks = Blocks(ranks, Shares(ranges, colours, partition.periodic), device)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights)
-            del between, region  # the levels below need the memory
+            del between, between_region  # the levels below need the memory
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)
             if isinstance(medium, Medium):  # of a Newton step the equations that it is for tell
@@ -112,17 +101,14 @@ class MultigridSystem:
             give_back_memory(always=True)
 
     def right_hand_side(
-        self, v: Interface, source: NodeSource | None, number: int, room: Room = None
+        self, edges: EdgeValues, source: NodeSource | None, number: int, room: Room = None
     ) -> torch.Tensor:
         """Return that of one of the problems, a vector.
 
-        Parameters
-        ----------
-        v
-            With the values on the edge of the lattice.
+        ``edges``: the given values on the edge of the grid.
         """
         b, nodes = self._zeros(room), self.nodes.nodes
-        known, part = self._known, self._block.nodes
+        known, part = self._known, self.region.nodes
         here = within(known, part)
         if source is not None and source.nodes is not None:
             place = np.unravel_index(source.nodes, source.values.shape[1:])
@@ -139,15 +125,13 @@ class MultigridSystem:
             if source.scale != 1.0:
                 b *= source.scale
         if self.equations is None:
-            added = self.measure.added(v, slice(number, number + 1))[0]
+            added = self.measure.added(edges, slice(number, number + 1))[0]
             b.view(-1)[self._places(self.measure.ring)] += torch.from_numpy(added).to(b.device)
         return b
 
     def _places(self, region: np.ndarray) -> torch.Tensor:
         """Return where in a flat vector some nodes of the region are, flat there."""
-        part = self._block.nodes
-        along = np.unravel_index(region, [of.stop - of.start for of in part])
-        return self.nodes.nodes.places([n + of.start for n, of in zip(along, part, strict=True)])
+        return self.nodes.nodes.places(list(self.region.flat_places(region)))
 
     def start(self, own: np.ndarray, room: Room = None) -> torch.Tensor:
         """Return a vector of values at the owned nodes, zero where no unknown is; copies have no values yet.
@@ -159,69 +143,62 @@ class MultigridSystem:
         """
         if own.size == 1 and not own.any():
             return self._zeros(room)
-        both = common(self.own, self._box)
-        every = torch.from_numpy(own).expand([part.stop - part.start for part in self.own])
-        values, start = every[within(both, self.own)], [along.start for along in both]
+        owned = self.region.owned
+        both = common(owned, self._box)
+        every = torch.from_numpy(own).expand([part.stop - part.start for part in owned])
+        values, start = every[within(both, owned)], [along.start for along in both]
         return self.nodes.nodes.take(values, self._zeros(room), start, self._active(both))
 
     def _active(self, part: Slices) -> torch.Tensor | None:
         """Return which nodes of a part have an unknown, where the equations tell."""
         if self.equations is None:
             return None
-        return torch.from_numpy(np.array(self.equations.active[within(part, self._block.nodes)]))
+        return torch.from_numpy(np.array(self.equations.active[within(part, self.region.nodes)]))
 
     def _zeros(self, room: Room) -> torch.Tensor:
         return self.nodes.vector() if room is None else room.zero_()
 
     def field(
-        self, x: torch.Tensor, v: Interface, number: int, out: np.ndarray | None = None
+        self, x: torch.Tensor, edges: EdgeValues, number: int, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the values of a problem at the nodes `around`, with those that are given on the lattice's edge.
+        """Return the values of a problem at the nodes of the region, with those that are given on the edge of the grid.
 
         Parameters
         ----------
         x
             With refreshed copies.
-        v
-            With the latter.
         out
             Where they are written to.
         """
-        values = np.empty([part.stop - part.start for part in self.around]) if out is None else out
+        region = self.region.nodes
+        values = np.empty(self.region.shape) if out is None else out
         values[...] = 0.0
-        if self._goes_on:
-            both, every = common(self._box, self.around), self.nodes.values(x)
-            self._go_on(every)
-            values[within(both, self.around)] = every[within(both, self._box)]
+        if self._has_ghost_unknowns:
+            both, every = common(self._box, region), self.nodes.values(x)
+            self._extend_odd_periods(every)
+            values[within(both, region)] = every[within(both, self._box)]
         else:
-            start = [part.start for part in self.around]
-            self.nodes.nodes.give(x, torch.from_numpy(values), start)
-        inside = within(self.around, self._block.nodes)
-        for axis, end in self._edges():
-            along = tuple(inside[other] for other in others(axis, values.ndim))
-            edge = v.lines[axis][number].select(0, end)[along].cpu().numpy()
-            values[at(axis, values.ndim, end)] = edge
+            self.nodes.nodes.give(x, torch.from_numpy(values), [part.start for part in region])
+        edges.impose(values, number)
         return values
 
     def estimate(self) -> ErrorEstimate:
         """Estimate the error of the last result from its residual."""
         error, factor, energy = self.gradients.error()
-        nodes, block = self.nodes, self._block
+        nodes = self.nodes
         rms = factor * nodes.rms(error)
-        lattice, here, there = block.lattice, [], []
-        box = zip(nodes.nodes.box, lattice.first_node, block.start, block.stop, strict=True)
-        for (low, high), first, start, stop in box:
-            centres = first + lattice.spacing * np.arange(start, stop)
-            inside = (centres >= low) & (centres <= high)
-            here.append(np.flatnonzero(inside))
-            there.append(centres[inside])
-        at_centres = np.zeros(block.subdomains)
+        samples, there, where = self._partition.samples(ERROR_STEP), [], []
+        for (low, high), part in zip(nodes.nodes.box, samples, strict=True):
+            sampled = ERROR_STEP * np.arange(part.start, part.stop)
+            inside = (sampled >= low) & (sampled <= high)
+            where.append(np.flatnonzero(inside))
+            there.append(sampled[inside])
+        at_samples = np.zeros([part.stop - part.start for part in samples])
         places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
         values = error.view(-1)[places].cpu().numpy()
-        at_centres[np.ix_(*here)] = np.abs(factor * values).reshape([len(n) for n in here])
-        place = tuple(map(slice, block.start, block.stop))
+        at_samples[np.ix_(*where)] = np.abs(factor * values).reshape([len(n) for n in where])
         bound = None if math.isnan(energy) else energy
-        return ErrorEstimate(rms, rms, torch.from_numpy(at_centres), place, bound)
+        return ErrorEstimate(rms, rms, torch.from_numpy(at_samples), samples, bound)
 
     @property
     def _box(self) -> Slices:
@@ -230,69 +207,52 @@ class MultigridSystem:
     @property
     def _known(self) -> Slices:
         """The nodes of which the region tells right-hand sides."""
-        both, periodic = common(self._box, self._block.nodes), self._block.lattice.periodic
-        return tuple(
-            own if wraps else part
-            for part, own, wraps in zip(both, self.own, periodic, strict=True)
-        )
+        both = common(self._box, self.region.nodes)
+        axes = zip(both, self.region.owned, self._partition.periodic, strict=True)
+        return tuple(own if wraps else part for part, own, wraps in axes)
 
     @property
     def _rounds(self) -> Periods:
-        """After how many nodes each axis comes round here, an even number; None where it does not.
+        """After how many unknowns each axis repeats, an even number; None where it does not.
 
-        If the grid's is odd, a node on the way from the last one to the first is one of them, see `stretched`.
+        If that of the nodes is odd, another unknown lies between the last one and the first, see `stretched`.
         """
-        return tuple(cells and cells + cells % 2 for cells in self._block.lattice.rounds)
+        return tuple(cells and cells + cells % 2 for cells in self._partition.rounds)
 
     def _wide(self) -> Slices:
-        """Return the region, and what a box has of nodes beyond it, within the lattice.
-
-        Along an axis that comes round here after another number of nodes than the lattice does, the latter alone.
-        """
-        block, lattice, wide = self._block, self._block.lattice, []
-        rounds = zip(self._rounds, lattice.periods, strict=True)
-        ends = zip(
-            block.nodes, self.own, rounds, lattice.first_node, lattice.last_node, strict=True
-        )
-        for part, own, (count, period), first, last in ends:
+        """Return the nodes of this rank, and what a box has of nodes beyond them, within the grid and one more all around."""
+        wide, region = [], self.region
+        axes = zip(region.nodes, region.owned, region.ends, self._partition.rounds, strict=True)
+        for axis, (part, own, ends, count) in enumerate(axes):
             low, high = own.start - AROUND, own.stop + AROUND
             if count is None:
+                first, last = ends or (-1, region.grid.nodes[axis])
                 low, high = max(min(part.start, low), first), min(max(part.stop, high), last + 1)
-            elif count == period:
-                low, high = min(part.start, low), max(part.stop, high)
             else:
-                high += 1
+                high += count % 2
             wide.append(slice(low, high))
         return tuple(wide)
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether the box goes on beyond the ends of periodic axes by other nodes than the lattice does."""
-        lattice = self._block.lattice
-        every = zip(lattice.rounds, self._rounds, lattice.periods, strict=True)
-        return any(cells is not None and not cells == own == period for cells, own, period in every)
+    def _has_ghost_unknowns(self) -> bool:
+        """Whether an odd number of nodes along a periodic axis has another unknown after the last."""
+        return any(count is not None and count % 2 for count in self._partition.rounds)
 
-    def _go_on(self, values: np.ndarray) -> None:
-        """Let values in the box just beyond the ends of periodic axes be those at the lattice's nodes there.
+    def _extend_odd_periods(self, values: np.ndarray) -> None:
+        """Write the values of the nodes beyond the ends of periodic axes with an odd number of nodes.
 
-        Where one of both ends of an edge has a given value, nothing between them is an unknown, and values stay zero.
+        Next to the ends are the unknowns that are no nodes; the nodes follow after them.
         """
-        lattice, first = self._block.lattice, [part.start for part in self._box]
-        every = zip(lattice.rounds, self._rounds, lattice.periods, strict=True)
-        for axis, (cells, count, period) in enumerate(every):
-            if cells is None or count is None or period is None or cells == count == period:
+        first = [part.start for part in self._box]
+        for axis, cells in enumerate(self._partition.rounds):
+            if cells is None or cells % 2 == 0:
                 continue
             along = np.moveaxis(values, axis, 0)
-            unknown = np.moveaxis(self.nodes.ones, axis, 0)
-            # On the way from the last node to the first, and linear there.
-            for last, beyond, way in (
-                (cells - 1 - count, -1, period - cells),
-                (cells - 1, cells, 1),
-            ):
-                if last >= first[axis] and last - first[axis] + count - cells + 1 < len(along):
-                    low, high = last - first[axis], last + 1 + count - cells - first[axis]
-                    between = along[low] + (along[high] - along[low]) * (way / (period - cells + 1))
-                    along[beyond - first[axis]] = between * (unknown[low] & unknown[high])
+            for beyond, node in ((-1, -2), (cells, cells + 1)):
+                if min(beyond, node) >= first[axis] and max(beyond, node) - first[axis] < len(
+                    along
+                ):
+                    along[beyond - first[axis]] = along[node - first[axis]]
 
     def _sampled(
         self,
@@ -304,7 +264,7 @@ class MultigridSystem:
 
         What there is to keep is kept.
         """
-        grid, part = self._block.lattice.grid, self._block.nodes
+        grid, part = self.region.grid, self.region.nodes
         self.conductances: Conductances | Resampled
         if discretisation is None:
             between = medium.conductances(grid, wide)
@@ -312,18 +272,13 @@ class MultigridSystem:
             if isinstance(medium, Medium):
                 self.conductances = Resampled(medium, grid, part)
             return between, None, region
-        if self._rounds == self._block.lattice.periods:
+        if self._rounds == self._partition.rounds:
             everywhere = region_equations(discretisation, wide)
             self.equations = everywhere.part(*within(part, wide))
         else:
             everywhere = region_equations(discretisation.coming_round(self._rounds), wide)
-            self.equations = region_equations(discretisation, part)
+            # Of nodes at the edge of a part not all is known.
+            wider = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+            self.equations = region_equations(discretisation, wider).part(*within(part, wider))
         self.conductances = self.equations.conductances
         return everywhere.conductances, everywhere.active, self.equations.conductances
-
-    def _edges(self) -> Iterator[tuple[int, int]]:
-        """Yield the edges of the lattice with given values: axis and end."""
-        for axis in range(len(self._box)) if self.equations is None else ():
-            for end, there in zip((0, -1), self._block.at_edge(axis), strict=True):
-                if there:
-                    yield axis, end

@@ -12,12 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.block import Block
+from mosaicdd.grid.partition import Range
 from mosaicdd.lattice.sharing import Direction
 from mosaicdd.schwarz.multigrid.parities import Halving
-
-Range = tuple[int, int]
-"""The first and the last of some nodes."""
 
 # By the number of colours. A node's value goes by the right-hand sides of 3, 6 or 6 nodes to each side: from that of each
 # class, backwards through the colours. There is one more, as couplings of the outermost that lead out of the box are not known.
@@ -157,28 +154,6 @@ class Shares:
             for per_rank, way in zip(self.ranges, direction, strict=True)
         )
         return _outer(along) * (not stays)
-
-
-def owned_ranges(blocks: Sequence[Sequence[Block]], *, values_given: bool) -> list[list[Range]]:
-    """Return which unknowns the blocks own.
-
-    Parameters
-    ----------
-    blocks
-        Per axis, those of the first ranks along it.
-    values_given
-        Whether the nodes at the edge of the grid, which is that of the lattice, have none.
-    """
-    ranges, edge = [], int(values_given)
-    for axis, along in enumerate(blocks):
-        lattice = along[0].lattice
-        cells, count = lattice.grid.shape[axis], lattice.rounds[axis]
-        owned = [block.owned_unknowns()[1][axis] for block in along]
-        ends = [(max(o.start, edge), min(o.stop - 1, cells - edge)) for o in owned]
-        if count is not None:  # an even number
-            ends[-1] = ends[-1][0], count + count % 2 - 1
-        ranges.append(ends)
-    return ranges
 
 
 def _length(ends: Range) -> int:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.schwarz.certify import Certificate
-from mosaicdd.schwarz.error_estimate import ErrorEstimate
+from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import driven
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
@@ -125,7 +126,7 @@ class Newton:
             diagonal = self._steps.ranks.agree(lambda: self._equations.diagonal(self.u))
         except ValueError:  # no elliptic equation at these values
             return 0.0
-        products = self._place.owned(2 * self._weights * diagonal * self.u)
+        products = self._place.without_ghosts(2 * self._weights * diagonal * self.u)
         square = float(self._steps.ranks.sum(np.array([np.square(products).sum()]))[0])
         return float(np.finfo(float).eps) * math.sqrt(square) / self._measure
 
@@ -161,20 +162,24 @@ class Newton:
         scale = _SAFETY * (1.0 + change.error / change.size) / (1.0 - share) if change.size else 1.0
         energy = None
         if self._equations.self_adjoint:
-            products = change.values * self._place.owned(self._residual)
+            products = change.values * self._place.without_ghosts(self._residual)
             energy = scale * math.sqrt(
                 abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
             )
-        rms, nodes = scale * change.size, scale * change.at_nodes(self._place)
+        rms, nodes = scale * change.size, scale * change.at_samples(self._place.partition)
         return ErrorEstimate(
-            rms, rms, nodes.to(**self._steps.settings.tensors), self._place.block.centres, energy
+            rms, rms, nodes.to(**self._steps.settings.tensors), self._samples, energy
         )
+
+    @property
+    def _samples(self) -> Slices:
+        return self._place.partition.samples(ERROR_STEP)
 
     def _unknown(self) -> ErrorEstimate:
         """Return the estimate where there is no derivative to go by: infinite."""
-        shape = self._place.block.subdomains
+        shape = [part.stop - part.start for part in self._samples]
         nodes = torch.full(shape, math.inf, **self._steps.settings.tensors)
-        return ErrorEstimate(math.inf, math.inf, nodes, self._place.block.centres)
+        return ErrorEstimate(math.inf, math.inf, nodes, self._samples)
 
     def _step(self) -> None:
         """Take a step, and judge it; by the last derivative, if that is enough for the last step."""
@@ -199,9 +204,9 @@ class Newton:
             self.status = "diverged_nan"
             return
         u, length = self.u, 1.0
-        begin, slope = self._place.owned(u), self._slope(change)
+        begin, slope = self._place.without_ghosts(u), self._slope(change)
         while True:
-            self._take(self._place.widened(begin + length * change.values))
+            self._take(self._place.with_ghosts(begin + length * change.values))
             long = length * change.size > math.sqrt(self._rtol) * self.size
             if self._norm < before and not (long and is_beyond(slope, self._slope(change))):
                 break
@@ -237,7 +242,7 @@ class Newton:
         """Return what the energy rises by along a change, where there is one, else zero."""
         if not self._equations.self_adjoint:
             return 0.0
-        rises = change.values * self._place.owned(self._residual)
+        rises = change.values * self._place.without_ghosts(self._residual)
         return float(self._steps.ranks.sum(np.array([rises.sum()]))[0])
 
     def _remeasure(self) -> None:
@@ -258,7 +263,7 @@ class Newton:
     def _measured(self, form: LinearForm) -> float:
         """Return what an equation drives, its right-hand side and the source less a constant, or 1."""
         b, constant = (
-            self._place.owned(self._weights * values)
+            self._place.without_ghosts(self._weights * values)
             for values in (form.right + self._equations.source, form.constant)
         )
         products = np.array([np.vdot(b, b), np.vdot(b, constant), np.vdot(constant, constant)])
@@ -304,11 +309,8 @@ class Newton:
         """Keep a checkpoint, and stop, if any rank was called to; or there are no steps left."""
         ended = self.status == OUT_OF_ITERATIONS
         if self._watch.save is not None and (interrupted or due or ended):
-            tensors = self._steps.settings.tensors
-            lines, field = (
-                make([self.u], **tensors) for make in (self._place.lines, self._place.strips)
-            )
-            self._watch.keep(lines, [self.history], field, [None])
+            strip = self._place.strip([self.u], **self._steps.settings.tensors)
+            self._watch.keep(None, [self.history], [strip], [None])
         if interrupted:
             self.status = self.status or "interrupted"
 
@@ -319,8 +321,8 @@ class Newton:
             if residual is None:
                 residual = steps.ranks.agree(lambda: self._equations.residual(u))
             self._residual = residual
-            nodes = self._place.owned(u)
-            weighted = self._place.owned(self._weights * residual)
+            nodes = self._place.without_ghosts(u)
+            weighted = self._place.without_ghosts(self._weights * residual)
             with np.errstate(over="ignore"):  # of a step that is too long
                 mine = [np.square(weighted).sum(), np.square(nodes).sum(), nodes.size]
         norm, total, count = steps.ranks.sum(np.array(mine)).tolist()
@@ -329,7 +331,9 @@ class Newton:
     def _solved(self, rtol: float) -> Change:
         """Solve for the change that the derivative asks for; the last derivative is kept."""
         if self._norm == 0:
-            return Change(np.zeros_like(self._place.owned(self.u)), 0.0, 0.0, "converged_rtol")
+            return Change(
+                np.zeros_like(self._place.without_ghosts(self.u)), 0.0, 0.0, "converged_rtol"
+            )
         while True:
             if self._linear is None:
                 self._linear = self._ways[0](self.u)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError
@@ -23,7 +22,6 @@ from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.multigrid.multigrid_system import AROUND
 from mosaicdd.schwarz.nonlinear.newton import Newton
@@ -47,22 +45,25 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
     to the right-hand side of the equation that is linearised at the harmonic surface: for a linear
     equation, to its own.
 
-    `ValueError` if the ranks do not fit the lattice, or fields are not sound. `TypeError` if the settings ask for
+    `ValueError` if fields are not sound. `TypeError` if the settings ask for
     what this method has not.
     """
 
     acceleration = "newton"
 
-    def _prepare(self, lattice: Lattice, local_solver: NewtonSolver) -> None:
+    def _prepare(self, local_solver: NewtonSolver) -> None:
         require_method(self.settings)
-        # A region, or what multigrid has around it, and what their conductances and their diagonal need.
-        self._place = FieldShare(self._ranks, lattice, max(lattice.spacing + 1, AROUND) + 1)
-        self._fields: torch.Tensor | None = None
+        # What multigrid has around a region, and what their conductances and their diagonal need.
+        self._place = GhostNodes(self.partition, AROUND + 2)
         self._known: _Beginning | None = None
         with self.clock.part("sample"):
             self._make = self._ranks.agree(lambda: equations_of(local_solver, self._place))
-        self._steps = Steps(self._ranks, lattice, self._place, self.settings, self.clock)
-        whole = local_solver.discretisation is None  # a rectangle, at whose edge the lattice ends
+        self._steps = Steps(self.partition, self._place, self.settings, self.clock)
+        equations = self._equations(0, Boundary.zeros(self.grid))
+        ones = equations.cleared(np.ones([p.stop - p.start for p in self._place.ghosted]))
+        active = self._place.at(self.partition.unknowns, ones)
+        self._unknowns = int(self._ranks.sum(np.array([active.sum()]))[0])
+        whole = local_solver.discretisation is None  # values on all sides of a rectangle
         self._inner = NodesInside(self._place, self.layout) if whole else None
         self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
 
@@ -98,7 +99,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         way, *others = self._ways(equations)
         if others:
             return way(u)
-        self._ranks.agree(lambda: equations.derivative(u, self._place.wide))
+        self._ranks.agree(lambda: equations.derivative(u, self._place.ghosted))
         return None
 
     def _beginning(
@@ -108,11 +109,11 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         sides = self._solver.source.problem.conditions
         data = (sides, number) if self._inner is None else boundary
         if self._known is None or not _same(self._known.data, data):
-            u = equations.begun(self._place.widened(self._harmonic(number, boundary)))
+            u = equations.begun(self._place.with_ghosts(self._harmonic(number, boundary)))
             smooth, residual = self._ranks.agree(lambda: self._linearised(u, equations))
             nested = None
             if self._inner is not None:
-                where = self._solver.source.problem, self.block.lattice, boundary, number
+                where = self._solver.source.problem, self.grid, boundary, number
                 how = self.settings, self._ranks.size
                 nested = self._ranks.agree(lambda: nested_start(*where, *how))
             problem = self._solver.source.problem
@@ -122,7 +123,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
 
     def _square(self, residual: np.ndarray, smooth: LinearForm) -> float:
         """Return the square of a residual over all ranks, as its rows count."""
-        own = self._place.owned(smooth.weights * residual)
+        own = self._place.without_ghosts(smooth.weights * residual)
         with np.errstate(over="ignore"):  # between data that are too large
             mine = np.array([np.square(own).sum()])
         return float(self._ranks.sum(mine)[0])
@@ -137,16 +138,16 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 "the equation's residual is not finite for values between those on the sides"
             )
         form = equations.linear_form(u, residual)
-        require_range(float(abs(self._place.owned(form.constant)).max(initial=0.0)))
+        require_range(float(abs(self._place.without_ghosts(form.constant)).max(initial=0.0)))
         return form, residual
 
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
     ) -> tuple[np.ndarray, str] | None:
         """Return what Newton's method would step by; see `BaseEngine.change`."""
-        equations = self._equations(0, Boundary.zeros(self.block.lattice.grid))
-        u = self._place.widened(np.nan_to_num(values))  # outside of a shape are none
-        wide = equations.cleared(np.array(self._place.widened(force)))
+        equations = self._equations(0, Boundary.zeros(self.grid))
+        u = self._place.with_ghosts(np.nan_to_num(values))  # outside of a shape are none
+        wide = equations.cleared(np.array(self._place.with_ghosts(force)))
         ways = self._ways(equations, transposed=transposed)
         if self._inner is not None and self._varies(self._inner, equations, u):
             ways = ways[-1:]
@@ -179,9 +180,10 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         nested = None if self._known is None else self._known.nested
         return nested.solution if nested is not None and nested.apart == 2 else None
 
-    def begin_with(self, fields: Callable[[], torch.Tensor | None]) -> None:
-        """Let the next solve begin with fields; without them, with what the lines span between them."""
-        self._fields = fields()
+    @property
+    def unknowns(self) -> int:
+        """Nodes of the whole domain that have an unknown."""
+        return self._unknowns
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         seconds = {"iterate": 0.0, "estimate": 0.0}
@@ -196,7 +198,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             watch.number = i
             residual: np.ndarray | None = None
             if start is not None:
-                begin, first = self._begun(i, start, equations), None
+                begin, first = self._begun(start[i], equations), None
             else:
                 begin, residual = self._nearer(i, beginning, equations)
             solve = Newton(
@@ -220,21 +222,18 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             fields.append(equations.completed(solve.u, beyond=self._beyond))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
-        self._fields = None
         begun = time.perf_counter()
-        v = self._place.lines([solve.u for solve, *_ in solves], **self._tensors)
-        kept = self._delivered(self._place.strips(fields, **self._tensors), options.sink)
+        kept = self._delivered(iter([self._place.strip(fields, **self._tensors)]), options.sink)
         seconds["assemble"] = time.perf_counter() - begun
         return [
             self._outcome(
                 solve.status or "stagnated",
                 evidence,
                 estimate,
-                number=i,
+                vanishes=not solve.u.any(),
                 update=solve.history.update[-1],
                 certificate=solve.certificate,
                 history=solve.history,
-                interface=v,
                 field=None if kept is None else kept[i],
                 seconds=dict(seconds),
                 failure=solve.failure,
@@ -249,7 +248,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         if beginning.nested is None:
             return beginning.u, None
         with self.clock.part("start"):
-            values = beginning.nested(self._place.wide)
+            values = beginning.nested(self._place.ghosted)
         if values is None:
             return beginning.u, None
         start = equations.begun(values)
@@ -263,13 +262,9 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             return start, residual
         return beginning.u, None
 
-    def _begun(self, i: int, start: Interface, equations: NewtonEquations) -> np.ndarray:
-        """Return the values from which a problem's solve begins that has a start."""
-        if self._fields is not None:
-            u = self._place.widened(self._fields[i].cpu().numpy().copy())
-        else:
-            u = self._place.between_lines(start, i)
-        return equations.begun(u)
+    def _begun(self, start: torch.Tensor, equations: NewtonEquations) -> np.ndarray:
+        """Return the ghosted values from which a problem's solve begins, from those that this rank owns."""
+        return equations.begun(self._place.with_ghosts(start.cpu().numpy().copy()))
 
 
 @dataclass

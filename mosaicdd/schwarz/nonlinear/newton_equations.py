@@ -1,6 +1,6 @@
 """What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
 
-Values lie in wide arrays (`FieldShare`). On a rectangle with given values on all sides the lattice ends at its edge;
+Values lie in wide arrays (`GhostNodes`). On a rectangle with given values on all sides unknowns are the nodes inside;
 everywhere else steps are linear problems with the same faces, volumes and active nodes.
 """
 
@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.lattice.axes import within
 from mosaicdd.local_solvers.exact import MediumSolver, NewtonSolver
-from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.source import GridSource
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.fields.fields import LocalPart, Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.nonlinear_part import Linearised, NonlinearPart
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary, edges_of
-from mosaicdd.schwarz.field_share import FieldShare
 
 
 class LinearForm(NamedTuple):
@@ -50,8 +50,8 @@ class NewtonEquations(abc.ABC):
     self_adjoint: bool
     source: np.ndarray | float
 
-    def __init__(self, place: FieldShare, solver: NewtonSolver):
-        self._place, self._grid, self._subdomain = place, place.grid, solver.subdomain
+    def __init__(self, place: GhostNodes, solver: NewtonSolver):
+        self._place, self._grid = place, place.grid
         self.self_adjoint = solver.operator.self_adjoint
 
     @abc.abstractmethod
@@ -75,7 +75,7 @@ class NewtonEquations(abc.ABC):
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
         """Return that of the derivative at values, zero where there is no unknown."""
-        return self.cleared(self.derivative(u, self._place.wide).diagonal())
+        return self.cleared(self.derivative(u, self._place.ghosted).diagonal())
 
     @abc.abstractmethod
     def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
@@ -83,14 +83,14 @@ class NewtonEquations(abc.ABC):
 
     def driven(self, linear: MediumSolver, force: np.ndarray) -> MediumSolver:
         """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
-        f = self._place.as_field(force / self._grid.spacing**2)
+        f = LocalPart(self._grid, force / self._grid.spacing**2, self._place.ghosted)
         solver = copy.copy(linear)
         solver.source = self._linear_source({"f": f})
         return solver
 
-    def _linear_source(self, fields: dict) -> Source:
+    def _linear_source(self, fields: dict) -> GridSource:
         problem = Problem(Domain.of_grid(self._grid), "poisson", fields)
-        return Source(problem, self._grid, self._subdomain)
+        return GridSource(problem, self._grid)
 
     @abc.abstractmethod
     def begun(self, u: np.ndarray) -> np.ndarray:
@@ -102,17 +102,17 @@ class NewtonEquations(abc.ABC):
 
 
 def equations_of(
-    solver: NewtonSolver, place: FieldShare
+    solver: NewtonSolver, place: GhostNodes
 ) -> Callable[[int, Boundary], NewtonEquations]:
     """Sample an operator on a rank's part of the grid; return what makes the equations of each problem of it.
 
     It takes which of several problems it is, and the values on its edges.
     """
     if solver.discretisation is None:
-        operator = solver.operator.on(place.grid, place.wide)
+        operator = solver.operator.on(place.grid, place.ghosted)
         return partial(_OnRectangle, place, solver, operator)
     return partial(
-        _OnOutlines, place, solver, NonlinearEquations(solver.discretisation, place.wide)
+        _OnOutlines, place, solver, NonlinearEquations(solver.discretisation, place.ghosted)
     )
 
 
@@ -121,7 +121,7 @@ class _OnRectangle(NewtonEquations):
 
     def __init__(
         self,
-        place: FieldShare,
+        place: GhostNodes,
         solver: NewtonSolver,
         operator: NonlinearPart,
         number: int,
@@ -130,7 +130,7 @@ class _OnRectangle(NewtonEquations):
         super().__init__(place, solver)
         self._operator, self._boundary = operator, boundary
         self.source = 0.0
-        f = solver.source.problem.source_at(self._grid, place.wide)
+        f = solver.source.problem.source_at(self._grid, place.ghosted)
         if f is not None:
             self.source = self.cleared(self._grid.spacing**2 * f[number % len(f)])
 
@@ -142,7 +142,7 @@ class _OnRectangle(NewtonEquations):
 
     def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
         right, constant = -residual - self.source, np.zeros_like(u)
-        free = u - self._boundary.impose(np.zeros_like(u), self._place.wide)
+        free = u - self._boundary.impose(np.zeros_like(u), self._place.ghosted)
         changes = free, self.cleared(np.ones_like(u))
         linear, constant[_inside(u)] = self._operator.products(u, changes)
         right[_inside(u)] += linear
@@ -152,16 +152,16 @@ class _OnRectangle(NewtonEquations):
         return self._operator.derivative(u, part, dtype)
 
     def cleared(self, values: np.ndarray) -> np.ndarray:
-        for _, _, there in edges_of(self._place.wide, self._grid.nodes):
+        for _, _, there in edges_of(self._place.ghosted, self._grid.nodes):
             values[there] = 0.0
         return values
 
     def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
         linear = Linearised(self._operator, u, transposed=transposed)
-        return MediumSolver(linear, self._subdomain, self._linear_source({}))
+        return MediumSolver(linear, self._linear_source({}))
 
     def begun(self, u: np.ndarray) -> np.ndarray:
-        return self._boundary.impose(u, self._place.wide)
+        return self._boundary.impose(u, self._place.ghosted)
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         return u
@@ -172,7 +172,7 @@ class _OnOutlines(NewtonEquations):
 
     def __init__(
         self,
-        place: FieldShare,
+        place: GhostNodes,
         solver: NewtonSolver,
         equations: NonlinearEquations,
         number: int,
@@ -198,7 +198,7 @@ class _OnOutlines(NewtonEquations):
 
     def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
         whole = self._equations.derivative(u, self._data).conductances
-        return whole.part(*within(part, self._place.wide)).each(lambda k: k.astype(dtype))
+        return whole.part(*within(part, self._place.ghosted)).each(lambda k: k.astype(dtype))
 
     def cleared(self, values: np.ndarray) -> np.ndarray:
         values[~self._equations.active] = 0.0
@@ -216,7 +216,7 @@ class _OnOutlines(NewtonEquations):
             rounds=self._equations.rounds,
             periods=self._equations.periods,
         )
-        return MediumSolver(step, self._subdomain, self._linear_source({}), step)
+        return MediumSolver(step, self._linear_source({}), step)
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         active = self._equations.active
@@ -227,7 +227,7 @@ class _OnOutlines(NewtonEquations):
             steps = itertools.product(range(3), repeat=u.ndim)
             around = np.stack([padded[tuple((places + step).T)] for step in steps])
             u[tuple(places.T)] = np.nanmean(around, axis=0)
-        return self._place.widened(self._place.owned(np.where(active, u, 0.0)))
+        return self._place.with_ghosts(self._place.without_ghosts(np.where(active, u, 0.0)))
 
     def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
         return self._equations.completed(u, self._problem, self._number, beyond=beyond)

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike
 
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices, at, crossed, within
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Halo, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
@@ -18,7 +19,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engines import engine_of
-from mosaicdd.schwarz.field_share import FieldShare
+from mosaicdd.schwarz.error_estimate import ERROR_STEP
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -30,11 +31,15 @@ _STEP_ITERATIONS = 200  # iterations of a step
 class Steps:
     """What the steps for all problems of an engine have in common: where, and how."""
 
-    ranks: Ranks
-    lattice: Lattice
-    place: FieldShare
+    partition: Partition
+    place: GhostNodes
     settings: SolveSettings
     clock: Stopwatch
+
+    @property
+    def ranks(self) -> Ranks:
+        """The ranks of the partition."""
+        return self.partition.ranks
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,13 @@ class Change:
     error: float
     status: str  # as of an `Outcome`
 
-    def at_nodes(self, place: FieldShare) -> torch.Tensor:
-        """Return its absolute values at the lattice nodes that this rank owns."""
-        block = place.block
-        lattice_nodes = tuple(
-            slice(start * block.lattice.spacing - own.start, None, block.lattice.spacing)
-            for start, own in zip(block.start, place.own, strict=True)
+    def at_samples(self, partition: Partition) -> torch.Tensor:
+        """Return its absolute values at this rank's nodes of every `ERROR_STEP`."""
+        sampled = tuple(
+            slice(ERROR_STEP * part.start - own.start, own.stop - own.start, ERROR_STEP)
+            for part, own in zip(partition.samples(ERROR_STEP), partition.unknowns, strict=True)
         )
-        owned = tuple(slice(count) for count in block.subdomains)
-        return torch.from_numpy(abs(self.values[lattice_nodes][owned]))
+        return torch.from_numpy(abs(self.values[sampled]))
 
 
 class Step(Protocol):
@@ -84,19 +87,16 @@ class MediumStep:
 
     def __call__(self, force: np.ndarray, rtol: float) -> Change:
         """Solve on the whole grid; see `Step`."""
-        steps, grid = self._steps, self._steps.lattice.grid
+        steps = self._steps
         linear = self._equations.driven(self._linear, force)
         settings = steps.settings.with_changes(
             rtol=rtol, certify=None, max_iterations=_STEP_ITERATIONS
         )
-        engine = engine_of(linear.method)(
-            steps.ranks, steps.lattice, linear, settings, clock=steps.clock
-        )
-        outcome = engine.solve(Boundary.zeros(grid))
+        engine = engine_of(linear.method)(steps.partition, linear, settings, clock=steps.clock)
+        outcome = engine.solve(Boundary.zeros(steps.partition.grid))
         if outcome.field is None:
             raise RuntimeError("a step's field is kept")
         values = outcome.field.double().cpu().numpy()
-        # Of all nodes: what changes between the lattice lines may not be seen on them.
         return Change(
             values,
             math.sqrt(steps.place.mean_square(values)),
@@ -127,7 +127,7 @@ class NodesInside:
         That of Laplace's operator times the squared spacing.
     """
 
-    def __init__(self, place: FieldShare, layout: Layout):
+    def __init__(self, place: GhostNodes, layout: Layout):
         self._place, self._ranks = place, place.ranks
         shape = tuple(n - 2 for n in layout.shape)
         inner = []
@@ -156,8 +156,8 @@ class NodesInside:
 
     def embedded(self, values: np.ndarray) -> np.ndarray:
         """Return values of those owned with zeros on the edge of the domain: owned nodes of the field."""
-        field = np.zeros([p.stop - p.start for p in self._place.own])
-        field[within(self.own, self._place.own)] = values
+        field = np.zeros([p.stop - p.start for p in self._place.owned])
+        field[within(self.own, self._place.owned)] = values
         return field
 
     def widened(self, values: np.ndarray) -> np.ndarray:

@@ -7,18 +7,15 @@ than to tell each other.
 """
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.coarser import (
     coarser,
     extrapolated,
@@ -38,7 +35,6 @@ _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
 # the Poisson-Boltzmann equation takes 1 for 3, the p-Laplacian 4 for 8 (`scripts/bench_nonlinear.py`).
 _MOST = 2**18  # nodes of the coarser grid, or a quarter of what each rank has of the finer one
 _LEAST = 32  # cells along its sides
-_SMALLEST = 8  # cells of a subdomain there
 _RTOL = 1e-6  # of its solution
 
 
@@ -65,14 +61,12 @@ class HarmonicStart:
             with steps.clock.part("start"):
                 return self._inner.harmonic(boundary)
         linear, c = self._on_outlines
-        smooth = smooth_problem(self._solver.source.problem, steps.lattice.grid, c)
+        smooth = smooth_problem(self._solver.source.problem, steps.partition.grid, c)
         linear.source.update(
             smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
         )
         settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
-        engine = engine_of(linear.method)(
-            steps.ranks, steps.lattice, linear, settings, clock=steps.clock
-        )
+        engine = engine_of(linear.method)(steps.partition, linear, settings, clock=steps.clock)
         field = engine.solve(boundary).field
         if field is None:
             raise RuntimeError("the field of a harmonic surface is kept")
@@ -81,12 +75,11 @@ class HarmonicStart:
     @cached_property
     def _on_outlines(self) -> tuple[MediumSolver, float]:
         """What solves where values are not given on all sides of a rectangle, and its reaction; all ranks together."""
-        problem, grid = self._solver.source.problem, self._steps.lattice.grid
+        problem, grid = self._solver.source.problem, self._steps.partition.grid
 
         def bound() -> tuple[MediumSolver, float]:
             c = screening(problem, grid)
-            exact = Exact.of(self._solver.subdomain)
-            return exact.of_flows(smooth_problem(problem, grid, c), grid), c
+            return Exact().of_flows(smooth_problem(problem, grid, c), grid), c
 
         return self._steps.ranks.agree(bound)
 
@@ -100,8 +93,6 @@ class NestedStart:
         The problem there.
     apart
         Distance of its nodes, in cells of the grid.
-    cells
-        Of its subdomains.
 
     Attributes
     ----------
@@ -111,13 +102,12 @@ class NestedStart:
         The solution there, once it has been asked for.
     """
 
-    def __init__(self, problem: Problem, apart: int, cells: int, settings: SolveSettings):
+    def __init__(self, problem: Problem, apart: int, settings: SolveSettings):
         grid = problem.domain.grid()
-        solver = Exact.of(Subdomain(cells, 1.0, len(grid.shape))).newton(problem, grid)
+        solver = Exact().newton(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
-        lattice = Lattice(grid, solver.subdomain)
-        alone = Ranks.alone().fitted(lattice.subdomains)
-        self._engine = engine_of(solver.method)(alone, lattice, solver, loose)
+        alone = Partition.alone(grid, (False,) * len(grid.shape))
+        self._engine = engine_of(solver.method)(alone, solver, loose)
         self._boundaries, self.apart = problem.boundaries(grid), apart
         self.solution: np.ndarray | None = None
 
@@ -143,7 +133,7 @@ class NestedStart:
 
 def nested_start(
     problem: Problem,
-    lattice: Lattice,
+    grid: Grid,
     boundary: Boundary,
     number: int,
     settings: SolveSettings,
@@ -153,24 +143,20 @@ def nested_start(
 
     ``ranks``: how many share the finer grid.
     """
-    grid = lattice.grid
     most = max(_MOST, math.prod(grid.shape) // (4 * ranks))
-    apart, cells = next(_coarser_grids(grid, lattice.subdomain.cells, most), (0, 0))
-    if not apart:
-        return None
-    coarse = coarser(problem, grid, boundary, number, apart)
-    return None if coarse is None else NestedStart(coarse, apart, cells, settings)
+    apart = _distance(grid, most)
+    coarse = None if apart is None else coarser(problem, grid, boundary, number, apart)
+    return None if apart is None or coarse is None else NestedStart(coarse, apart, settings)
 
 
-def _coarser_grids(grid: Grid, cells: int, nodes: int) -> Iterator[tuple[int, ...]]:
-    """Yield how far apart nodes may be, so that there are at most so many, and the cells of subdomains that cover them then, the best first."""
+def _distance(grid: Grid, nodes: int) -> int | None:
+    """Return how far apart nodes of a coarser grid are, so that there are about so many at most; None if there is none."""
     least = 2
     while math.prod(grid.shape) > nodes * least**2:
         least *= 2
-    for apart in (least, least // 2):
-        for m in (cells, cells // 2, cells // 4):
-            if apart == 1 or m < _SMALLEST:
-                continue
-            step, fewest = apart * m // 2, apart * max(_LEAST, m)
-            if all(n % step == 0 and n >= fewest for n in grid.shape):
-                yield apart, m
+    fits = (
+        apart
+        for apart in (least, least // 2)
+        if apart > 1 and all(n % apart == 0 and n >= apart * _LEAST for n in grid.shape)
+    )
+    return next(fits, None)

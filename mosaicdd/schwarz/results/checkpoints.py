@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
@@ -24,7 +25,6 @@ from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.checksum import checksum_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.results.earlier import Begin, Earlier, stacked
 from mosaicdd.schwarz.results.output import SolutionOutput, write_lines
 from mosaicdd.schwarz.results.report import Result
@@ -93,7 +93,7 @@ class Checkpoints:
 
         That is the same for any process grid. All ranks must ask for it together.
         """
-        grid = self._engine.block.lattice.grid
+        grid = self._engine.grid
         told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
         sums = self._ranks.agree(self._checksums)
         total = sum(
@@ -103,7 +103,7 @@ class Checkpoints:
 
     def _checksums(self) -> dict[str, int]:
         """Return those of fields, and of the domain, at this rank's nodes."""
-        grid, own = self._engine.block.lattice.grid, self._engine.block.owned_nodes()[1]
+        grid, own = self._engine.grid, self._engine.owned
         sums = {
             name: checksum_of(
                 functools.partial(field.sample_as_given, grid, checked=False), own, strip=_SAMPLES
@@ -129,18 +129,18 @@ class Checkpoints:
 
     def save(
         self,
-        v: Interface,
+        v: Interface | None,
         histories: Sequence[History],
         field: Iterable[Strip] | None = None,
         statuses: Sequence[str | None] = (),
         number: int = 0,
     ) -> None:
-        """Write the interface of problems of a batch; on success it replaces the checkpoint before.
+        """Write the interface of problems of a batch, or of one on the whole grid its field; on success it replaces the checkpoint before.
 
         Parameters
         ----------
         field
-            What this rank has of it, if the interface leaves it open; of one problem.
+            What this rank has of it, where there is no interface; of one problem.
         statuses
             Of those that have ended.
         number
@@ -156,17 +156,19 @@ class Checkpoints:
         with self._ranks.held_by_root(writing) as writer:
             for i, history in enumerate(histories):
                 group = self._group(first + i)
-                flat = v.flat.view(v.problems, -1)[i].contiguous()
-                lines = Interface(v.block, flat=flat, **v.tensors)
-                lines.rings = v.rings
-                write_lines(self._ranks, self._engine.movement, lines, writer, self._dtype, group)
+                if v is not None:
+                    flat = v.flat.view(v.problems, -1)[i].contiguous()
+                    lines = Interface(v.block, flat=flat, **v.tensors)
+                    lines.rings = v.rings
+                    movement = self._engine.movement
+                    write_lines(self._ranks, movement, lines, writer, self._dtype, group)
                 if field is not None:
                     parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
                     name = group + checkpoint_file.FIELD
-                    nodes = v.block.lattice.grid.nodes
+                    nodes = self._engine.grid.nodes
                     self._ranks.only_root(functools.partial(_create, writer, name, nodes))
                     into = (lambda *_: None) if writer is None else writer.into(name)
-                    collect(self._ranks, parts, np.float64, len(v.lines), into)
+                    collect(self._ranks, parts, np.float64, len(nodes), into)
                 status = statuses[i] if statuses else None
                 status = None if status in RESUMABLE else status
                 self._ranks.only_root(
@@ -276,16 +278,15 @@ class Checkpoints:
         for i, member in enumerate(members):
             if member in earlier.begun:
                 lines, histories[i], fields[i] = self._values(earlier.begun[member], member)
-                each = engine.interface_of_lines(lines)
-                flats[i] = each.flat.view(each.problems, -1)[i]
+                if engine.has_lines:
+                    each = engine.interface_of_lines(lines)
+                    flats[i] = each.flat.view(each.problems, -1)[i]
+        statuses = [earlier.statuses.get(member) for member in members]
+        if not engine.has_lines:
+            return Begin(stacked(fields, len(members)), histories, statuses)
         zeros = torch.zeros_like(each.flat.view(each.problems, -1)[0])
         v = each.like(torch.cat([flats.get(i, zeros) for i in range(len(members))]))
-        return Begin(
-            v,
-            histories,
-            [earlier.statuses.get(member) for member in members],
-            stacked(fields, len(members)),
-        )
+        return Begin(v, histories, statuses)
 
     def _values(
         self, path: Path, member: int
@@ -299,7 +300,7 @@ class Checkpoints:
             return history
 
         history = History(**self._ranks.on_root(read))
-        own = self._engine.block.owned_nodes()[1]
+        own = self._engine.owned
         return (
             lines,
             history,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.storage.checkpoint_file import read_rows
@@ -16,12 +15,11 @@ from mosaicdd.storage.checkpoint_file import read_rows
 
 @dataclass(frozen=True)
 class Begin:
-    """Where problems that had been begun stopped; see `SolveOptions`, and `BaseEngine.begin_with` for the fields."""
+    """Where problems that had been begun stopped; see `SolveOptions`."""
 
-    interface: Interface
+    start: Any
     histories: list[History]
     statuses: list[str | None]
-    fields: torch.Tensor | None
 
     @property
     def so_far(self) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.partition import NodeBoxes, Partition, SampleNodes
 from mosaicdd.lattice.axes import Slices, common
-from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks
@@ -25,7 +27,6 @@ from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.imposed_slope import mean_slope, without_slope
-from mosaicdd.schwarz.field_share import FieldShare
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
@@ -50,13 +51,18 @@ class Batch:
     outcomes: list[Outcome]
 
     @property
+    def grid(self) -> Grid:
+        """The grid of the domain."""
+        return self.boxes.grid
+
+    @property
     def problems(self) -> slice:
         """Which of all problems they are."""
         return slice(self.members.start, self.members.stop)
 
     @property
-    def interface(self) -> Interface:
-        """The values on this rank's lattice lines, of all of them."""
+    def interface(self) -> Interface | None:
+        """The values on this rank's lattice lines, of all of them; None of a method on the whole grid."""
         return self.outcomes[0].interface
 
 
@@ -68,8 +74,10 @@ class Kept:
     ----------
     given_ranks
         What the solver was given as ``ranks``: its own communicator is freed with it.
-    cuts
-        Of the process grid, if it is not cut evenly.
+    boxes, cuts
+        Of the nodes of the grid; where the process grid cuts these boxes, if not evenly.
+    samples
+        The nodes that have an error estimate of their own.
     network
         By which the field was filled, if one can evaluate it between the nodes, too. No other solver is
         kept: the operators of a medium take many times as much memory as its field.
@@ -87,15 +95,21 @@ class Kept:
 
     given_ranks: Any
     settings: SolveSettings
-    lattice: Lattice
+    boxes: NodeBoxes
     cuts: Cuts | None
+    samples: SampleNodes
     window: Window
-    network: BoundSolver | None
+    network: SharedSolver | None
     own: Slices
     boundaries: Sequence[Boundary]
     told: Told
     batches: Sequence[Batch]
     path: Path | None
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the domain."""
+        return self.boxes.grid
 
     @property
     def problems(self) -> int:
@@ -131,16 +145,16 @@ class Kept:
     # Together
 
     def group(self, ranks: Ranks) -> tuple[Ranks, int]:
-        """Return the ranks of this rank's group, as they lay over the lattice, and which group it is."""
+        """Return the ranks of this rank's group, as they lay over the grid, and which group it is."""
         groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
-        return groups.ranks.fitted(self.lattice.subdomains, self.cuts), groups.index
+        return groups.ranks.fitted(self.boxes.counts, self.cuts), groups.index
 
-    def _movement(self, group: Ranks) -> InterfaceMovement:
-        return InterfaceMovement(group, self.lattice, self.settings.halo_depth)
+    def _movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
+        return InterfaceMovement(group, lattice, self.settings.halo_depth)
 
     def require_told(self, problem: Problem, ranks: Ranks) -> None:
         """Check that the problem's data are what they were when it was solved; else all raise `ValueError`."""
-        data = self.told, problem, self.lattice.grid, self.own
+        data = self.told, problem, self.grid, self.own
         ranks.agree(lambda: require_told(*data))
 
     def gather(self, name: str) -> np.ndarray | None:
@@ -155,7 +169,7 @@ class Kept:
             parts = self._parts(name)
             if ranks.any(parts is None) or parts is None:
                 return None
-            nodes = self.lattice.lines
+            nodes = self.samples.counts
             shape = (self.problems, *(self.window.shape if name == "field" else nodes))
             if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
                 return parts[0][0]
@@ -183,12 +197,12 @@ class Kept:
             parts.append((_stacked(known), (batch.problems, *around)))
         return parts
 
-    def at(self, network: BoundSolver, cells: np.ndarray) -> np.ndarray:
+    def at(self, network: SharedSolver, cells: np.ndarray) -> np.ndarray:
         """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
         with Ranks.of(self.given_ranks) as ranks:
             group, _ = self.group(ranks)
-            tensors = self.settings.tensors
-            evaluate = PointValues(group, network, self._movement(group), cells, **tensors)
+            tensors, lattice = self.settings.tensors, network.lattice(self.grid)
+            evaluate = PointValues(group, network, self._movement(group, lattice), cells, **tensors)
             values = np.zeros((self.problems, len(cells)))
             for batch in self.batches:
                 at_points = evaluate(batch.interface, self.boundaries[batch.problems])
@@ -200,7 +214,10 @@ class Kept:
         """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
         group, index = self.group(ranks)
         if lines:
-            file.lines(self._movement(group), self.batches[0].interface)
+            v = self.batches[0].interface
+            if v is None:
+                raise RuntimeError("a method on the whole grid has no interface")
+            file.lines(self._movement(group, v.block.lattice), v)
         else:
             place = self.window.clip(self.own)
             fields = zip(self._fields(), self.batches, strict=True)
@@ -213,36 +230,37 @@ class Kept:
 
     # For another solve
 
-    def require_start(self, members: range, block: Block) -> None:
+    def require_start(self, members: range, partition: Partition) -> None:
         """Check that another solve of some problems can begin here.
 
-        ``block``: of this rank, in the other solve.
+        ``partition``: of the other solve.
 
         `ValueError` if it is of another grid, lies otherwise over the ranks, or is not kept.
         """
-        lattice, other = self.lattice, block.lattice
-        if lattice.grid != other.grid:
+        if self.grid != partition.grid:
             raise ValueError(
-                f"start has {lattice.grid}, the problem {other.grid}; they must be equal"
+                f"start has {self.grid}, the problem {partition.grid}; they must be equal"
             )
-        if lattice != other:
+        if self.boxes != partition.boxes:
             raise ValueError(
-                f"start was solved with subdomains of {lattice.subdomain.cells} cells, this Solver "
-                f"has those of {other.subdomain.cells}; use the same local solver"
+                "start was solved by another local solver, whose nodes lie otherwise; use the same"
             )
-        if set(members) - set(self._rows):
+        if set(members) - {member for batch in self.batches for member in batch.members}:
             raise ValueError(
                 "start does not keep all problems on the ranks that need them: it was written to a "
                 "file, interrupted, or solved with other replicas"
             )
-        if self.batches and self.batches[0].interface.block != block:
-            raise ValueError(
-                "start lies otherwise over the ranks; use the same ranks, dims and halo_depth"
-            )
+        if self.own != partition.owned:
+            raise ValueError("start lies otherwise over the ranks; use the same ranks and dims")
 
     def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
-        """Return a copy of the interface of some problems."""
+        """Return a copy of the interface of some problems.
+
+        `ValueError` if it was solved for without one, or with another halo.
+        """
         rows, like = self._rows, self.batches[0].interface
+        if like is None or like.block.halo != self.settings.halo_depth:
+            raise ValueError("start has no interface of this kind; use the same local solver")
         flat = torch.cat([rows[member] for member in members]).to(**tensors)
         return Interface(like.block, problems=len(members), flat=flat, **tensors)
 
@@ -265,6 +283,7 @@ class Kept:
         return {
             member: row
             for batch in self.batches
+            if batch.interface is not None
             for member, row in zip(
                 batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
             )
@@ -286,7 +305,7 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
     `ValueError` if the problem's data are other ones than when it was solved. `Unsupported` if not all of the field is
     there.
     """
-    grid = kept.lattice.grid
+    grid = kept.grid
     if kept.window != Window.whole(grid):
         raise Unsupported(
             "quantities are of the whole field, and this solution has a window of it: solve without window"
@@ -295,18 +314,18 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
         kept.require_told(problem, ranks)
         local = ranks.agree(lambda: kept.local)
         group, _ = kept.group(ranks)
-        share = FieldShare(group, kept.lattice, _AROUND)
+        share = GhostNodes(Partition(kept.boxes, group), _AROUND)
         # Beyond the grid there is something along periodic axes only.
         wide = common(
-            share.wide,
+            share.ghosted,
             tuple(
                 slice(-_AROUND, nodes + _AROUND) if around else slice(0, nodes)
-                for nodes, around in zip(grid.nodes, kept.lattice.periodic, strict=True)
+                for nodes, around in zip(grid.nodes, kept.boxes.periodic, strict=True)
             ),
         )
         sides = problem.conditions
-        periodic = without_slope(sides, grid, share.own, local)
-        values = [share.at(wide, share.widened(own)) for own in periodic]
+        periodic = without_slope(sides, grid, share.owned, local)
+        values = [share.at(wide, share.with_ghosts(own)) for own in periodic]
         slope = mean_slope(sides, grid, wide)
         if slope is not None:
             values = [around + slope for around in values]
@@ -317,7 +336,7 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
             problem.some(range(members.start, members.stop)) if kept.problems > 1 else problem,
             kept.problems,
             members,
-            share.own,
+            share.owned,
             wide,
             np.stack(values) if values else np.zeros(shape),
             ranks.sum,

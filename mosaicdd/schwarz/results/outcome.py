@@ -25,7 +25,7 @@ class Outcome:
         ``stagnated``: as `verdict` has it.
     update, residual
         Root mean square over the interface of the last change, and of ``T v - v`` at the result.
-        On the lattice lines, the field is ``T v``.
+        On the lattice lines, the field is ``T v``; None of a method on the whole grid.
     size
         Root mean square of the values over the interface.
     discrete_residual
@@ -60,7 +60,6 @@ class Outcome:
     discrete_residual: float | None
     error_estimate: ErrorEstimate
     history: History
-    interface: Interface
     place: Slices
     layout: Layout
     seconds: dict[str, float]
@@ -71,6 +70,7 @@ class Outcome:
     certificate: Certificate | None = None
     outside: torch.Tensor | None = None
     field: torch.Tensor | None = None
+    interface: Interface | None = None
 
     @property
     def converged(self) -> bool:

@@ -13,9 +13,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from mosaicdd.grid.partition import SampleNodes
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, moved
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
@@ -23,7 +25,6 @@ from mosaicdd.problems.discretisation.given_conditions import Points, conditions
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.fill import Strip
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.given import Sample, samples, write_given
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -47,6 +48,8 @@ class SolutionOutput:
     ----------
     ranks
         All of them, of all groups.
+    samples
+        The nodes that have an error estimate of their own.
     boundaries
         Of each problem.
     dtype
@@ -67,7 +70,8 @@ class SolutionOutput:
         self,
         path: str,
         ranks: Ranks,
-        lattice: Lattice,
+        grid: Grid,
+        samples: SampleNodes,
         problem: Problem,
         boundaries: Sequence[Boundary],
         dtype: str,
@@ -80,7 +84,7 @@ class SolutionOutput:
     ):
         self._path = path
         self._ranks = ranks
-        self._lattice = lattice
+        self._grid, self._samples = grid, samples
         self._problem = problem
         self._boundaries = boundaries
         self._dtype = dtype
@@ -156,7 +160,7 @@ class SolutionOutput:
         self._ranks.only_root(write)
 
     def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
-        """Write what is known per lattice node of some problems, or take part with none."""
+        """Write what is known per sampled node of some problems, or take part with none."""
         nodes = [outcome.error_estimate.nodes for outcome in outcomes]
         self._map(solution_writer.ERRORS, nodes, outcomes, members, self._dtype)
         outside = [outcome.outside for outcome in outcomes if outcome.outside is not None]
@@ -180,10 +184,10 @@ class SolutionOutput:
         self._collect(name, parts, dtype)
 
     def _create_map(self, name: str, dtype: str) -> None:
-        """Add an array over the lattice nodes, if there is none yet."""
+        """Add an array over the sampled nodes, if there is none yet."""
         if name not in self._maps:
-            self._writer.create(name, self._lattice.lines, dtype)
-            self._writer.place(name, self._lattice.first_node, self._lattice.spacing)
+            self._writer.create(name, self._samples.counts, dtype)
+            self._writer.place(name, self._samples.first, self._samples.step)
             self._maps.add(name)
 
     def rows(self, problem: int) -> dict[str, np.ndarray]:
@@ -216,15 +220,13 @@ class SolutionOutput:
             self._collect(name, samples(sample, nodes), dtype)
 
         writer = self._writer if self._ranks.is_root else None
-        write_given(
-            self._problem, self._lattice.grid, self._dtype, writer, put, self._ranks.only_root
-        )
+        write_given(self._problem, self._grid, self._dtype, writer, put, self._ranks.only_root)
 
     def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Pass parts of fields on, and keep where there are values."""
         self._inside: list[Part] = []
         for array, place in parts:
-            nodes, grid = moved(place[1:], self._window.start), self._lattice.grid
+            nodes, grid = moved(place[1:], self._window.start), self._grid
             flags = has_values(self._problem.domain.shape, grid, nodes, np.asarray(array))
             self._inside.append((flags.astype(np.uint8), place))
             yield array, place
@@ -269,7 +271,7 @@ class SolutionOutput:
 
         def on_root() -> None:
             if self._opened is None:
-                grid, problem = self._lattice.grid, self._problem
+                grid, problem = self._grid, self._problem
                 inputs = grid, self._boundaries, self._dtype
                 sides, edges = None, []
                 if not problem.plain:

@@ -12,6 +12,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
+from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
@@ -20,7 +21,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.fill import FILL_HALO, Strip
+from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.tensors import Tensors
 

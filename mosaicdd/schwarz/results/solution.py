@@ -116,7 +116,7 @@ class Solution(Placed, Quantified, Presented):
 
     def coordinates(self, axis: int) -> np.ndarray:
         """Return where the nodes of the field lie along an axis, in units of domain length."""
-        return self.kept.window.coordinates(self.kept.lattice.grid, axis)
+        return self.kept.window.coordinates(self.kept.grid, axis)
 
     @property
     def field(self) -> Any:
@@ -201,7 +201,7 @@ class Solution(Placed, Quantified, Presented):
         ValueError
             If they are not points, or one lies outside of the domain, or of the window.
         """
-        grid = self.kept.lattice.grid
+        grid = self.kept.grid
         cells = on_grid(as_points(points, len(grid.shape)), grid)
         network, shape = self.kept.network, self.problem.domain.shape
         if shape is not None:
@@ -222,7 +222,7 @@ class Solution(Placed, Quantified, Presented):
 
     @property
     def _spacing(self) -> float:
-        return min(self.kept.lattice.grid.steps)
+        return min(self.kept.grid.steps)
 
     def _handed(self, array: np.ndarray) -> Any:
         return self._shown(array)
@@ -262,7 +262,8 @@ class Solution(Placed, Quantified, Presented):
             with SolutionOutput(
                 str(path),
                 ranks,
-                kept.lattice,
+                kept.grid,
+                kept.samples,
                 self.problem,
                 kept.boundaries,
                 kept.settings.dtype,
@@ -306,7 +307,7 @@ class Solution(Placed, Quantified, Presented):
         return solution
 
     def _without_arrays(self, number: int) -> StoredSolution:
-        own, grid, plain = self.results[number], self.kept.lattice.grid, self.problem.plain
+        own, grid, plain = self.results[number], self.kept.grid, self.problem.plain
         history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
         return StoredSolution(
             path=Path("memory"),
@@ -319,8 +320,8 @@ class Solution(Placed, Quantified, Presented):
             number=number,
             problems=self.problems,
             shape=self.problem.domain.shape,
-            lattice_start=self.kept.lattice.first_node,
-            lattice_step=self.kept.lattice.spacing,
+            lattice_start=self.kept.samples.first,
+            lattice_step=self.kept.samples.step,
             foils={n: f.foils.table for n, f in self.problem.arrays.items() if f.foils is not None},
         )
 
@@ -333,7 +334,7 @@ class Solution(Placed, Quantified, Presented):
     def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
         """Return the parameters and the source of a problem."""
         fields: dict[str, float | np.ndarray] = {**self.problem.numbers}
-        grid, rectangle = self.kept.lattice.grid, self.problem.domain.shape is None
+        grid, rectangle = self.kept.grid, self.problem.domain.shape is None
         for name, field in self.problem.arrays.items():
             values = field.sample_as_given(grid, Window.whole(grid).place, checked=rectangle)
             fields[name] = values[number % len(values)]

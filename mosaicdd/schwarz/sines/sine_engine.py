@@ -16,7 +16,7 @@ class SineEngine(MultigridEngine):
         if not isinstance(solver, SineSolver) or self._tensors["device"].type != "cpu":
             return super()._planned(transposed=transposed)
         self.acceleration, self.begins = "sines", False
-        key = (SineSystem, self.block)
+        key = (SineSystem, self.partition)
         if key not in solver.planned:
-            solver.planned[key] = SineSystem(self._ranks, self._share, solver, self.clock)
+            solver.planned[key] = SineSystem(self.partition, solver, self.clock)
         return solver.planned[key]

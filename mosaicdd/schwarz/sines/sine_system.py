@@ -1,28 +1,27 @@
-"""Everything that is planned once for constant coefficients on the block of a rank, in the place of a hierarchy of levels.
+"""Everything that is planned once for constant coefficients on the region of a rank, in the place of a hierarchy of levels.
 
 An equation is, divided by what a rectangle has of its node's volume, the same at all unknowns: ``A u = b`` with second
 differences along the axes and a reaction, whose eigenvectors are products of waves.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, at, common, crossed, others, within
-from mosaicdd.lattice.interface import Interface
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.partition import Partition
+from mosaicdd.lattice.axes import Slices, common, crossed, within
 from mosaicdd.local_solvers.exact import SineSolver
 from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.parallel.layouts.placements import Shard
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import Eliminate, SineSolve
 from mosaicdd.parallel.waves import Waves
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.error_estimate import ErrorEstimate
-from mosaicdd.schwarz.field_share import FieldShare
-from mosaicdd.schwarz.layouts import blocks_along
+from mosaicdd.schwarz.edge_values import EdgeValues
+from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range
 from mosaicdd.schwarz.multigrid.judge import Judge
 from mosaicdd.schwarz.sines.elimination import elimination, is_compiled
@@ -41,7 +40,7 @@ class SineSystem:
 
     Attributes
     ----------
-    equations, conductances, measure, own, around
+    equations, conductances, measure, region
         See `MultigridSystem`.
     nodes, gradients
         This, which says what vectors are, and solves.
@@ -51,15 +50,13 @@ class SineSystem:
 
     directed = False
 
-    def __init__(self, ranks: Ranks, share: FieldShare, solver: SineSolver, clock: Stopwatch):
-        self._ranks, self._share, self._block = ranks, share, share.block
+    def __init__(self, partition: Partition, solver: SineSolver, clock: Stopwatch):
+        self._partition, self._ranks = partition, partition.ranks
+        ranks, grid = partition.ranks, partition.grid
+        self._ghosts = GhostNodes(partition, 1)
         self._left = 0.0  # the 2-norm of the residual of the last solve, per volume
-        block, grid = share.block, share.grid
-        self.own = own = block.owned_unknowns()[1]
-        self.around = tuple(
-            slice(max(o.start - 1, part.start), min(o.stop + 1, part.stop))
-            for o, part in zip(own, block.nodes, strict=True)
-        )
+        self.region = partition.region(values_given=solver.discretisation is None)
+        own = self.region.owned
         self._waves = [
             Waves(cells if ends is None else cells + 1 - sum(ends), ends)
             for cells, ends in zip(grid.shape, solver.ends, strict=True)
@@ -77,16 +74,17 @@ class SineSystem:
             )
             self._sample(solver, stencil)
         self.measure = Measure(
-            block, self.conductances, None if self.equations is None else self.equations.active
+            self.region,
+            self.conductances,
+            None if self.equations is None else self.equations.active,
         )
-        self._inside = within(self._mine, block.nodes)
-        ring = np.unravel_index(self.measure.ring, [p.stop - p.start for p in block.nodes])
-        parts = zip(ring, block.nodes, self._mine, strict=True)
-        self._ring = tuple(n + part.start - mine.start for n, part, mine in parts)
+        self._inside = within(self._mine, self.region.nodes)
+        ring = zip(self.region.flat_places(self.measure.ring), self._mine, strict=True)
+        self._ring = tuple(n - mine.start for n, mine in ring)
         self._rows = None
         if len(self.measure.weights.nodes):
-            every = self.measure.weights.every(tuple(n + 1 for n in block.cells))
-            self._rows = every[within(self._mine, block.nodes)]
+            every = self.measure.weights.every(self.region.shape)
+            self._rows = every[within(self._mine, self.region.nodes)]
         floating = solver.discretisation is not None and solver.discretisation.floating
         self._pin = None
         if floating:
@@ -135,14 +133,14 @@ class SineSystem:
     gradients = nodes
 
     def _sample(self, solver: SineSolver, stencil: Conductances) -> None:
-        """Find the equations of the region; in arrays of one value, where the lattice ends at the edge of the grid."""
-        part, flows = self._block.nodes, solver.discretisation
+        """Find the equations of the region; in arrays of one value, where values are given on all sides."""
+        part, flows = self.region.nodes, solver.discretisation
         self.equations = None
         if flows is not None:
             self.equations = self._ranks.agree(lambda: region_equations(flows, part))
             self.conductances = self.equations.conductances
             return
-        nodes = [p.stop - p.start for p in part]
+        nodes = self.region.shape
         along = tuple(
             np.broadcast_to(k.flat[0], [n - (axis == other) for other, n in enumerate(nodes)])
             for axis, k in enumerate(stencil.along)
@@ -153,8 +151,8 @@ class SineSystem:
         """Return how the unknowns lie over the ranks, and how many along each axis these have."""
         sizes = []
         for axis, part in enumerate(unknown):
-            blocks = blocks_along(self._ranks, self._block.lattice, axis)
-            owned = [common((b.owned_unknowns()[1][axis],), (part,))[0] for b in blocks]
+            parts = self._partition.unknowns_along[axis]
+            owned = [common((p,), (part,))[0] for p in parts]
             sizes.append(tuple(p.stop - p.start for p in owned))
         shards = tuple(Shard(axis, counts) for axis, counts in enumerate(sizes))
         return Layout(tuple(waves.count for waves in self._waves), self._ranks.dims, shards), sizes
@@ -164,7 +162,11 @@ class SineSystem:
         return np.zeros([p.stop - p.start for p in self._mine])
 
     def right_hand_side(
-        self, v: Interface, source: NodeSource | None, number: int, room: np.ndarray | None = None
+        self,
+        edges: EdgeValues,
+        source: NodeSource | None,
+        number: int,
+        room: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return that of one of the problems, a vector; see `MultigridSystem.right_hand_side`."""
         b = self.vector() if room is None else room
@@ -174,7 +176,7 @@ class SineSystem:
             values = source.values[number].cpu().numpy()
             np.multiply(values[self._inside], source.scale, out=b)
         if self.equations is None:
-            b[self._ring] += self.measure.added(v, slice(number, number + 1))[0]
+            b[self._ring] += self.measure.added(edges, slice(number, number + 1))[0]
         if self._pin is not None:  # one equation follows from all others
             total = self._ranks.sum(np.array([b.sum()]))[0]
             if self._pin:
@@ -184,32 +186,24 @@ class SineSystem:
     def start(self, own: np.ndarray, room: np.ndarray | None = None) -> np.ndarray:
         """Return a vector of values at the owned nodes; see `MultigridSystem.start`."""
         x = self.vector() if room is None else room
-        shape = [p.stop - p.start for p in self.own]
-        x[...] = np.broadcast_to(own, shape)[within(self._mine, self.own)]
+        owned = self.region.owned
+        shape = [p.stop - p.start for p in owned]
+        x[...] = np.broadcast_to(own, shape)[within(self._mine, owned)]
         return x
 
     def field(
-        self, x: np.ndarray, v: Interface, number: int, out: np.ndarray | None = None
+        self, x: np.ndarray, edges: EdgeValues, number: int, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the values of a problem at the nodes `around`; see `MultigridSystem.field`."""
-        share, part = self._share, self._block.nodes
-        values = np.empty([p.stop - p.start for p in self.around]) if out is None else out
-        owned = np.zeros([p.stop - p.start for p in share.own])
-        owned[within(self._mine, share.own)] = x
-        values[...] = share.in_region(share.widened(owned))[within(self.around, part)]
-        inside = within(self.around, part)
-        for axis, end in self._edges():
-            along = tuple(inside[other] for other in others(axis, values.ndim))
-            edge = v.lines[axis][number].select(0, end)[along].cpu().numpy()
-            values[at(axis, values.ndim, end)] = edge
+        """Return the values of a problem at the nodes of the region; see `MultigridSystem.field`."""
+        ghosts, region = self._ghosts, self.region.nodes
+        values = np.empty(self.region.shape) if out is None else out
+        owned = np.zeros([p.stop - p.start for p in ghosts.owned])
+        owned[within(self._mine, ghosts.owned)] = x
+        values[...] = 0.0
+        both = common(ghosts.ghosted, region)
+        values[within(both, region)] = ghosts.at(both, ghosts.with_ghosts(owned))
+        edges.impose(values, number)
         return values
-
-    def _edges(self) -> Iterator[tuple[int, int]]:
-        """Yield the edges of the lattice with given values: axis and end."""
-        for axis in range(len(self.own)) if self.equations is None else ():
-            for end, there in zip((0, -1), self._block.at_edge(axis), strict=True):
-                if there:
-                    yield axis, end
 
     def __call__(self, b: np.ndarray, x: np.ndarray, size: float, judge: Judge) -> str:
         """Solve for a right-hand side, whatever ``x`` is, which becomes the result; return how it ended.
@@ -260,8 +254,7 @@ class SineSystem:
 
     def estimate(self) -> ErrorEstimate:
         """Bound the error of the last result by its residual and the smallest eigenvalue."""
-        block = self._block
         rms = self._left / self._least / math.sqrt(self.unknowns)
-        place = tuple(map(slice, block.start, block.stop))
-        everywhere = torch.full(block.subdomains, rms, dtype=torch.float64)
+        place = self._partition.samples(ERROR_STEP)
+        everywhere = torch.full([p.stop - p.start for p in place], rms, dtype=torch.float64)
         return ErrorEstimate(rms, rms, everywhere, place, self._left / math.sqrt(self._least))

@@ -5,10 +5,9 @@ import pytest
 from scipy.sparse.linalg import spsolve
 
 import mosaicdd as m
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.local_solvers.exact import MediumSolver
-from mosaicdd.local_solvers.source import Source
+from mosaicdd.local_solvers.source import GridSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.references.references import solve_directly
@@ -38,20 +37,19 @@ def derivative(problem):
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("cells", [8, 16])
-def test_values_on_all_edges_drive_what_a_factorisation_says(comm, cells):
+@pytest.mark.parametrize("size", [8, 16])
+def test_values_on_all_edges_drive_what_a_factorisation_says(comm, size):
     domain = m.Domain(CELLS, H)
     surface = m.Problem(domain, "minimal-surface", {}, m.Dirichlet(0.0))
     # Far from zero in all corners, to which one node each is coupled.
     given = m.Problem(domain, "poisson", {"f": "30*x - y"}, m.Dirichlet("3 + 2*x*y - y"))
     grid, medium = domain.grid(), derivative(surface)
     (boundary,) = given.boundaries(grid)
-    subdomain = Subdomain(cells, cells * H)
-    solver = MediumSolver(medium, subdomain, Source(given, grid, subdomain))
-    lattice = Lattice(grid, subdomain)
+    solver = MediumSolver(medium, GridSource(given, grid))
+    boxes = NodeBoxes.of_size(grid, (False, False), size)
     with Ranks.of(comm) as every:
-        ranks = every.fitted(lattice.subdomains)
-        outcome = engine_of(solver.method)(ranks, lattice, solver, TIGHT).solve(boundary)
+        partition = Partition(boxes, every.fitted(boxes.counts))
+        outcome = engine_of(solver.method)(partition, solver, TIGHT).solve(boundary)
 
     whole = tuple(slice(0, nodes) for nodes in grid.nodes)
     conductances = medium.conductances(grid, whole)
@@ -60,7 +58,7 @@ def test_values_on_all_edges_drive_what_a_factorisation_says(comm, cells):
     b = H**2 * given.source_at(grid, whole)[0, 1:-1, 1:-1] - conductances.apply(field)
     inside = spsolve(conductances.matrix().tocsc(), b.ravel())
     field[1:-1, 1:-1] = inside.reshape(b.shape)
-    own = tuple(outcome.interface.block.owned_nodes()[1])
+    own = partition.owned
     assert outcome.status == "converged_rtol"
     assert outcome.history.residual[-1] <= 1e-11
     np.testing.assert_allclose(outcome.field, field[own], rtol=0, atol=1e-9)
