@@ -178,8 +178,10 @@ def _estimate_panel(solution: StoredSolution, section: Section) -> _Panel:
     around = [solution.periodic[axis] for axis in section.along]
     extent: list[float] = []
     for axis, ((low, high), count, wraps) in enumerate(zip(ends, nodes.shape, around, strict=True)):
-        half = (high - low) / (count - 1) / 2
-        if not wraps:  # on the edge of the lattice there is none
+        step = (high - low) / (count - 1) if count > 1 else solution.lattice_step or 1
+        half = step / 2
+        on_edges = np.take(nodes, [0, -1], axis)
+        if not wraps and count > 2 and not on_edges.any():  # where values are given
             nodes, half = np.delete(nodes, [0, -1], axis), -half
         extent = [low - half, high + half, *extent]  # those along columns come first
     numbers = f"largest {_number(np.max(nodes))}, rms {_number(solution.error_estimate)}"

@@ -152,7 +152,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     @property
     def samples(self) -> SampleNodes:
         """The nodes at which errors are estimated one by one."""
-        return SampleNodes.of_grid(self.grid, self.partition.periodic, ERROR_STEP)
+        return SampleNodes.of_grid(self.grid, self.partition.periodic, ERROR_STEP[len(self.owned)])
 
     def start_of(
         self, start: Any, members: range, fields: Callable[[], torch.Tensor | None]

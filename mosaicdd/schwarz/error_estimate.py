@@ -34,8 +34,8 @@ from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.tensors import Tensors
 
-ERROR_STEP = 16
-"""Of how many nodes along each axis one has an estimate, where there is no lattice."""
+ERROR_STEP = {2: 16, 3: 8}
+"""Of how many nodes along each axis one has an estimate where there is no lattice, by the number of axes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ErrorEstimate:
     interface
         Its part that is seen on the interface; the rest is of the fill along the edge.
     nodes
-        Absolute values at this rank's lattice nodes, or every `ERROR_STEP` nodes; ``place`` says where these belong
+        Absolute values at this rank's lattice nodes, or of some nodes of the grid, see `ERROR_STEP`; ``place`` says where these belong
         among all of these.
     energy
         Bound for the energy norm, ``e . A e`` times the squared spacing under a root, where the method

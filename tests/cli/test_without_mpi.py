@@ -78,7 +78,7 @@ ONE_OF_BOTH = pytest.mark.parametrize(
 def test_everything_can_be_imported(blocked, error):
     ended = python(BLOCKER.format(blocked=blocked, error=error) + EVERYTHING)
     assert ended.returncode == 0, ended.stderr
-    assert "mosaicdd.parallel.layouts.dtensor" in ended.stdout.splitlines()
+    assert "mosaicdd.parallel.layouts.redistribution" in ended.stdout.splitlines()
 
 
 @ONE_OF_BOTH

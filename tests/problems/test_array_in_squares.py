@@ -52,4 +52,4 @@ def test_what_is_computed_with_it_is_an_array():
     np.testing.assert_array_equal(-one / other, -whole / same)
     total = same.copy()
     total += one - 1
-    np.testing.assert_array_equal(total, same + whole - 1)
+    np.testing.assert_array_equal(total, same + (whole - 1))

@@ -16,7 +16,7 @@ def test_some_problems_have_their_own_values():
 
 def test_one_of_some_problems_is_coarsened_alone():
     np.testing.assert_array_equal(
-        every(Sliced.some(VALUES, range(1, 3)), 1, 2), VALUES[2, ::2, ::2]
+        every(Sliced.some(VALUES, range(1, 3)), 1, 2, 2), VALUES[2, ::2, ::2]
     )
 
 

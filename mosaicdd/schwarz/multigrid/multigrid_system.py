@@ -187,9 +187,10 @@ class MultigridSystem:
         error, factor, energy = self.gradients.error()
         nodes = self.nodes
         rms = factor * nodes.rms(error)
-        samples, there, where = self._partition.samples(ERROR_STEP), [], []
+        step = ERROR_STEP[len(self.region.shape)]
+        samples, there, where = self._partition.samples(step), [], []
         for (low, high), part in zip(nodes.nodes.box, samples, strict=True):
-            sampled = ERROR_STEP * np.arange(part.start, part.stop)
+            sampled = step * np.arange(part.start, part.stop)
             inside = (sampled >= low) & (sampled <= high)
             where.append(np.flatnonzero(inside))
             there.append(sampled[inside])

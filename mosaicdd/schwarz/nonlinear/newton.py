@@ -173,7 +173,7 @@ class Newton:
 
     @property
     def _samples(self) -> Slices:
-        return self._place.partition.samples(ERROR_STEP)
+        return self._place.partition.samples(ERROR_STEP[len(self._place.owned)])
 
     def _unknown(self) -> ErrorEstimate:
         """Return the estimate where there is no derivative to go by: infinite."""

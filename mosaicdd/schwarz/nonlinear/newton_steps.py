@@ -54,10 +54,11 @@ class Change:
     status: str  # as of an `Outcome`
 
     def at_samples(self, partition: Partition) -> torch.Tensor:
-        """Return its absolute values at this rank's nodes of every `ERROR_STEP`."""
+        """Return its absolute values at this rank's nodes that have an estimate, see `ERROR_STEP`."""
+        step = ERROR_STEP[self.values.ndim]
         sampled = tuple(
-            slice(ERROR_STEP * part.start - own.start, own.stop - own.start, ERROR_STEP)
-            for part, own in zip(partition.samples(ERROR_STEP), partition.unknowns, strict=True)
+            slice(step * part.start - own.start, own.stop - own.start, step)
+            for part, own in zip(partition.samples(step), partition.unknowns, strict=True)
         )
         return torch.from_numpy(abs(self.values[sampled]))
 

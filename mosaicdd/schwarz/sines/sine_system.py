@@ -255,6 +255,6 @@ class SineSystem:
     def estimate(self) -> ErrorEstimate:
         """Bound the error of the last result by its residual and the smallest eigenvalue."""
         rms = self._left / self._least / math.sqrt(self.unknowns)
-        place = self._partition.samples(ERROR_STEP)
+        place = self._partition.samples(ERROR_STEP[len(self.region.shape)])
         everywhere = torch.full([p.stop - p.start for p in place], rms, dtype=torch.float64)
         return ErrorEstimate(rms, rms, everywhere, place, self._left / math.sqrt(self._least))
