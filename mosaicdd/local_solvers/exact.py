@@ -106,6 +106,7 @@ class NewtonSolver(SolverOfMedia):
 
     linear = False
     method = "newton"
+    source_ghosts = 12  # as many as Newton's method holds of values, and one more
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
         """Return what a step takes: in space with the flows, a number for each of six sides, and their places."""

@@ -151,7 +151,6 @@ def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, sh
     assert calls == [(f"reference by {spec}", True)]
 
 
-@pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("name", FORMER["reference"])
 def test_a_reference_that_has_left_says_what_to_use(name, solved, mosaicdd):
     path = solved("gp:seed=0")
