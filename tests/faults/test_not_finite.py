@@ -24,10 +24,10 @@ def spoil_boundary(monkeypatch, value):
 def spoil_weights(monkeypatch, value):
     init = Engine.__init__
 
-    def spoiled(self, grid, lattice, local_solver, *others, **named):
+    def spoiled(self, partition, local_solver, *others, **named):
         with torch.no_grad():
             next(local_solver.network.parameters()).view(-1)[7] = value
-        init(self, grid, lattice, local_solver, *others, **named)
+        init(self, partition, local_solver, *others, **named)
 
     monkeypatch.setattr(Engine, "__init__", spoiled)
 
