@@ -95,18 +95,6 @@ def test_what_is_not_a_pair_is_refused_on_all_ranks(comm, sides, message):
         solve(Problem(Domain((64, 64)), "laplace", sides=sides), ranks=comm)
 
 
-@pytest.mark.ranks(1, 2, 3)
-def test_few_cells_between_periodic_sides_are_enough(comm):
-    """What does not vary along the sides is the same for any number of cells."""
-    many, few = (
-        solve(
-            Problem(Domain((cells, 32), 1 / 32), "poisson", {"f": "y"}, periodic("x")), ranks=comm
-        )
-        for cells in (64, 5)
-    )
-    np.testing.assert_allclose(few.gather()[:, 0], many.gather()[:, 0], rtol=0, atol=1e-9)
-
-
 @pytest.mark.ranks(1, 4)
 def test_a_window_may_hold_the_copies(in_window):
     problem = Problem(Domain((90, 70), 1 / 64), "poisson", {"f": "x+y"}, periodic("x"))
