@@ -92,7 +92,9 @@ class FieldStart:
     def __init__(self, ghosts: GhostNodes, values: np.ndarray):
         self.ghosts, self.values = ghosts, values
 
-    def require_start(self, members: Sequence[int], partition: Partition) -> None:
+    def require_start(
+        self, members: Sequence[int], partition: Partition, halo: int | None = None
+    ) -> None:
         """Raise `ValueError` if a solve of a problem cannot begin here, as it lies otherwise over the ranks."""
         if self.ghosts.owned != partition.owned or list(members) != [0]:
             raise ValueError("start lies otherwise over the ranks; use the same ranks and dims")

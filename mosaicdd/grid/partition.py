@@ -67,12 +67,11 @@ class NodeBoxes:
 
     @classmethod
     def of_size(cls, grid: Grid, periodic: Sequence[bool], size: int = 1) -> "NodeBoxes":
-        """Return boxes of so many inner nodes along each axis, the last ones larger where it does not divide."""
+        """Return boxes of so many nodes along each axis from node 0 on, the last ones larger where it does not divide."""
         edges = []
-        for cells, wraps in zip(grid.shape, periodic, strict=True):
-            first = 0 if wraps else 1  # the nodes on an edge belong to those beside them
-            count = max(1, (cells - first) // size)
-            edges.append((0, *(first + size * box for box in range(1, count)), cells + 1))
+        for cells in grid.shape:
+            count = max(1, cells // size)
+            edges.append((*(size * box for box in range(count)), cells + 1))
         return cls(grid, tuple(periodic), tuple(edges))
 
     @property

@@ -111,6 +111,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     acceleration: str
     begins = True  # whether it matters where a solve begins
     has_lines = False  # whether it iterates on the lines of a lattice
+    halo: int | None = None  # lattice cells around a block of these
     filling: BoundSolver
 
     def __init__(

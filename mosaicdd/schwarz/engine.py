@@ -50,6 +50,7 @@ class Engine(BaseEngine[SharedSolver]):
     def _prepare(self, local_solver: SharedSolver) -> None:
         settings, problems, ranks = self.settings, self.problems, self._ranks
         lattice = local_solver.lattice(self.grid)
+        self.halo = settings.halo_depth
         self.block = block_of(ranks, lattice, ranks.rank, settings.halo_depth)
         self.movement = InterfaceMovement(ranks, lattice, settings.halo_depth)
         if settings.accelerate == "gmres" and not local_solver.linear:

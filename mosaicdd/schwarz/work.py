@@ -154,7 +154,8 @@ class Work:
                 f"{self.problem.problems} now"
             )
         for number in range(self.rounds.number):
-            begin.require_start(self.rounds.members(number), self.first_engine.partition)
+            members = self.rounds.members(number)
+            begin.require_start(members, self.first_engine.partition, self.first_engine.halo)
         return begin
 
     def solve(

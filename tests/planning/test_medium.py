@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Domain, Periodic, Problem, Solver
-from mosaicdd.local_solvers.exact import nodes_of_media
+from mosaicdd.local_solvers.exact import nodes_of_media, values_given
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.planning.medium import plan_medium
 from mosaicdd.planning.plan import Job
@@ -22,7 +22,8 @@ def rates():
 def plan(rates, cells, ranks=1, dims=None, sides=None, per_node=8):
     problem = Problem(Domain(cells), "diffusion", {"a": 1.0, "f": 1.0}, **(sides or {}))
     lattice = nodes_of_media(problem, problem.domain.grid())
-    return plan_medium(Job(lattice, ranks, per_node, 12), rates, dims)
+    job = Job(lattice, ranks, per_node, 12, values_given=values_given(problem))
+    return plan_medium(job, rates, dims)
 
 
 @pytest.mark.ranks(2, 4, 6)

@@ -191,8 +191,9 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, kind):
         [one.report["error_estimate"] for one in found.results] for found in (alone, together)
     ]
     # The cycle rounds to float32, and differently on other ranks; the residual that estimates are made from is what ten
-    # iterations make of that.
-    np.testing.assert_allclose(*estimates, rtol=0.01)
+    # iterations make of that. Beside a velocity each rank sweeps over its own nodes in order: a cycle of its own, by which
+    # the last residual differs by some hundredths of itself.
+    np.testing.assert_allclose(*estimates, rtol=0.1 if kind == "flow" else 0.01)
 
 
 @pytest.mark.parametrize(

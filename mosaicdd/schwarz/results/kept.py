@@ -230,10 +230,10 @@ class Kept:
 
     # For another solve
 
-    def require_start(self, members: range, partition: Partition) -> None:
+    def require_start(self, members: range, partition: Partition, halo: int | None = None) -> None:
         """Check that another solve of some problems can begin here.
 
-        ``partition``: of the other solve.
+        ``partition``: of the other solve; ``halo``: of its interface, None of one on the whole grid.
 
         `ValueError` if it is of another grid, lies otherwise over the ranks, or is not kept.
         """
@@ -250,17 +250,17 @@ class Kept:
                 "start does not keep all problems on the ranks that need them: it was written to a "
                 "file, interrupted, or solved with other replicas"
             )
-        if self.own != partition.owned:
-            raise ValueError("start lies otherwise over the ranks; use the same ranks and dims")
+        lines = next((batch.interface for batch in self.batches), None)
+        if self.own != partition.owned or (None if lines is None else lines.block.halo) != halo:
+            raise ValueError(
+                "start lies otherwise over the ranks; use the same ranks, dims, halo_depth and local solver"
+            )
 
     def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
-        """Return a copy of the interface of some problems.
-
-        `ValueError` if it was solved for without one, or with another halo.
-        """
+        """Return a copy of the interface of some problems, which must have one."""
         rows, like = self._rows, self.batches[0].interface
-        if like is None or like.block.halo != self.settings.halo_depth:
-            raise ValueError("start has no interface of this kind; use the same local solver")
+        if like is None:
+            raise RuntimeError("a method on the whole grid has no interface")
         flat = torch.cat([rows[member] for member in members]).to(**tensors)
         return Interface(like.block, problems=len(members), flat=flat, **tensors)
 
