@@ -71,7 +71,7 @@ def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False
             shape.field.keep(
                 grid, tuple(slice(max(p.start - _WIDE, 0), min(p.stop + _WIDE, n)) for p, n in ends)
             )
-        told[_SHAPE] = shape.staircase, shape.field.told(grid, part)
+        told[_SHAPE] = shape.staircase, shape.of_cells, shape.field.told(grid, part)
     pieces = problem.pieces(grid)
     for side in problem.conditions.parts:
         if not is_number(side.alpha):

@@ -202,5 +202,5 @@ def shape_of_file(file: h5py.File) -> Shape | None:
     if POLYGONS in file:
         outer, *holes = json.loads(file[POLYGONS].asstr()[()])
         return Polygons(outer, holes)
-    staircase = bool(file[LEVEL].attrs.get("staircase", False))
-    return Level(FieldFile(f"{file.filename}:/{LEVEL}"), staircase=staircase)
+    kind = {name: bool(file[LEVEL].attrs.get(name, False)) for name in ("staircase", "of_cells")}
+    return Level(FieldFile(f"{file.filename}:/{LEVEL}"), **kind)

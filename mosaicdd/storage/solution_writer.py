@@ -79,6 +79,7 @@ class SolutionWriter(ArrayWriter):
             return
         self.create_common(LEVEL, grid.nodes, "float64")
         self._file[LEVEL].attrs["staircase"] = shape.staircase
+        self._file[LEVEL].attrs["of_cells"] = shape.of_cells
         if isinstance(shape, Polygons):
             rings = [ring.tolist() for ring in shape.rings]
             self._file[POLYGONS] = json.dumps(rings)

@@ -98,3 +98,27 @@ def test_a_file_says_the_same(tmp_path):
     stored = m.read(tmp_path / "out.h5")
     assert stored.flow("right") == pytest.approx(solution.flow("right"), abs=1e-12)
     assert stored.balance().relative < LEFT
+
+
+def _voxels(kind):
+    """Return a problem of voxels that end at one of two periodic sides, in faces with a condition."""
+    voxels = np.ones((16, 16, 16), bool)
+    voxels[4:10, 3:8, -1] = False
+    voxels[6:12, 9:13, 0] = False
+    sides = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0), "top": m.Neumann(1.0)}  # fmt: skip
+    sides |= {"back": m.Neumann(0.0), "front": m.Robin(1.0, 0.5), "outline": kind}
+    return m.Problem(m.Domain.from_mask(voxels, 1 / 16), "diffusion", {"f": 1.0}, sides)
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("kind", [m.Dirichlet(0.5), m.Neumann(1.0), m.Robin(2.0, 1.0)])
+def test_voxels_that_end_at_a_periodic_side_balance(kind, comm):
+    solution = m.solve(_voxels(kind), ranks=comm, **TIGHT)
+    assert solution.converged
+    balance = solution.balance()
+    assert balance.relative < LEFT
+    if isinstance(
+        kind, m.Neumann
+    ):  # through all faces of the two hollows, those at the sides once each
+        faces = sum(2 * (a * b + a + b) for a, b in ((6, 5), (6, 4)))
+        assert solution.flow("outline") == pytest.approx(-faces / 16**2, abs=LEFT)

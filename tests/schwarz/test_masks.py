@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 
+import mosaicdd as m
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
@@ -119,3 +120,18 @@ def test_a_corridor_of_cells_conducts_by_its_whole_width():
     field = solve(problem, settings=TIGHT).field
     np.testing.assert_allclose(field[20:23], np.tile(64.0 - np.arange(65), (3, 1)), atol=1e-8)
     assert np.isnan(np.delete(field, [20, 21, 22], axis=0)).all()
+
+
+@pytest.mark.parametrize("kind", [m.Neumann(1.0), m.Robin(0.5, 1.0)])
+def test_a_bridge_of_one_cell_has_no_outline_in_it(kind, tmp_path):
+    """Where two hollows are one cell apart, the line between their corners is inside of the domain."""
+    cells = np.ones((12, 12), bool)
+    cells[:4, :6], cells[5:9, 6:9] = False, False
+    sides = {name: m.Dirichlet(0.0) for name in ("left", "right", "bottom", "top")}
+    problem = m.Problem(m.Domain.from_mask(cells, 1.0, per_cell=True), "diffusion", {"c": 1.0}, sides | {"outline": kind})  # fmt: skip
+    solution = m.solve(problem, rtol=1e-11)
+    solution.save(tmp_path / "out.h5")
+    for each in (solution, m.read(tmp_path / "out.h5"), m.solve(m.read(tmp_path / "out.h5").problem, rtol=1e-11)):  # fmt: skip
+        np.testing.assert_allclose(each.field, solution.field, rtol=0, atol=1e-8)
+        if isinstance(kind, m.Neumann):
+            assert each.flow("outline") == pytest.approx(-(4 + 6 + 14), abs=1e-8)

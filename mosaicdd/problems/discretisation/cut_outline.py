@@ -235,6 +235,9 @@ class CutOutline:
             cover = dataclasses.replace(Cover.of_cells(voxels & cells), cells=voxels)
             faces = exposed(voxels, cells, part, self._grid)
             fixed, numbers, segments = self._on_faces(faces, part)
+            if not cells.all() and any(self._periods):  # a copy has the values of its node
+                every = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
+                fixed, numbers, _ = self._on_faces(every, part)
         else:
             every = self._outline_of(ring)
             outside = (level >= 0) & self._given[every]
@@ -246,7 +249,11 @@ class CutOutline:
                 cover = staircase(natural, cells & corner_inside(level))
             else:
                 cover, segments = cut_cells(
-                    natural, cells & corner_inside(level), every, self._grid.aspect
+                    natural,
+                    cells & corner_inside(level),
+                    every,
+                    self._grid.aspect,
+                    joined=self._shape.of_cells,
                 )
             fixed, numbers = outside[inner], every[inner]
         cover = dataclasses.replace(cover, inside=self._shape.inside(level))

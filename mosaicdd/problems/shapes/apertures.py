@@ -143,6 +143,8 @@ def cut_cells(
     cells: np.ndarray,
     numbers: np.ndarray | None = None,
     aspect: Sequence[float] = (),
+    *,
+    joined: bool = False,
 ) -> tuple[Cover, Segments]:
     """Return what a domain has of cells, and the outline in them.
 
@@ -156,6 +158,9 @@ def cut_cells(
         Of the outlines that the corners outside belong to; by default all are one.
     aspect
         The sides of a cell per axis, in the unit of lengths and distances; by default all are 1.
+    joined
+        Whether cells with a corner inside are in the domain as a whole: then there is no outline between two of them,
+        though the level is zero along a bridge of one cell.
     """
     if numbers is None:
         numbers = np.zeros(level.shape, int)
@@ -165,7 +170,8 @@ def cut_cells(
     inside = level < 0
     corners = [_corner(inside, place) for place in places]
     whole = cells & np.logical_and.reduce(corners)
-    cut = np.argwhere(cells & np.logical_or.reduce(corners) & ~whole)
+    reached = cells & np.logical_or.reduce(corners)
+    cut, beside = np.argwhere(reached & ~whole), np.pad(reached, 1)
     cover, here = _whole(whole), tuple(cut.T)
     values = np.array([_corner(level, place)[here] for place in places])
     middle = _Middles(values.reshape(*(2,) * axes, -1))
@@ -187,7 +193,12 @@ def cut_cells(
             distances = -simplex[0] / np.where(slope > 0, slope, 1.0)
             for piece in _outline(simplex, points):
                 lengths = _size(piece * sides)
-                crossed = np.flatnonzero(lengths > 0)  # also along the edge of a triangle
+                there = lengths > 0  # also along the edge of a triangle
+                if joined:
+                    middles = piece.mean(0)
+                    step = (middles == 1).astype(int) - (middles == 0)
+                    there &= ~(step.any(axis=1) & beside[tuple((cut + step + 1).T)])
+                crossed = np.flatnonzero(there)
                 pieces.append(
                     (
                         cut[crossed] + corner,

@@ -39,7 +39,7 @@ def level_of_cells(cells: np.ndarray) -> Level:
     inside = np.pad(held, 1)
     on = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
     level = np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8)
-    return Level(level, lost=np.argwhere(cells & ~held))
+    return Level(level, lost=np.argwhere(cells & ~held), of_cells=True)
 
 
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:

@@ -35,11 +35,12 @@ class Shape(Protocol):
     """A part of a rectangle.
 
     ``staircase``: whether the outline is known to a cell only; ``voxels``: the mask that it is, ``(nz, ny, nx)``; None of a
-    shape that may cut cells. ``parameters``: by name, the numbers that move its outline smoothly.
+    shape that may cut cells; ``of_cells``: whether it is a mask of cells of a rectangle. ``parameters``: by name, the numbers that move its outline smoothly.
     """
 
     staircase: bool
     voxels: np.ndarray | None = None
+    of_cells: bool = False
     parameters: Mapping[str, float] = MappingProxyType({})
 
     def require_shape(self, grid: Grid) -> None:
@@ -102,8 +103,9 @@ class Level(Shape):
         staircase: bool = False,
         lost: np.ndarray | None = None,
         parameters: Mapping[str, float] | None = None,
+        of_cells: bool = False,
     ):
-        self.staircase = staircase
+        self.staircase, self.of_cells = staircase, of_cells
         self.lost = np.empty((0, 2), int) if lost is None else lost
         self.parameters = {name: _number(name, value) for name, value in (parameters or {}).items()}
         self._given = values
@@ -125,12 +127,13 @@ class Level(Shape):
     def with_parameters(self, parameters: Mapping[str, float]) -> "Level":
         """Return the same with other numbers."""
         every = {**self.parameters, **parameters}
-        return Level(self._given, staircase=self.staircase, lost=self.lost, parameters=every)
+        kind = {"staircase": self.staircase, "of_cells": self.of_cells}
+        return Level(self._given, lost=self.lost, parameters=every, **kind)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Level)
-            and self.staircase == other.staircase
+            and (self.staircase, self.of_cells) == (other.staircase, other.of_cells)
             and self.parameters == other.parameters
             and same_values(self._given, other._given)
         )

@@ -139,13 +139,16 @@ def exposed(inside: np.ndarray, there: np.ndarray, part: Part, grid: Grid) -> Fa
     inside
         Which voxels around the nodes are, as `VoxelMask.cells`.
     there
-        Which of them there are at all: a face of the box belongs to its side.
+        Which of them there are at all. A face belongs to the voxel inside; beyond a side that is not periodic all are as
+        those beside it, so that a face of the box belongs to its side.
     """
     axes, start = inside.ndim, np.array([p.start for p in part])
     shape, lists = [p.stop - p.start for p in part], []
     for axis in range(axes):
         low, high = ends(axis, axes)
-        at = np.argwhere((inside[low] != inside[high]) & there[low] & there[high])
+        at = np.argwhere(
+            (inside[low] & there[low] & ~inside[high]) | (inside[high] & there[high] & ~inside[low])
+        )
         across = np.arange(axes) != axis
         outside = at.copy()
         outside[:, axis] += inside[tuple(at.T)]
