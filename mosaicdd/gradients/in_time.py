@@ -22,18 +22,19 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
-    SourceInTime,
     problems_in_time,
-    sampled,
     varies,
 )
+from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import evaluated
+from mosaicdd.problems.source_in_time import SourceInTime, sampled
 from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.settings import unknown
-from mosaicdd.time.settings import TimeSettings
+from mosaicdd.time.jumps import Jumps
+from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
@@ -60,6 +61,7 @@ class DifferentiableMarch:
         self._source = SourceInTime(problem, grid, time.dt)
         self._source.require_until(time.end)
         self._sides = SidesInTime(problem.conditions)
+        self._known_jumps: dict[tuple[int, tuple[str, ...]], bool] = {}
         storage = Storage(problem)
         whole, shape = parameters.whole, problem.domain.shape
         reaction = Field("c", problem.fields.get(_reaction_of(problem), 0.0), axes)
@@ -139,9 +141,9 @@ class DifferentiableMarch:
         nodes, times = self._parameters.grid.nodes, self._time.steps + 1
         cells = tuple(self._parameters.grid.shape)
         if name in ("initial", "s"):
-            fits = ((), nodes, cells) if name == "s" else ((), nodes)
-            if tuple(value.shape) not in fits:
-                *first, last = map(str, fits)
+            takes: tuple[tuple[int, ...], ...] = ((), nodes, cells) if name == "s" else ((), nodes)
+            if tuple(value.shape) not in takes:
+                *first, last = map(str, takes)
                 raise ValueError(
                     f"{name} has the shape {tuple(value.shape)}, the problem takes {', '.join(first)} or {last}"
                 )
@@ -168,24 +170,53 @@ class DifferentiableMarch:
             c = named.get("c", self._values["c"])
             constant["c"] = (self._at_nodes(c) if s.ndim else c) + self._rate * s
         for number in steps:
-            step = self._time.scheme.step(number + 1)
+            step = self._step(number, names)
             past = zip(step.past, levels, strict=False)
             force = s * sum((weight / dt * u for weight, u in past), torch.zeros(()))
             force = force + self._source_at(number, step.share, named.get("f"))
             sides = self._sides_at(number, step.share, named)
-            u = self._solve.unknowns(**constant, **sides, f=force)
+            if step.weight != self._time.scheme.weight:
+                c = self._at_nodes(named.get("c", self._values["c"]))
+                u = self._solve.unknowns(
+                    **constant | {"c": c + step.weight / dt * s}, **sides, f=force
+                )
+            else:
+                u = self._solve.unknowns(**constant, **sides, f=force)
             if self._solve.reported is not None:
                 u = torch.where(u.isfinite(), u, 0.0)
             if step.share != 1.0:
-                u = (u - (1.0 - step.share) * levels[0]) / step.share
+                before = levels[0]
+                if self._sides.vary:  # with values that have jumped, as a step of a march
+                    before = self._solve.imposed(before, self._sides_at(number, 0.0, named))
+                u = (u - (1.0 - step.share) * before) / step.share
             levels = [u, levels[0]]
             taken.append(u)
         return tuple(taken)
 
+    def _step(self, number: int, names: Sequence[str]) -> ImplicitStep:
+        """Return the method's step, which may be the first one after a jump of what is not named."""
+        scheme = self._time.scheme
+        if len(scheme.steps) > 1 and self._jumps_at(number, names):
+            return scheme.anew
+        return scheme.step(number + 1)
+
+    def _jumps_at(self, number: int, names: Sequence[str]) -> bool:
+        """Say whether data that are not named jump at the begin of a step, but the first."""
+        if number <= 0:
+            return False
+        without, dt = tuple(sorted(names)), self._time.dt
+        if (number, without) not in self._known_jumps:
+            grid, whole = self._parameters.grid, self._parameters.whole
+            jumps = Jumps(self._problem, grid, whole, self._source, without=without)
+            times = number * dt, (number + 1) * dt
+            self._known_jumps[number, without] = jumps.at(*times, lambda look: [look()])
+        return self._known_jumps[number, without]
+
     def _source_at(self, number: int, share: float, f: torch.Tensor | None) -> torch.Tensor:
         """Return the source of a step's stage."""
         if f is None:
-            values = self._source((number + share) * self._time.dt, self._parameters.whole)
+            times = number * self._time.dt, (number + 1) * self._time.dt
+            values = self._source(stage_time(*times, share), self._parameters.whole)
             return torch.zeros(()) if values is None else torch.from_numpy(np.array(values))
         return self._at_nodes(self._between(f, len(self._parameters.grid.nodes), number, share))
 
@@ -210,7 +241,7 @@ class DifferentiableMarch:
         if not self._sides.vary:
             return sides
         pieces, grid, dt = self._parameters.pieces, self._parameters.grid, self._time.dt
-        times = (number * dt, (number + 1) * dt)
+        times = just_after(number * dt, dt), just_before((number + 1) * dt, dt)
         for before, after in zip(*(self._sides(t).parts for t in times), strict=True):
             name = str(after)
             if name in sides or name not in self._parameters.parts or is_outline(after.name):

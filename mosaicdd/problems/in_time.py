@@ -13,16 +13,14 @@ import numpy as np
 
 from mosaicdd.lattice.axes import coordinates, letters, spelled
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.covering import Covering
 from mosaicdd.problems.fields.arguments import AtInstant, OfPlace, takes_time
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import one_corner
+from mosaicdd.problems.limits import exact
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
-from mosaicdd.problems.shapes.sample_near import sample_near
-from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin, is_one_each
 from mosaicdd.problems.sides.edge_data import BoundarySpec
@@ -32,12 +30,18 @@ from mosaicdd.settings import argument, concerning
 
 
 def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
-    """Return what gives values, given as a number, a text, a function or an array, at a time; None if they stay."""
+    """Return what gives values, given as a number, a text, a function or an array, at a time; None if they stay.
+
+    The time may be a `TimeLimit`.
+    """
     if isinstance(values, str) and not values.startswith("lognormal:"):
         text, variables = values.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
-        if Expression(text, variables, t=0.0).uses("t"):
+        known = Expression(text, variables, t=0.0)
+        if not known.uses("t"):
+            return None
+        if known.may_jump("t"):
             return lambda t: Expression(text, variables, t=t)
-        return None
+        return lambda t: Expression(text, variables, t=exact(t))
     if is_one_each(values):
         each = [in_time(value, axes) for value in values]
         if not any(each):
@@ -50,7 +54,7 @@ def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
             return None
         return lambda t: values.at_time(t, values.beside if beside is None else beside(t))
     if callable(values) and (takes := takes_time(values, axes)):
-        return lambda t: AtInstant(values, takes, t)
+        return lambda t: AtInstant(values, takes, float(t))
     return None
 
 
@@ -63,6 +67,20 @@ def at_time(values: Any, t: float, axes: int) -> Any:
 def varies(values: Any, axes: int) -> bool:
     """Say whether values depend on the time."""
     return in_time(values, axes) is not None
+
+
+def may_jump(values: Any, axes: int) -> bool:
+    """Say whether values may jump in time, as far as is known; of node values at times nothing is."""
+    if in_time(values, axes) is None:
+        return False
+    if isinstance(values, str):
+        variables = (*reversed(letters(axes)), "pi")
+        return Expression(values.removeprefix("expr:"), variables, t=0.0).may_jump("t")
+    if is_one_each(values):
+        return any(may_jump(value, axes) for value in values)
+    if hasattr(values, "beside"):
+        return getattr(values, "may_jump", False) or may_jump(values.beside, axes)
+    return True
 
 
 def problems_in_time(problem: Problem, initial: Field) -> int:
@@ -120,70 +138,6 @@ def one_in_time(problem: Problem, number: int) -> Problem:
     return dataclasses.replace(problem, fields=fields, sides=problem.conditions.some(which))
 
 
-class SourceInTime:
-    """The source of a problem, sampled at an instant.
-
-    ``interval``: between the node values of a source that has a leading axis, from the time 0 on; between them it is
-    interpolated linearly.
-    """
-
-    def __init__(self, problem: Problem, grid: Grid, interval: float):
-        source = problem.source
-        self._grid, self._shape = grid, problem.domain.shape
-        self._covering = Covering(problem, grid)
-        self._axes, self._interval = len(grid.shape), interval
-        self._source: Any = None if source is None else source.values
-        self._frames = 0
-        if source is not None and source.times is not None:  # of this problem alone, here
-            self._source = Sliced.of_time(self._source, 0)
-            self._frames = source.times
-            if self._frames == 1:  # at all times
-                self._source, self._frames = Sliced.of_time(self._source, 0), 0
-        elif source is not None and source.problems > 1:
-            self._frames = source.problems
-        with argument("the field f"):
-            self._at_time = in_time(self._source, self._axes)
-        self._fixed = not self._frames and self._at_time is None
-        self._sampled: tuple[Part, np.ndarray | None] | None = None
-
-    def require_until(self, end: float) -> None:
-        """Check that the source has node values up to a time; else raise `ValueError`."""
-        last = (self._frames - 1) * self._interval
-        if self._frames and last < end * (1 - 1e-9):
-            raise ValueError(
-                f"the field f has values at {self._frames} times, the last at {last:g}; steps to {end:g} "
-                f"need {round(end / self._interval) + 1}"
-            )
-
-    def __call__(self, t: float, part: Part) -> np.ndarray | None:
-        """Return the values at the nodes of a part, ``(rows, columns)``, not to be changed; None if zero."""
-        if self._source is None:
-            return None
-        if not self._fixed:
-            return self._at(t, part)
-        if self._sampled is None or self._sampled[0] != part:
-            self._sampled = part, self._at(t, part)
-        return self._sampled[1]
-
-    def _at(self, t: float, part: Part) -> np.ndarray:
-        if not self._frames:
-            now = self._source if self._at_time is None else self._at_time(t)
-            return self._sampled_of("f", now, part)
-        position = t / self._interval
-        before = max(0, min(int(position * (1 + 1e-12)), self._frames - 2))
-        earlier, later = (self._frame(number, part) for number in (before, before + 1))
-        return earlier + (position - before) * (later - earlier)
-
-    def _frame(self, number: int, part: Part) -> np.ndarray:
-        """Return the node values of one time."""
-        frame = Sliced.of_time(self._source, number)
-        return self._sampled_of(f"f at time {number * self._interval:g}", frame, part)
-
-    def _sampled_of(self, name: str, values: Any, part: Part) -> np.ndarray:
-        field = Field(name, values, self._axes)
-        return sampled(field, self._shape, self._grid, part, self._covering)
-
-
 def stills_of(field: Field) -> list[Field]:
     """Return a field at two times, the first two that it has node values of; of one that stays as it is it alone."""
     values, axes = field.values, field.axes
@@ -199,40 +153,25 @@ def stills_of(field: Field) -> list[Field]:
     return [Field(field.name, field.among_foils(still), axes) for still in stills]
 
 
-def sampled(
-    field: Field, shape: Shape | None, grid: Grid, part: Part, covering: Covering | None = None
-) -> np.ndarray:
-    """Return values of one problem at the nodes of a part, ``(rows, columns)``.
-
-    Beside a domain that is no rectangle they are as `sample_near` has them, further out zero; of values per cell the
-    means over volumes, by a ``covering``.
-    """
-    inside = inside_ring(shape, grid, part)
-    if inside is None:
-        return field.sample(grid, part)[0]
-    cover = covering(part) if covering is not None and field.per_cell(grid) else None
-    return sample_near(field, grid, part, inside, fill=0.0, cover=cover)[0]
-
-
 class CoefficientsInTime:
     """The coefficients of a problem at an instant, exchange with them; those that depend on the solution do not on the time.
 
     `ValueError` if a text is no expression, with the field's name.
 
-    ``vary``: whether one depends on the time.
+    ``names``: of those that depend on the time; ``vary``: whether one does, or an exchange.
     """
 
     def __init__(self, problem: Problem):
         self._problem, self._axes = problem, len(problem.domain.cells)
-        self._names: list[str] = []
+        self.names: list[str] = []
         for name, values in problem.fields.items():
             if name == "f" or name in problem.functions:
                 continue
             with argument(f"the field {name}"):
                 if varies(values, self._axes):
-                    self._names.append(name)
+                    self.names.append(name)
         self._exchange = _alphas_vary(problem.conditions)
-        self.vary = bool(self._names) or self._exchange
+        self.vary = bool(self.names) or self._exchange
 
     def __call__(self, t: float) -> Problem:
         """Return the problem with its coefficients at a time."""
@@ -242,7 +181,7 @@ class CoefficientsInTime:
         if self._exchange:
             problem = problem.with_sides(exchange_at(problem.conditions, problem.conditions, t))
         return problem.with_fields(
-            **{name: at_time(fields[name], t, self._axes) for name in self._names}
+            **{name: at_time(fields[name], t, self._axes) for name in self.names}
         )
 
 

@@ -75,6 +75,7 @@ class TimeCheckpoint:
             "scale": steps.control.scale,
             "frames": steps.frames.times,
             "record": vars(steps.record),
+            "amounts": [known.tolist() for known in steps.levels.amounts],
             "ended": [vars(member) | {"record": vars(member.record)} for member in ended],
         }
         identity, grid = self._identity, share.grid
@@ -127,6 +128,9 @@ class TimeCheckpoint:
         steps.frames.times[:] = state["frames"]
         steps.frames.keep(len(state["frames"]))
         steps.levels.values = list(values)
+        # Of a checkpoint before there were amounts what is stored between its values is left out.
+        amounts = state.get("amounts", [[0.0]] * len(values))
+        steps.levels.amounts = [np.array(known) for known in amounts]
         steps.control.position = position
         steps.control.length = Fraction(state["length"])
         steps.control.scale = state["scale"]

@@ -272,7 +272,8 @@ def march(
     problem
         Of an equation with a reaction, as ``heat``; ``A`` is its left-hand side. The source ``f`` and the values on the
         sides may depend on the time: expressions in ``x``, ``y`` and ``t``, functions ``f(x, y, t)``; and
-        node values ``(steps + 1, ny + 1, nx + 1)`` of ``f``, one for every time. Of several problems
+        node values ``(steps + 1, ny + 1, nx + 1)`` of ``f``, one for every time. Where they jump at the end of a step, the
+        step has the values before. Of several problems
         values on the sides are as those of `solve`, and ``f`` may be ``(n, steps + 1, ny + 1, nx + 1)``, or ``(n, 1, ny + 1,
         nx + 1)`` where it stays as it is.
     initial

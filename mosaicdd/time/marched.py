@@ -15,6 +15,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
+from mosaicdd.problems.limits import just_before
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.boundary import Boundary
@@ -46,7 +47,7 @@ class Marched:
     @property
     def last(self) -> Problem:
         """The problem with the coefficients and the values on its sides at the end; its source is not written."""
-        end = self.times[-1]
+        end = just_before(self.times[-1], 0.0)
         sides = SidesInTime(self.problem.conditions)(end)
         return CoefficientsInTime(self.problem)(end).with_sides(sides).with_fields(f=0.0)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mosaicdd.problems.quantities.balance import Balance, balance_until
+from mosaicdd.problems.quantities.balance import balance_until
 from mosaicdd.schwarz.settings import BEST_FIRST
 
 
@@ -32,7 +32,7 @@ class Record:
         iterations: int,
         time_error: float | None,
         solver_error: float,
-        balance: Balance | None,
+        balance: dict[str, float],
     ) -> None:
         """Enter a step."""
         self.time.append(time)
@@ -40,7 +40,7 @@ class Record:
         self.iterations.append(iterations)
         self.time_error.append(math.nan if time_error is None else time_error)
         self.solver_error.append(solver_error)
-        self.balance.append({} if balance is None else balance.numbers())
+        self.balance.append(balance)
 
     @property
     def last_error(self) -> float:

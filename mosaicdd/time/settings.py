@@ -10,6 +10,9 @@ $\gamma = 1 / \theta$ that is the theta method: implicit Euler with 1, Crank-Nic
 $\theta = 1$, $\gamma = 3/2$ and two last values; its first step is the theta method with 2/3, of the same
 operator, and damps what the initial values have of high frequencies.
 
+Data at the end of a step are their limits from within it, and at its begin, too. Where they jump between two steps
+BDF2 begins anew with implicit Euler, which keeps all that comes and leaves no range of the data.
+
 The error of a step is estimated from the difference between the new values and their extrapolation from
 the last ones (Milne's device): both are off by known multiples of the same derivative. The first step of BDF2 is
 of lower order: what it leaves, $(\theta - 1/2) \tau^2 u''$, is seen in the difference of the second one to the line
@@ -68,6 +71,11 @@ class TimeMethod:
     def weight(self) -> float:
         """``gamma``, the same of all steps, so that they share an operator."""
         return self.steps[0].weight
+
+    @property
+    def anew(self) -> ImplicitStep:
+        """The first step after a jump: implicit Euler, which leaves no values beyond those of the data, and stores all that comes."""
+        return theta_step(1.0)
 
     def step(self, known: int) -> ImplicitStep:
         """Return the step from so many last values."""

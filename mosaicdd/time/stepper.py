@@ -16,16 +16,19 @@ from mosaicdd.problems import in_time
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, LocalPart
+from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.problems.source_in_time import SourceInTime, sampled
 from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import argument
+from mosaicdd.time.jumps import Jumps
 from mosaicdd.time.levels import Levels
-from mosaicdd.time.settings import TimeSettings
+from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.time.step_balance import Planned
 from mosaicdd.unsupported import Unsupported
 
@@ -43,7 +46,8 @@ class Taken:
     difference: float
     solver_error: float  # the same of its solve
     report: dict  # what the solver says of that
-    balance: Balance | None  # per time; None where the equation has none
+    balance: Balance | None  # per time, at its stage; None where the equation has none
+    step: ImplicitStep
 
 
 class DataError(ValueError):
@@ -94,9 +98,10 @@ class Stepper:
         self._shape = shape = problem.domain.shape
         with argument("field"):
             self._coefficients = in_time.CoefficientsInTime(self._problem)
-            self._source = in_time.SourceInTime(self._problem, problem.domain.grid(), time.dt)
+            self._source = SourceInTime(self._problem, problem.domain.grid(), time.dt)
         self._planned: dict[tuple[float, float], Planned] = {}
-        self.solver = self._plan(time.dt, self._method.step(1).share * time.dt).solver
+        first = stage_time(0.0, time.dt, self._method.step(1).share)
+        self.solver = self._plan(time.dt, first).solver
         boxes, cuts = self.solver.partition.boxes, self.solver.partition.ranks.cuts
         placed = Ranks.of(ranks, settings.dims).fitted(boxes.counts, cuts)
         width = self.solver.source_ghosts
@@ -140,14 +145,15 @@ class Stepper:
         self._problem = problem = self._one(self._every, number)
         self._sides = in_time.SidesInTime(problem.conditions)
         self._coefficients = in_time.CoefficientsInTime(problem)
-        self._source = in_time.SourceInTime(problem, grid, self._time.dt)
+        self._source = SourceInTime(problem, grid, self._time.dt)
+        self._jumps = Jumps(problem, grid, share.ghosted, self._source)
 
         def begun() -> np.ndarray:
             initial.require_shape(grid)
             several = initial.problems > 1
             own = Sliced.some(initial.values, range(number, number + 1)) if several else None
             field = initial if own is None else Field("initial", own, initial.axes)
-            return self._with_given(in_time.sampled(field, self._shape, grid, share.ghosted), 0.0)
+            return self._with_given(sampled(field, self._shape, grid, share.ghosted), 0.0)
 
         with argument("field"):
             self._source.require_until(self._time.end)
@@ -155,12 +161,13 @@ class Stepper:
         with argument("initial"):
             return self._ranks.agree(begun)
 
-    def begun(self, values: np.ndarray, t: float) -> np.ndarray:
-        """Return values with those given on the sides at a time; or all ranks raise `DataError`."""
-        if not self._sides.vary:
-            return values
+    def jumps(self, t: float, later: float) -> bool:
+        """Say whether data jump at a time, from which on a step goes; or all ranks raise `DataError`."""
+        if not self._jumps.possible:
+            return False
+        ranks = self._ranks
         try:
-            return self._ranks.agree(lambda: self._with_given(values, t))
+            return self._jumps.at(t, later, lambda look: ranks.allgather(ranks.agree(look)))
         except ValueError as error:
             raise DataError(f"at the time {t:g}: {error}") from error
 
@@ -191,46 +198,50 @@ class Stepper:
         return Storage(self._coefficients(t)).at(self.share.ghosted)
 
     def __call__(
-        self, levels: Levels, t: float, length: float, atol: float, *, after: float = 0.0
+        self, levels: Levels, t: float, later: float, length: float, atol: float, *, anew: bool
     ) -> Taken:
-        """Take a step from the last values, which are that long apart, at a time.
+        """Take a step from the last values, which are that long apart, at a time to a later one.
 
         `DataError` on all ranks, if the problem's data are not sound then.
-        ``atol``: last change, root mean square, with which its solve is good enough; ``after``: how long after that
-        time the values on the sides are those at its begin.
+        ``atol``: last change, root mean square, with which its solve is good enough; ``anew``: whether it is the first one
+        after a jump.
         """
-        step, share = self._method.step(len(levels.values)), self.share
+        method, share = self._method, self.share
+        step = method.anew if anew else method.step(len(levels.values))
         # A coefficient counts as the source does: at the time of the stage.
-        planned = self._planned_at(t + step.share * length, length)
-        problem = planned.problem
-        weights = tuple(weight / length for weight in step.past)
-        force = levels.weighted(weights, self._force)
+        stage_at = stage_time(t, later, step.share)
+        planned = self._planned_at(stage_at, length * method.weight / step.weight)
+        problem, rest = planned.problem, 1.0 - step.share
+        f, sides, newest = self._data(levels.newest, t, later, step.share)
+        force = levels.weighted(tuple(weight / length for weight in step.past), self._force)
+        if newest is not levels.newest:
+            # Where values jump that are given, they are stored within the step: what is left of ``u_n`` in the
+            # stage is the new one.
+            force += step.past[0] / length * rest * (newest - levels.newest)
         if not isinstance(self._storage, float) or self._storage != 1.0:
             force *= self._storage
-        later, rest = t + length, 1.0 - step.share
-        f, sides = self._data(t, later, step.share, after)
         if f is not None:
             force += f
         if sides is not None:  # of which an exchange counts as a coefficient
             problem = problem.with_sides(in_time.exchange_at(sides, problem.conditions, t))
         expected = levels.next(self._expected)
-        start = step.share * expected + rest * levels.newest if rest else expected
+        start = step.share * expected + rest * newest if rest else expected
         problem = problem.with_fields(f=LocalPart(share.grid, force, share.ghosted))
         solution = planned.solver(problem, start=FieldStart(share, start), atol=atol)
         new = np.asarray(solution.kept.local[0])  # which is not read-only
         if self._outside is not None:
             new = np.where(self._outside & np.isnan(new), 0.0, new)
         if rest:
-            new = (new - rest * share.without_ghosts(levels.newest)) / step.share
+            new = (new - rest * share.without_ghosts(newest)) / step.share
         difference = np.subtract(new, share.without_ghosts(expected), out=self._difference)
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
         squares = [share.mean_square(values) for values in (new, difference)]
         wide, balance = share.with_ghosts(new), planned.balance(share)
-        stage = step.share * wide + rest * levels.newest if rest else wide
+        stage = step.share * wide + rest * newest if rest else wide
         balanced: Balance | None = None
         if balance is not None:
-            rate = self._method.weight / length * self._storage
+            rate = step.weight / length * self._storage
             gained = np.multiply(rate, stage, out=self._gained)
             gained -= force
             balanced = balance(problem, stage, gained, f)
@@ -241,21 +252,26 @@ class Stepper:
             solution.error_estimate / step.share,
             solution.report,
             balanced,
+            step,
         )
 
     def _data(
-        self, t: float, later: float, share: float, after: float
-    ) -> tuple[np.ndarray | None, Sides | None]:
-        """Return the source within a step, and conditions on sides that change; or all ranks raise `DataError`."""
+        self, newest: np.ndarray, t: float, later: float, share: float
+    ) -> tuple[np.ndarray | None, Sides | None, np.ndarray]:
+        """Return the source within a step, conditions on sides that change, and the last values with those at its begin.
 
-        def evaluated() -> tuple[np.ndarray | None, Sides | None]:
-            f = self._source(t + share * (later - t), self.share.ghosted)
+        `DataError` on all ranks.
+        """
+        first, last = just_after(t, later - t), just_before(later, later - t)
+
+        def evaluated() -> tuple[np.ndarray | None, Sides | None, np.ndarray]:
+            f = self._source(stage_time(t, later, share), self.share.ghosted)
             if not self._sides.vary:
                 # A plan has the sides of the problem that it was made for.
-                return f, self._sides(0.0) if self.problems > 1 else None
-            sides = self._sides.between(t + after, later, share, self.share.grid, self._pieces)
+                return f, self._sides(0.0) if self.problems > 1 else None, newest
+            sides = self._sides.between(first, last, share, self.share.grid, self._pieces)
             sides.boundaries(self.share.grid)  # checks the values
-            return f, sides
+            return f, sides, newest if share == 1.0 else self._with_given(newest, first)
 
         try:
             return self._ranks.agree(evaluated)

@@ -23,7 +23,6 @@ _SHORTEST = Fraction(1, 2**30)
 _GROW = 0.5  # of the bound, that the error of a step twice as long may be expected to have
 _MOST = 10  # times that a step is halved before it is tried again
 _FORGOTTEN = 2.0  # by which the scale falls in a time of ``dt``
-_AFTER = 2.0**-20  # of a step, after which what jumps at its begin has jumped
 # By which the error of a smooth solution at least falls with half the step, that at a jump not: between the 2 of a
 # jump and the 4 of a first-order method.
 _SMOOTH = 2.0**1.5
@@ -149,6 +148,7 @@ class Stepping:
         self.control, self.record = StepControl(time), Record()
         self.levels = Levels(first, time.scheme.levels)
         self.failure: str | None = None
+        self._anew = False  # whether the step at work is the first one after a jump
 
     def run(self, progress: Progress | None, interrupted: Callable[[], bool]) -> str:
         """Take steps to the last time, or as far as it goes; return how it ended.
@@ -183,7 +183,7 @@ class Stepping:
 
     def _step(self) -> str | None:
         """Try steps from the last values until one is good enough; return how the march ends, if here."""
-        control = self.control
+        control, self._anew = self.control, self._after_jump()
         before: float | None = None  # of the same values: the error that would be smooth now
         while True:
             known = len(self.levels.values)
@@ -225,25 +225,38 @@ class Stepping:
     def _tried(self) -> Taken:
         """Take a step from the last values."""
         length = float(self.control.length) * self._time.dt
-        begun = self.control.chooses and len(self.levels.values) == 1
         atol = self._time.solver_share * self.record.last_error
-        after = _AFTER * length if begun else 0.0
-        taken = self.stepper(self.levels, self._now, length, atol, after=after)
+        when = self._now, self._at(self.control.position + self.control.length), length
+        taken = self.stepper(self.levels, *when, atol, anew=self._anew)
         if atol and taken.report["status"] == "stagnated":  # so large beside what has decayed since
-            taken = self.stepper(self.levels, self._now, length, 0.0, after=after)
+            taken = self.stepper(self.levels, *when, 0.0, anew=self._anew)
         return taken
 
     @property
     def _now(self) -> float:
         """The time that was reached."""
-        return float(self.control.position) * self._time.dt
+        return self._at(self.control.position)
+
+    def _at(self, position: Fraction) -> float:
+        return float(position) * self._time.dt
+
+    def _after_jump(self) -> bool:
+        """Forget all but the last values where data jump now and steps know of several; say whether.
+
+        Where steps are chosen, their errors find jumps.
+        """
+        control = self.control
+        if control.chooses or len(self._time.scheme.steps) == 1 or len(self.levels.values) == 1:
+            return False
+        if not self.stepper.jumps(self._now, self._at(control.position + control.length)):
+            return False
+        self.levels.begin()
+        return True
 
     def _begin(self) -> None:
-        """Forget all but the last values, with those on the sides just after them: there may be a jump."""
+        """Forget all but the last values: there may be a jump."""
         self.control.begin()
-        after = self._now + _AFTER * float(self.control.length) * self._time.dt
-        newest = self.stepper.begun(self.levels.newest, after)
-        self.levels = Levels(newest, self._time.scheme.levels)
+        self.levels.begin()
 
     def _fit(self) -> None:
         """Shorten the steps of a checkpoint of a march of another number of steps until they meet the end."""
@@ -262,7 +275,7 @@ class Stepping:
         count = self.record.unjudged
         self.control.position -= count * self.control.length
         self.record.drop(count)
-        self.levels.values = self.levels.values[-1:]
+        self.levels.go_back()
         times = self.frames.times
         kept = max(1, sum(time <= self._now for time in times))
         if kept < len(times):
@@ -273,13 +286,25 @@ class Stepping:
         control, known = self.control, len(self.levels.values)
         control.advance(taken.size)
         length = float(control.length) * self._time.dt
-        self.levels.add(taken.values)
+        amounts, rates = self._amounts(taken, length)
+        self.levels.add(taken.values, amounts)
         if control.chooses and error is not None:
             self.record.judge(error)
         iterations = taken.report["iterations"]
-        self.record.add(self._now, length, iterations, error, taken.solver_error, taken.balance)
+        self.record.add(self._now, length, iterations, error, taken.solver_error, rates)
         if control.kept:
             self.frames.add(self._now, self.stepper.shown(taken.values))
         if control.may_double(error, known):
             control.length *= 2
             self.levels.double()
+
+    def _amounts(self, taken: Taken, length: float) -> tuple[np.ndarray, dict[str, float]]:
+        """Return what flows in a step, as a vector, and per time by the names of `Balance.numbers`."""
+        if taken.balance is None:
+            return np.zeros(1), {}
+        numbers = taken.balance.numbers()
+        least = numbers.pop("least")
+        amounts = self.levels.amounts_in(taken.step, length, np.array([*numbers.values()]))
+        return amounts, dict(zip(numbers, (amounts / length).tolist(), strict=True)) | {
+            "least": least
+        }

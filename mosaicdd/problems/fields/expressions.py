@@ -67,6 +67,7 @@ _TENSOR_OPERATORS = _OPERATORS | {
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
+_STEPS = ("floor", "ceil", "fmod", "arctan2")  # functions that are not continuous
 _VARIABLES = ("x", "y", "pi")
 _LONGEST = 1000  # characters: a formula, no program, whose tree Python walks by recursion
 
@@ -147,6 +148,15 @@ class Expression:
         names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
         return variable in names
 
+    def may_jump(self, variable: str) -> bool:
+        """Say whether it may jump where a variable moves: by what compares or counts it."""
+        return any(
+            isinstance(name, ast.Name) and name.id == variable
+            for node in ast.walk(self._tree)
+            for part in _jumping(node)
+            for name in ast.walk(part)
+        )
+
     def __call__(self, **at: np.ndarray | float) -> np.ndarray:
         """Evaluate at coordinates by name that broadcast; overflow and the like give non-finite values.
 
@@ -178,6 +188,20 @@ class Expression:
         except (TypeError, ValueError, RecursionError) as error:
             raise self._failed(error) from None
         return torch.as_tensor(result, dtype=like.dtype).expand_as(like)
+
+
+def _jumping(node: ast.AST) -> list[ast.expr]:
+    """Return the parts of a node in which it is not continuous."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Call(func=ast.Name(id="where"), args=[condition, *_]):
+            return [condition]
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in _STEPS:
+            return arguments
+        case ast.BinOp(left=left, op=ast.Mod(), right=right):
+            return [left, right]
+    return []
 
 
 def _evaluated(node: ast.AST, values: dict, functions: dict, operators: dict) -> Any:

@@ -13,6 +13,7 @@ from mosaicdd.problems.fields.arguments import require_of_time
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable
+from mosaicdd.problems.limits import exact
 from mosaicdd.unsupported import Unsupported
 
 Strength = float | str | Callable[[float], float]
@@ -22,7 +23,8 @@ class Wells:
     """A source ``f`` of points, each of a given total, beside a source that is spread over the domain.
 
     A strength is shared out among the nodes of the cell around its place, linearly along each axis; so their total, and the
-    place's mean, are exact wherever it lies, and what is some cells away is of second order. At a node on a side it acts with the half of a cell that the node has of the domain. In time a strength may depend on ``t``.
+    place's mean, are exact wherever it lies, and what is some cells away is of second order. At a node on a side it acts with the half of a cell that the node has of the domain. In time a strength may depend on ``t``; one that is
+    switched at the end of a step, ``1.0 * (t < 5)``, counts as it is within the step.
 
     Parameters
     ----------
@@ -87,6 +89,13 @@ class Wells:
         """What they are, where that cannot change."""
         fixed = self._beside.value is not None and not any(callable(s) for _, s in self.points)
         return (self.points, self._beside.value) if fixed else None
+
+    @property
+    def may_jump(self) -> bool:
+        """Whether a strength may jump in time."""
+        strengths = [strength for _, strength in self.points]
+        texts = [s for s in strengths if isinstance(s, str)]
+        return any(map(callable, strengths)) or any(_in_text(s, 0.0).may_jump("t") for s in texts)
 
     def at_time(self, t: float, beside: Any) -> Self:
         """Return them at a time, with what is beside them then; themselves if nothing differs."""
@@ -161,15 +170,23 @@ def _sound(strength: Any) -> Strength:
 def _at(strength: Strength, t: float | None) -> float:
     """Return a strength at a time; `ValueError` if it is not finite, or depends on a time that there is none of."""
     if isinstance(strength, str):
-        value = float(Expression(strength, ("pi",), **({} if t is None else {"t": t}))())
+        value = float(_in_text(strength, t)())
     elif callable(strength):
         if t is None:
             raise ValueError(
                 "the strength of a well is a function of the time: it is for steps (march)"
             )
-        value = float(real_array(strength(t), "the strength of a well"))
+        value = float(real_array(strength(float(t)), "the strength of a well"))
     else:
         value = strength
     if not np.isfinite(value):
         raise ValueError(f"the strength of a well must be finite, got {value}")
     return value
+
+
+def _in_text(text: str, t: float | None) -> Expression:
+    """Return the expression of a strength at a time; the very time of a `TimeLimit` unless it may jump there."""
+    if t is None:
+        return Expression(text, ("pi",))
+    expression = Expression(text, ("pi",), t=t)
+    return expression if expression.may_jump("t") else Expression(text, ("pi",), t=exact(t))

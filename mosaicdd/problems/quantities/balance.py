@@ -36,7 +36,7 @@ class Balance:
     carried
         What a velocity carries away, the integral of ``b . grad u``.
     stored
-        What the domain has more of at the end of a march, by the method's differences in time.
+        What the domain has more of at the end of a march than at its begin.
     least
         Less than this, in all, is nothing: it cannot be told from rounding and what solves leave.
     """

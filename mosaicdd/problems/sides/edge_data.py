@@ -13,6 +13,7 @@ import numpy as np
 from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
+from mosaicdd.problems.limits import exact
 from mosaicdd.problems.shapes.outline import side_names
 from mosaicdd.problems.sides.boundary import Boundary, corners
 from mosaicdd.settings import read_settings
@@ -124,11 +125,19 @@ class BoundarySpec:
         """Of how many problems they are."""
         return len(self._seeds)
 
+    @property
+    def formula(self) -> str | None:
+        """The text of the expression, if it is one."""
+        return self.text if self._expression else None
+
     def at_time(self, t: float, axes: int) -> Self:
         """Return the data at a time, themselves if they do not depend on it."""
-        if not self._expression or not self._formula(t, axes).uses("t"):
+        if not self._expression:
             return self
-        return type(self)(self.text, t=t)
+        formula = self._formula(t, axes)
+        if not formula.uses("t"):
+            return self
+        return type(self)(self.text, t=t if formula.may_jump("t") else exact(t))
 
     def _formula(self, t: float | None, axes: int) -> Expression:
         text, variables = self.text.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
