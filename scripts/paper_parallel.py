@@ -131,7 +131,8 @@ class _Iteration:
         lattice = Lattice(Grid((_CELLS, _CELLS), solver.subdomain.spacing), solver.subdomain)
         engine = Engine(
             Partition(
-                solver.boxes(lattice.grid, lattice.periodic), ranks.fitted(lattice.subdomains)
+                solver.boxes(lattice.grid, (False,) * len(lattice.cells)),
+                ranks.fitted(lattice.subdomains),
             ),
             solver,
             SolveSettings(),

@@ -31,7 +31,7 @@ def schwarz_solver(
     lattice = Lattice(Grid(cells, solver.subdomain.spacing), solver.subdomain)
     ranks = Ranks.alone()
     return Engine(
-        Partition(solver.boxes(lattice.grid, lattice.periodic), ranks),
+        Partition(solver.boxes(lattice.grid, (False,) * len(lattice.cells)), ranks),
         solver,
         settings,
         problems=problems,

@@ -136,7 +136,9 @@ def solve(problem: Problem, ranks: Ranks) -> Outcome:
     settings = SolveSettings(rtol=problem.rtol, max_iterations=1000, **problem.method)
     boundary = problem.boundary()
     solution = Engine(
-        Partition(solver.boxes(lattice.grid, lattice.periodic), ranks), solver, settings
+        Partition(solver.boxes(lattice.grid, (False,) * len(lattice.cells)), ranks),
+        solver,
+        settings,
     ).solve(boundary)
     truth = solve_by_sine_transform(BoundaryValueProblem(boundary.shape, LAPLACE, sides=boundary))
     difference = solution.field.numpy() - truth[solution.place]

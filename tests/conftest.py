@@ -100,7 +100,7 @@ def make_solver(make_ranks):
 
     def make(lattice, *, ranks=None, local_solver=None, window=None, **settings):
         solver = local_solver or ExactSolver(LAPLACE.at(), lattice.subdomain)
-        boxes = solver.boxes(lattice.grid, lattice.periodic)
+        boxes = solver.boxes(lattice.grid, (False,) * len(lattice.cells))
         return Engine(
             Partition(boxes, ranks or make_ranks(alone=True)),
             solver,

@@ -24,12 +24,9 @@ cell these are the perimeters of the owned subdomains, and neighbouring regions 
 cell more lets the block compute one more ring of subdomains around its own. A lattice cell between
 two blocks belongs to the lower. Subdomains of the region are counted from its lower-left corner.
 Without ranks there is one block, the whole lattice.
-
-Along a periodic axis regions are not cut off: they go on below line 0 and beyond line ``K``, which are
-the same, and a single block is its own neighbour on both sides.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,20 +61,18 @@ class Block:
     @classmethod
     def whole(cls, lattice: Lattice) -> "Block":
         """Return the block of all subdomains."""
-        return cls(lattice, lattice.first_centre, lattice.cells)
+        return cls(lattice, (1,) * len(lattice.cells), lattice.cells)
 
     @cached_property
     def first(self) -> tuple[int, ...]:
         """First lattice line of the region per axis."""
-        ends = zip(self.start, self.lattice.periodic, strict=True)
-        return tuple(a - self.halo if around else max(a - self.halo, 0) for a, around in ends)
+        return tuple(max(a - self.halo, 0) for a in self.start)
 
     @cached_property
     def last(self) -> tuple[int, ...]:
         """Last lattice line of the region per axis."""
         high = [b - 1 + self.halo for b in self.stop]
-        ends = zip(high, self.lattice.cells, self.lattice.periodic, strict=True)
-        return tuple(b if around else min(b, k) for b, k, around in ends)
+        return tuple(min(b, k) for b, k in zip(high, self.lattice.cells, strict=True))
 
     @cached_property
     def subdomains(self) -> tuple[int, ...]:
@@ -102,19 +97,16 @@ class Block:
 
     @cached_property
     def origin(self) -> tuple[int, ...]:
-        """Grid node at the lower-left corner of the region; in a margin it is beyond the grid."""
-        ends = zip(self.first, self.lattice.first_node, strict=True)
-        return tuple(a * self.lattice.spacing + node for a, node in ends)
+        """Grid node at the lower-left corner of the region."""
+        return tuple(a * self.lattice.spacing for a in self.first)
 
     @cached_property
     def nodes(self) -> Slices:
-        """Grid nodes of the region, its outline included; in a margin some are beyond the grid."""
+        """Grid nodes of the region, its outline included."""
         return tuple(slice(a, a + n + 1) for a, n in zip(self.origin, self.cells, strict=True))
 
     def at_edge(self, axis: int) -> tuple[bool, ...]:
         """Say whether the region touches the domain's edge at the low and high end of an axis."""
-        if self.lattice.periodic[axis]:
-            return False, False
         return self.first[axis] == 0, self.last[axis] == self.lattice.cells[axis]
 
     def ring(self, number: int) -> Slices:
@@ -175,7 +167,7 @@ class Block:
 
         A cell between two blocks belongs to the lower.
         """
-        start = 0 if self.start[axis] == self.lattice.first_centre[axis] else self.start[axis]
+        start = 0 if self.start[axis] == 1 else self.start[axis]
         return slice(start - self.first[axis], self.stop[axis] - self.first[axis])
 
     def owned(self, axis: int) -> Slices:
@@ -208,34 +200,14 @@ class Block:
         return frame(self.owned(axis), self.settled(axis))
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
-        """Return which nodes of the grid this block alone owns, in the region and in the whole field.
-
-        Along a periodic axis the last node of the field is a copy of the first. The last block owns it,
-        and in its region is not where the first says: see `copied`.
-        """
-        return self._owned_nodes(self.lattice.grid.nodes)
-
-    def owned_unknowns(self) -> tuple[Slices, Slices]:
-        """Return `owned_nodes` without copies."""
-        nodes = zip(self.lattice.grid.nodes, self.lattice.periodic, strict=True)
-        return self._owned_nodes([count - around for count, around in nodes])
-
-    def copied(self, axis: int) -> int | None:
-        """Return the line of the region that the last node of a periodic axis is a copy of, if owned."""
-        if self.lattice.periodic[axis] and self.stop[axis] == self.lattice.cells[axis]:
-            return self.stop[axis] - self.first[axis]
-        return None
-
-    def _owned_nodes(self, counts: Sequence[int]) -> tuple[Slices, Slices]:
-        """Return the same of so many nodes per axis."""
+        """Return which nodes of the grid this block alone owns, in the region and in the whole field."""
         local, whole = [], []
-        for axis, nodes in enumerate(counts):
-            s, cells, origin = self.lattice.spacing, self.owned_cells(axis), self.origin[axis]
-            high = self.stop[axis] == self.lattice.cells[axis]
-            first = max(origin + cells.start * s, 0)
-            end = max(min(origin + cells.stop * s + (1 if high else 0), nodes), first)
-            local.append(slice(first - origin, end - origin))
-            whole.append(slice(first, end))
+        for axis, origin in enumerate(self.origin):
+            s, cells = self.lattice.spacing, self.owned_cells(axis)
+            last = int(self.stop[axis] == self.lattice.cells[axis])  # the node on the edge
+            part = slice(cells.start * s, cells.stop * s + last)
+            local.append(part)
+            whole.append(slice(part.start + origin, part.stop + origin))
         return tuple(local), tuple(whole)
 
 

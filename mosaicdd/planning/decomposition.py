@@ -98,8 +98,7 @@ class Decomposition:
 
 def block_of(lattice: Lattice, shares: Sequence[tuple[int, int]]) -> Block:
     """Return the block of these subdomains of a lattice, the first of each axis and the one after the last."""
-    ends = zip(shares, lattice.first_centre, strict=True)
-    start, stop = zip(*((a + first, b + first) for (a, b), first in ends), strict=True)
+    start, stop = zip(*((a + 1, b + 1) for a, b in shares), strict=True)
     return Block(lattice, start, stop)
 
 
@@ -192,7 +191,7 @@ def _words(block: Block, direction: Direction) -> int:
     lattice = block.lattice
     for axis, d in enumerate(direction):
         first, last = block.start[axis] == 1, block.stop[axis] == lattice.cells[axis]
-        if not lattice.periodic[axis] and ((d < 0 and first) or (d > 0 and last)):
+        if (d < 0 and first) or (d > 0 and last):
             return 0
     return sum(
         math.prod(

@@ -122,7 +122,7 @@ class Measurement:
         settings = self._settings.with_changes(rtol=0.0, max_iterations=ITERATIONS)
         lattice = self._lattice(size)
         alone = Ranks.alone().fitted(lattice.subdomains)
-        boxes = local_solver.boxes(lattice.grid, lattice.periodic)
+        boxes = local_solver.boxes(lattice.grid, (False,) * len(lattice.cells))
         return Engine(Partition(boxes, alone), local_solver, settings)
 
     def _solve(self, size: int) -> dict[str, float]:

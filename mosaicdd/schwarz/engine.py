@@ -99,7 +99,7 @@ class Engine(BaseEngine[SharedSolver]):
     def samples(self) -> SampleNodes:
         """The lattice nodes."""
         lattice = self.block.lattice
-        return SampleNodes(lattice.first_node, lattice.spacing, lattice.lines)
+        return SampleNodes((0,) * len(lattice.cells), lattice.spacing, lattice.lines)
 
     def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
         """Hand every rank its part of the whole domain's lines, which the root alone needs."""

@@ -11,7 +11,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.placements import Halo
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
 
@@ -22,10 +22,7 @@ Bounds = Sequence[tuple[int, int]]
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:
     """Return the block of a rank."""
     start, stop = ranks.partition(lattice.subdomains, rank)
-    first, last = (
-        tuple(a + first for a, first in zip(end, lattice.first_centre, strict=True))
-        for end in (start, stop)
-    )
+    first, last = (tuple(a + 1 for a in end) for end in (start, stop))
     return Block(lattice, first, last, halo)
 
 
@@ -38,23 +35,21 @@ def blocks_along(ranks: Ranks, lattice: Lattice, axis: int, halo: int = 1) -> li
 def lines_layout(ranks: Ranks, lattice: Lattice, axis: int, *, halo: int) -> Layout:
     """Return the layout of the lines constant in an axis, ``(lines, nodes)``.
 
-    Each block holds those of its region. Values on the edge of the domain are the outermost blocks'. Along a
-    periodic axis the last item stands for the first, too, and what is held may begin before it.
+    Each block holds those of its region. Values on the edge of the domain are the outermost blocks'.
     """
     placements = []
     order = family(axis, len(ranks.dims))
-    for along, (count, first) in enumerate(zip(lattice.cells, lattice.first_centre, strict=True)):
+    for along, count in enumerate(lattice.cells):
         blocks = blocks_along(ranks, lattice, along, halo)
-        starts = [0 if b.start[along] == first else b.start[along] for b in blocks]
-        ends, period = [*starts[1:], count + 1], count
+        starts = [0 if b.start[along] == 1 else b.start[along] for b in blocks]
+        ends = [*starts[1:], count + 1]
         held = [(b.first[along], b.last[along] + 1) for b in blocks]
         if along != axis:
             s = lattice.spacing
             starts, ends = [s * a for a in starts], [*(s * b for b in ends[:-1]), s * count + 1]
-            held, period = [(s * a, s * (b - 1) + 1) for a, b in held], s * count
+            held = [(s * a, s * (b - 1) + 1) for a, b in held]
         owned = list(zip(starts, ends, strict=True))
-        around = period if lattice.periodic[along] else None
-        placements.append(_with_copies(order.index(along), owned, held, around))
+        placements.append(_with_copies(order.index(along), owned, held))
     return Layout(lattice.line_shape(axis), ranks.dims, tuple(placements))
 
 
@@ -72,20 +67,11 @@ def nodes_layout(ranks: Ranks, lattice: Lattice, *, halo: int) -> Layout:
     return Layout(lattice.subdomains, ranks.dims, tuple(placements))
 
 
-def field_layout(ranks: Ranks, lattice: Lattice) -> Layout:
-    """Return the layout of the field, ``(ny + 1, nx + 1)``: every node has one owner."""
-    placements = []
-    for axis in range(len(ranks.dims)):
-        places = [b.owned_nodes()[1][axis] for b in blocks_along(ranks, lattice, axis)]
-        placements.append(Shard(axis, tuple(part.stop - part.start for part in places)))
-    return Layout(lattice.grid.nodes, ranks.dims, tuple(placements))
-
-
-def _with_copies(axis: int, owned: Bounds, held: Bounds, period: int | None = None) -> Halo:
+def _with_copies(axis: int, owned: Bounds, held: Bounds) -> Halo:
     """Return the placement of consecutive items, per coordinate those owned among those held."""
     sizes = tuple(stop - start for start, stop in owned)
     pairs = zip(owned, held, strict=True)
-    return Halo(axis, tuple((a - low, high - b) for (a, b), (low, high) in pairs), sizes, period)
+    return Halo(axis, tuple((a - low, high - b) for (a, b), (low, high) in pairs), sizes)
 
 
 _PORTION = 2**20  # values that the root takes or gives at a time

@@ -151,5 +151,4 @@ def interface_exchange(
         lambda direction: interface_received(block, direction),
         dtype=getattr(torch, settings.halo_dtype),
         buffers=settings.mpi_buffers,
-        periodic=block.lattice.periodic,
     )

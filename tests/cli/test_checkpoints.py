@@ -119,7 +119,9 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
     for dims in all_dims:
         ranks = make_ranks(dims)
         solver = Engine(
-            Partition(exact.boxes(lattice.grid, lattice.periodic), ranks), exact, SolveSettings()
+            Partition(exact.boxes(lattice.grid, (False,) * len(lattice.cells)), ranks),
+            exact,
+            SolveSettings(),
         )
         problem = Problem(lattice.grid.shape, "poisson", {"f": source}, sides=boundary)
         checkpoints = Checkpoints(

@@ -154,7 +154,9 @@ def _alone(points, solver, make_ranks):
     settings = SolveSettings(rtol=1e-7)
     lattice = Lattice(GRID, network.subdomain)
     alone = Engine(
-        Partition(network.boxes(lattice.grid, lattice.periodic), make_ranks(alone=True)),
+        Partition(
+            network.boxes(lattice.grid, (False,) * len(lattice.cells)), make_ranks(alone=True)
+        ),
         network,
         settings,
     )

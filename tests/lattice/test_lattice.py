@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice, spacing_between
+from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 
 SIZES = [(2, 2), (2, 5), (3, 2), (3, 3), (7, 4)]
@@ -70,16 +70,3 @@ def test_the_hats_of_a_part_are_a_part_of_the_hats(make_lattice):
     whole = lattice.hats(0, 1, 7)
     np.testing.assert_array_equal(lattice.hats(0, 3, 5), whole[2:4])
     np.testing.assert_array_equal(lattice.hats(0, 5, 7), whole[4:])
-
-
-@pytest.mark.parametrize("cells", [96, *range(17, 80), 255, 257, 513, 1009])
-def test_no_lattice_cell_between_periodic_sides_is_thin(cells):
-    s = spacing_between(Grid((cells, 64), 1.0), 16, (True, False))
-    assert 8 < s <= 16
-    assert cells % s == 0 or cells % s >= 0.375 * s
-    assert spacing_between(Grid((cells, cells), 1.0), 16, (False, False)) == 16
-
-
-def test_lattice_lines_keep_their_distance_where_they_may():
-    assert spacing_between(Grid((96, 24), 1.0), 16, (True, True)) == 16
-    assert spacing_between(Grid((96, 97), 1.0), 16, (True, False)) == 16

@@ -114,7 +114,7 @@ def test_counted_words_are_those_that_are_sent(cells, comm, make_ranks):
         planned, block = Decomposition(lattice, ranks.dims), block_of(ranks, lattice, ranks.rank)
         for way in directions(len(cells)):
             sent = 0
-            if ranks.neighbour(way, lattice.periodic) is not None:
+            if ranks.neighbour(way) is not None:
                 example = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
                 parts = interface_sent(block, way)
                 sent = sum(example.lines[axis][0][part].numel() for axis, part in parts)

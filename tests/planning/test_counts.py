@@ -75,17 +75,6 @@ def test_what_cubes_send_and_keep_is_what_ranks_on_three_axes_do(comm, make_rank
 
 
 @pytest.mark.ranks(*SIZES)
-@pytest.mark.parametrize("periodic", [(False, True), (True, False), (True, True)])
-def test_messages_come_round_between_periodic_sides(periodic, all_dims, make_ranks):
-    for dims in all_dims:
-        ranks, grid = make_ranks(dims), Grid(tuple(8 * (2 * d + 1) for d in dims), 1.0)
-        lattice = Lattice.around(grid, Subdomain(16, 16.0), periodic)
-        block = block_of(ranks, lattice, ranks.rank)
-        words = [Decomposition(lattice, dims).words(d)[ranks.coords] for d in directions(2)]
-        assert sent(ranks, block, periodic=periodic) == (sum(words), np.count_nonzero(words))
-
-
-@pytest.mark.ranks(*SIZES)
 def test_blocks_are_those_of_the_process_grid(cases):
     for ranks, lattice in cases:
         block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, ranks.dims)

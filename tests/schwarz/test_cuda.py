@@ -25,7 +25,7 @@ def _solver(device: str, **settings) -> Engine:
     settings = SolveSettings(device=device, rtol=1e-10, **settings)
     ranks = Ranks.alone()
     exact = ExactSolver(LAPLACE.at(), Subdomain())
-    return Engine(Partition(exact.boxes(_LATTICE.grid, _LATTICE.periodic), ranks), exact, settings)
+    return Engine(Partition(exact.boxes(_LATTICE.grid, (False, False)), ranks), exact, settings)
 
 
 @pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])

@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
-from periods import AXES, periodic
+from periods import periodic
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Neumann, Periodic, Robin
-from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve
 
@@ -108,42 +101,3 @@ def test_a_flow_comes_round_on_all_ranks(comm):
     problem = Problem(Domain((70, 83), 1 / 64), "advection-diffusion", fields, periodic("x"))
     solution = solve(problem, ranks=comm, settings=TIGHT)
     assert abs(solution.gather() - solve_directly(problem)).max() < 1e-11
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("axes", AXES)
-def test_an_interface_goes_to_the_root_and_back_as_for_a_checkpoint(comm, axes):
-    around = "y" in axes, "x" in axes
-    grid = Grid((100, 83), 0.1)
-    lattice = Lattice.around(grid, Subdomain(32, 3.2), around)
-    rng = np.random.default_rng(0)
-    (y0, x0), (y1, x1) = lattice.first_node, lattice.last_node
-    field = rng.standard_normal((y1 - y0 + 1, x1 - x0 + 1))
-    if around[0]:
-        field[-1] = field[0]
-    if around[1]:
-        field[:, -1] = field[:, 0]
-    s = lattice.spacing
-    lines = field[::s], field[:, ::s].T
-    with Ranks.of(comm) as ranks:
-        ranks = ranks.fitted(lattice.subdomains)
-        block = block_of(ranks, lattice, ranks.rank)
-        v = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        movement = InterfaceMovement(ranks, lattice, 1)
-        movement.scatter(lines if ranks.is_root else None, v)
-        rows, columns = (
-            (np.arange(a, a + n + 1) - low) % (count - 1)
-            if wraps
-            else np.arange(a, a + n + 1) - low
-            for a, n, low, count, wraps in zip(
-                block.origin, block.cells, (y0, x0), field.shape, around, strict=True
-            )
-        )
-        region = field[np.ix_(rows, columns)]
-        np.testing.assert_array_equal(v.lines[0][0], region[::s])
-        np.testing.assert_array_equal(v.lines[1][0], region[:, ::s].T)
-        for axis in (0, 1):
-            back = np.zeros_like(lines[axis])
-            movement.gather(v, axis, lambda part, place, back=back: back.__setitem__(place, part))
-            if ranks.is_root:
-                np.testing.assert_array_equal(back, lines[axis])

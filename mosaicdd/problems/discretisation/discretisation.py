@@ -61,8 +61,6 @@ class Discretisation:
         Whose sources and values on the outline do not count.
     medium
         Its coefficients.
-    periods
-        After how many nodes of a lattice each periodic axis comes round; by default of the grid.
 
     Attributes
     ----------
@@ -76,12 +74,10 @@ class Discretisation:
         ``alpha`` times the lengths of natural pieces of the sides, ``(M,)``, in cells.
     """
 
-    def __init__(
-        self, problem: Problem, medium: Medium, grid: Grid, periods: Periods | None = None
-    ):
+    def __init__(self, problem: Problem, medium: Medium, grid: Grid):
         self.grid, self.medium = grid, medium
         self._rounds = problem.conditions.periods(grid)
-        self.periods = self._rounds if periods is None else periods
+        self.periods = self._rounds  # of the unknowns, see `with_periods`
         self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
@@ -114,8 +110,8 @@ class Discretisation:
             # Any node may have any value; the mean is put right at the end.
             self.known = np.array([pin])
 
-    def coming_round(self, periods: Periods) -> "Discretisation":
-        """Return that of another lattice, whose periodic axes come round after so many nodes."""
+    def with_periods(self, periods: Periods) -> "Discretisation":
+        """Return that with more unknowns than nodes along periodic axes, which repeat after so many."""
         other = copy.copy(self)
         other.periods = periods
         return other

@@ -24,8 +24,8 @@ class LinearStep:
         The derivative at the nodes of ``part``.
     self_adjoint
         Whether it is symmetric.
-    rounds, periods
-        After how many nodes each axis of the grid, and of the lattice, comes round; by default none does.
+    rounds
+        After how many nodes each axis of the grid repeats; by default none does.
     """
 
     floating = False
@@ -40,15 +40,13 @@ class LinearStep:
         *,
         self_adjoint: bool,
         rounds: Periods | None = None,
-        periods: Periods | None = None,
     ):
         self._equations, self._part = equations, part
-        straight = (None,) * len(part)
-        self._rounds, self._periods = rounds or straight, periods or straight
+        self._rounds = self._periods = rounds or (None,) * len(part)
         self.self_adjoint = self_adjoint
 
-    def coming_round(self, periods: Periods) -> "LinearStep":
-        """Return that of another lattice, whose periodic axes come round after so many nodes."""
+    def with_periods(self, periods: Periods) -> "LinearStep":
+        """Return that with more unknowns than nodes along periodic axes, which repeat after so many."""
         other = copy.copy(self)
         other._periods = periods
         return other

@@ -17,7 +17,7 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
@@ -34,9 +34,6 @@ class NonlinearDiscretisation:
     ----------
     problem
         Whose source and values on the outline do not count.
-    periods
-        After how many nodes of a lattice each periodic axis comes round; by default of the grid. Fields
-        have the values of the first of two periodic sides on both.
 
     Attributes
     ----------
@@ -46,7 +43,7 @@ class NonlinearDiscretisation:
         The discretisation of an equation with the factor of flows as conductance.
     """
 
-    def __init__(self, problem: Problem, grid: Grid, periods: Periods | None = None):
+    def __init__(self, problem: Problem, grid: Grid):
         operator = problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
@@ -55,7 +52,6 @@ class NonlinearDiscretisation:
         operator.require_flows(problem.equation.name, whole_cells=whole)
         self.operator, self.grid, self._problem = operator, grid, problem
         self.rounds = problem.conditions.periods(grid)
-        self.periods = self.rounds if periods is None else periods
         self.faces = Discretisation(problem, operator.faces, grid)
         values = self.faces.values(problem)
         self.known = values.known

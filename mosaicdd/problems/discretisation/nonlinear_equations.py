@@ -32,7 +32,7 @@ class NonlinearEquations:
 
     def __init__(self, discretisation: NonlinearDiscretisation, part: Part):
         self.grid, self.part = discretisation.grid, part
-        self.rounds, self.periods = discretisation.rounds, discretisation.periods
+        self.rounds = discretisation.rounds
         self.operator = discretisation.operator
         self._discretisation = discretisation
         shape = tuple(p.stop - p.start for p in part)

@@ -277,7 +277,7 @@ class MultigridSystem:
             everywhere = region_equations(discretisation, wide)
             self.equations = everywhere.part(*within(part, wide))
         else:
-            everywhere = region_equations(discretisation.coming_round(self._rounds), wide)
+            everywhere = region_equations(discretisation.with_periods(self._rounds), wide)
             # Of nodes at the edge of a part not all is known.
             wider = tuple(slice(p.start - 1, p.stop + 1) for p in part)
             self.equations = region_equations(discretisation, wider).part(*within(part, wider))

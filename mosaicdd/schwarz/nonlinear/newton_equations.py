@@ -214,7 +214,6 @@ class _OnOutlines(NewtonEquations):
             self._equations.part,
             self_adjoint=self.self_adjoint,
             rounds=self._equations.rounds,
-            periods=self._equations.periods,
         )
         return MediumSolver(step, self._linear_source({}), step)
 
