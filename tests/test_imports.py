@@ -20,7 +20,7 @@ ALLOWED = {
         *("grid", "lattice", "local_solvers", "parallel", "problems"),
         *("storage", "report.presented", "report.progress"),
     },
-    "storage": {"lattice", "problems"},
+    "storage": {"lattice", "parallel", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
     "planning": {
         *("grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"),

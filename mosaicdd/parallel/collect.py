@@ -14,6 +14,8 @@ from mosaicdd.parallel.ranks import Ranks
 _TAG = 100
 Part = tuple[np.ndarray, tuple[slice, ...]]
 """An array, and where it belongs: a slice per axis."""
+Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
+"""``sink(array, place)``: takes a part."""
 
 
 def collect(
@@ -21,7 +23,7 @@ def collect(
     parts: Iterable[Part],
     dtype: DTypeLike,
     axes: int,
-    sink: Callable[[np.ndarray, tuple[slice, ...]], None],
+    sink: Sink,
 ) -> None:
     """Hand every rank's parts to the root; called by all ranks.
 

@@ -24,38 +24,43 @@ class Watch:
         kept.
     seconds
         Between two checkpoints.
-
-    Attributes
-    ----------
-    number
-        Which problem is at work, or the first of those that are; engines that solve one after another tell.
+    interrupts
+        When it was asked to stop; shared by the watches of the parts of some work.
     """
 
-    def __init__(self, save: Callable[..., None] | None = None, seconds: float = float("inf")):
+    def __init__(
+        self,
+        save: Callable[..., None] | None = None,
+        seconds: float = float("inf"),
+        interrupts: list[float] | None = None,
+    ):
         self.save = save
-        self.number = 0
         self._seconds = seconds
         self._saved = time.monotonic()
-        self._interrupted = False
+        self._interrupts = [] if interrupts is None else interrupts
+
+    def saving(self, save: Callable[..., None], seconds: float) -> "Watch":
+        """Return a watch of a part of the work, which hears the same interrupts and keeps checkpoints by a function."""
+        return Watch(save, seconds, self._interrupts)
 
     def interrupt(self) -> None:
         """Ask for the work to stop; may be called by a signal handler."""
-        self._interrupted = True
+        self._interrupts.append(time.monotonic())
 
     @property
     def interrupted(self) -> bool:
         """Whether this rank was asked to stop."""
-        return self._interrupted
+        return bool(self._interrupts)
 
     def calls(self) -> tuple[float, float]:
         """Return, as numbers to add up over the ranks: stop, save."""
         due = self.save is not None and time.monotonic() - self._saved >= self._seconds
-        return float(self._interrupted), float(due)
+        return float(self.interrupted), float(due)
 
     def keep(self, *state: Any) -> None:
-        """Write a checkpoint of a state, and of which problem it is the first, if any are kept."""
+        """Write a checkpoint of a state, if any are kept."""
         if self.save is not None:
-            self.save(*state, self.number)
+            self.save(*state)
         self.saved()
 
     def saved(self) -> None:

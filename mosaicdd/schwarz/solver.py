@@ -317,7 +317,7 @@ class Solver:
         work, writing = self._work, self._writing
         begin = None if start is None else self._world.agree(lambda: work.begin(start))
         atol = self._setup.settings.atol if atol is None else atol
-        self._watch = writing.watch(work.problem.problems)
+        self._watch = Watch()
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun

@@ -276,7 +276,7 @@ class Monitor:
         interrupted, due = called
         out = any(self.statuses[i] == OUT_OF_ITERATIONS for i in running)
         if self._watch.save is not None and (interrupted or due or out):
-            self._watch.keep(self.result(new), self.histories, None, self.statuses)
+            self._watch.keep(self.result(new), self.histories, None, self.statuses, 0)
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
             self._keep(new, running)

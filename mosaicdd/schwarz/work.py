@@ -202,23 +202,19 @@ class Work:
             outcomes: list[Outcome] = []
             if members:
                 engine = self._prepared(members)
-                begin, so_far = None, {}
+                begun: dict[str, Any] = {}
                 if checkpoints is not None:
-                    checkpoints.first = members.start
-                    if (at := checkpoints.start(members, engine)) is not None:
-                        begin, so_far = at.start, at.so_far
+                    begun = checkpoints.start(members, engine)
                 if start is not None and engine.begins:
                     fields = partial(self._periodic, start, members)
-                    begin, so_far = engine.start_of(start, members, fields), {}
-                watch.number = 0
+                    begun = {"start": engine.start_of(start, members, fields)}
                 rule = self._setup.settings.stopping
                 outcomes = engine.solve_many(
                     self.boundaries[members.start : members.stop],
-                    start=begin,
-                    **so_far,
+                    **begun,
                     reference=self._truth,
                     progress=progress and rounds.progress(number, rule, progress),
-                    watch=watch,
+                    watch=watch if checkpoints is None else checkpoints.watch(watch, members.start),
                     sink=file and partial(file.strips, members=members, place=engine.place),
                     atol=atol,
                 )

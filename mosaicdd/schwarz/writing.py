@@ -9,7 +9,6 @@ from typing import Any
 
 from mosaicdd.lattice.points import as_points, on_grid
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.results.outcome import Outcome
@@ -124,13 +123,6 @@ class Writing:
         """Return what keeps checkpoints of so many problems, if anything does."""
         kept = self._checkpoints
         return kept if kept is not None and kept.problems == problems else None
-
-    def watch(self, problems: int) -> Watch:
-        """Return what a solve listens to, which keeps its checkpoints."""
-        kept = self.checkpoints(problems)
-        if kept is None or self.output is None:
-            return Watch()
-        return Watch(kept.save, 60 * self.output.checkpoint_minutes)
 
     def file(self, setup: Setup, work: Work) -> SolutionOutput | nullcontext[None]:
         """Return the solution file of some work, to be entered; nothing is written where none is asked for."""

@@ -59,7 +59,7 @@ class ArrayWriter:
     """Writes arrays to an open file, part by part, as the ranks hand them over."""
 
     def __init__(self, file: h5py.File):
-        self._file = file
+        self.file = self._file = file
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros that parts can be written to."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mosaicdd.lattice.axes import times
-from mosaicdd.parallel.collect import collect
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
-from mosaicdd.problems.fields.checksum import checksum
+from mosaicdd.problems.fields.checksum import checksum, over_ranks
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, one_in_time, stills_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import Output
-from mosaicdd.storage.series_file import read_levels, read_march, writing_march
+from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
 from mosaicdd.time.record import Record, StepsEnded
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.stepper import Stepper
@@ -78,18 +78,15 @@ class TimeCheckpoint:
             "amounts": [known.tolist() for known in steps.levels.amounts],
             "ended": [vars(member) | {"record": vars(member.record)} for member in ended],
         }
-        identity, grid = self._identity, share.grid
-        with share.ranks.held_by_root(
-            lambda: writing_march(self.path, identity, state, len(values), grid)
-        ) as write:
-            for number, wide in enumerate(values):
-
-                def sink(array: np.ndarray, place: tuple[slice, ...], level: int = number) -> None:
-                    if write is not None:
-                        write(level, array, place)
-
-                own = share.without_ghosts(wide)
-                collect(share.ranks, [(own, share.owned)], np.float64, own.ndim, sink)
+        shape = len(values), *share.grid.nodes
+        what = share.ranks, MARCH, self._identity, state
+        with writing_checkpoint(self.path, *what) as file:
+            file.create("levels", shape, "float64")
+            parts = (
+                (share.without_ghosts(wide)[None], (slice(level, level + 1), *share.owned))
+                for level, wide in enumerate(values)
+            )
+            file.fill("levels", parts, len(shape), "float64")
         self._saved = time.monotonic()
 
     def load(self, begin: Callable[[int], Stepping]) -> tuple[list[StepsEnded], Stepping]:
@@ -108,7 +105,7 @@ class TimeCheckpoint:
                     f"{self.path}: the checkpoint file is missing; a march that has ended goes on from its last field, as by "
                     "--initial OLD.h5 to another file"
                 )
-            return read_march(self.path, identity)
+            return read_state(self.path, MARCH, identity)
 
         state = ranks.on_root(read)
         position = Fraction(state["position"])
@@ -117,9 +114,8 @@ class TimeCheckpoint:
                 f"{self.path} is {float(position):g} steps on, and steps={self._time.steps} are asked for: ask for more, or "
                 "begin anew without --resume"
             )
-        values: Sequence[np.ndarray] = ranks.agree(
-            lambda: read_levels(self.path, self._share.ghosted)
-        )
+        place = slice(None), *self._share.ghosted
+        values: Any = ranks.agree(lambda: read_array(self.path, "levels", place))
         ended = [
             StepsEnded(**{**member, "record": Record(**member["record"])})
             for member in state["ended"]
@@ -158,8 +154,6 @@ class TimeCheckpoint:
         shape = problem.domain.shape
         if shape is not None:
             sums["domain"] = checksum(shape.level(share.grid, share.owned)[None], share.owned)
-        together = np.array(share.ranks.allgather(list(sums.values())), np.uint64)
-        totals = together.sum(axis=0, dtype=np.uint64).tolist()
         return {
             "problems": several,
             "cells": times(problem.domain.cells),
@@ -174,7 +168,7 @@ class TimeCheckpoint:
             "boundary": self._digest(),
             "steps": self._time.steps if several > 1 else None,
             **self._told,
-        } | {name: f"{total:016x}" for name, total in zip(sums, totals, strict=True)}
+        } | over_ranks(sums, share.ranks.allgather)
 
     def _checksum(self, field: Field) -> int:
         """Return that of a field's values at the nodes that this rank owns."""

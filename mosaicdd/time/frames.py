@@ -3,7 +3,6 @@
 Stores number the fields of all problems, one problem after another; `Frames` are those of one.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -12,12 +11,9 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.window import Window
-from mosaicdd.parallel.collect import Part, collect
+from mosaicdd.parallel.collect import Part, Sink, collect
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage.series_file import RawFrames, remove_idle_frames
-
-Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
-"""``sink(values, place)``."""
+from mosaicdd.storage.frames_file import RawFrames, remove_idle_frames
 
 
 class Wanted:

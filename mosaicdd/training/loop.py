@@ -22,14 +22,14 @@ from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.storage.atomic import require_replaceable
-from mosaicdd.storage.checkpoint_file import (
-    read_training_checkpoint,
-    write_training_checkpoint,
-)
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
+from mosaicdd.storage.training_checkpoint import (
+    read_training_checkpoint,
+    write_training_checkpoint,
+)
 from mosaicdd.torch_defaults import float32_on_processor, on_processor
 from mosaicdd.training.course import Course, find_lesson
 from mosaicdd.training.memory import MemoryPlan, memory_plan

@@ -97,7 +97,7 @@ def test_a_checkpoint_of_no_use_is_one_line_and_exit_2(damage, interrupted, mosa
         checkpoint.write_bytes(checkpoint.read_bytes()[:-1000])
     if damage == "not finite":
         with h5py.File(checkpoint, "r+") as file:
-            file["lines/0"][3, 3] = np.nan
+            file["problems/0/lines/0"][3, 3] = np.nan
     cells = ("--cells", "256x96") if damage == "other problem" else ()
     before = checkpoint.read_bytes() if checkpoint.exists() else None
     ended = mosaicdd(*SOLVE, "-o", output, *SHORT, *cells, "--resume")
@@ -132,9 +132,9 @@ def test_a_checkpoint_holds_the_interface_whatever_the_process_grid(
         checkpoints.save(v, [history])
         checkpoints.read()
         begin = checkpoints.start(range(1), solver)
-        again = begin.start
+        again = begin["start"]
         again.impose([boundary])
-        assert begin.histories == [history]
+        assert begin["histories"] == [history]
         np.testing.assert_array_equal(again.flat, v.flat)
         identities.append(checkpoints._identity)
     assert all(one == identities[0] for one in identities)

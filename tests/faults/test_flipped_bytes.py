@@ -8,10 +8,10 @@ import pytest
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import SHIPPED
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.checkpoint_file import read_checkpoint, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import SOLVE, read_arrays, read_state, writing_checkpoint
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.model_file import read_model, write_model
 from mosaicdd.storage.solution_file import read_solution
@@ -35,12 +35,16 @@ def write_solution(path):
 
 
 def write_checkpoint(path):
-    with writing_checkpoint(path, PROBLEM) as writer:
+    with writing_checkpoint(path, Ranks.alone(), SOLVE, PROBLEM, HISTORY) as file:
         for axis, shape in enumerate([(3, 49), (4, 33)]):
-            writer.create(line_name(axis), shape, "float64")
+            name = f"lines/{axis}"
+            file.create(name, shape, "float64")
             inner = RNG.standard_normal([n - 2 for n in shape])
-            writer.write(line_name(axis), inner, (slice(1, -1), slice(1, -1)))
-        writer.history(HISTORY)
+            file.fill(name, [(inner, tuple(slice(1, n - 1) for n in shape))], 2, "float64")
+
+
+def everything_of_checkpoint(path):
+    return read_state(path, SOLVE, PROBLEM), read_arrays(path, "lines")
 
 
 def write_small_model(path):
@@ -75,7 +79,7 @@ def everything_of_solution(path):
 KINDS = {
     "solution": (write_solution, everything_of_solution),
     "boundary": (write_solution, lambda path: vars(read_boundaries(path, GRID)[0])),
-    "checkpoint": (write_checkpoint, lambda path: read_checkpoint(path, PROBLEM)),
+    "checkpoint": (write_checkpoint, everything_of_checkpoint),
     "model": (write_small_model, read_model),
     "dataset": (DATASET.write, Dataset.read),
 }

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Output, Problem, Solver, SolveSettings, solve
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.storage.checkpoint_file import MARCH, writing_checkpoint
+from mosaicdd.storage.hdf5 import new_file
 
 CELLS = (128, 192)
 
@@ -56,7 +59,7 @@ def test_out_of_iterations_it_leaves_a_checkpoint_for_a_run_with_more(tmp_path, 
     part = solve(make(), local_solver, settings=less, output=path)
     assert (part.status, part.iterations) == ("diverged_max_iterations", few)
     with h5py.File(part.checkpoint) as file:  # a field of the whole grid, or none
-        assert ("field" in file) == (how in ("multigrid", "newton"))
+        assert ("problems/0/field" in file) == (how in ("multigrid", "newton"))
     again = Output(path, resume=True)
     rest = solve(make(), local_solver, settings=settings, output=again)
     assert rest.converged
@@ -65,3 +68,25 @@ def test_out_of_iterations_it_leaves_a_checkpoint_for_a_run_with_more(tmp_path, 
     assert few < whole.iterations <= rest.iterations <= whole.iterations + more
     np.testing.assert_allclose(rest.field, whole.field, rtol=0, atol=1e-6)
     assert not part.checkpoint.exists()
+
+
+def by_an_earlier_version(path):
+    with new_file(path, "checkpoint") as file:
+        file.attrs["problem"] = "{}"
+        file["lines/0"] = np.zeros((3, 193))
+    return "by an earlier version of mosaicdd: .* begin anew without resume"
+
+
+def of_a_march(path):
+    with writing_checkpoint(path, Ranks.alone(), MARCH, {}, {}):
+        return "is the checkpoint of steps in time, not of a solve"
+
+
+@pytest.mark.parametrize("write", [by_an_earlier_version, of_a_march])
+def test_checkpoints_of_another_kind_are_refused_in_one_line(tmp_path, write):
+    path = tmp_path / "out.h5.checkpoint"
+    message, before = write(path), path.read_bytes()
+    with pytest.raises(ValueError, match=message) as raised:
+        solve(laplace(), "exact", output=Output(tmp_path / "out.h5", resume=True))
+    assert len(str(raised.value).splitlines()) == 1
+    assert path.read_bytes() == before

@@ -1,10 +1,10 @@
 """What the root alone writes fails on all ranks: a program that catches the error goes on, on all of them."""
 
+import h5py
 import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.storage.checkpoint_file import CheckpointWriter
 from mosaicdd.storage.metrics_file import MetricsFile
 from mosaicdd.storage.solution_writer import SolutionWriter
 
@@ -12,7 +12,7 @@ RANKS = pytest.mark.ranks(1, 2, 3)
 CUT = "hypot(x - 0.5, y - 0.5) - 0.4"
 
 
-def _fail(*arguments):
+def _fail(*arguments, **options):
     raise OSError("the file is full of something else")
 
 
@@ -36,12 +36,17 @@ def test_a_writer_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, co
 
 
 @RANKS
-@pytest.mark.parametrize("method", ["create", "write", "history"])
-def test_a_checkpoint_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, comm, method):
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [(h5py.Group, "create_dataset"), (h5py.Group, "__setitem__"), (h5py.Dataset, "__setitem__")],
+)
+def test_a_checkpoint_that_fails_is_caught_on_all_ranks(
+    common_path, monkeypatch, comm, kind, method
+):
     problem = m.Problem((64, 64), "laplace", None, m.Dirichlet("x"))
     output = m.Output(common_path / "out.h5", checkpoint_minutes=0)
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointWriter, method, _fail)
+        patch.setattr(kind, method, _fail)
         with pytest.raises(OSError, match="something else"):
             m.Solver(problem, "laplace", ranks=comm, output=output)()
     assert comm.allreduce(1) == comm.size

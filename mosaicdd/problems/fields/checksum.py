@@ -5,7 +5,8 @@ Each value's bits times a factor of its place, modulo 2^64: one pass over the me
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,12 @@ def checksum_of(
         values = sample(here)
         total += checksum(values, here) if summed else 0
     return total % 2**64
+
+
+def over_ranks(sums: Mapping[str, int], allgather: Callable[[Any], list]) -> dict[str, str]:
+    """Return checksums of whole arrays as texts, from those of each rank's part, by name; all ranks together."""
+    together = allgather(dict(sums))
+    return {name: f"{sum(part[name] for part in together) % 2**64:016x}" for name in sums}
 
 
 def checksum_of_row(values: np.ndarray) -> int:

@@ -205,8 +205,7 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         def save(x: torch.Tensor, history: History) -> None:
             field = self._system.field(x, edges, number)[None]
             if watch is not None:
-                watch.number = number
-                watch.keep(None, [history], self._shown_strips(field), [None])
+                watch.keep(None, [history], self._shown_strips(field), [None], number)
 
         earlier, nodes = options.history(number), self._system.nodes
         return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)

@@ -50,6 +50,8 @@ class Newton:
         The equation linearised at smooth values, by which residuals are measured.
     rule
         When it ends; its ``rtol`` bounds the residual.
+    number
+        Which of several problems it is, as checkpoints count them.
 
     Attributes
     ----------
@@ -72,9 +74,11 @@ class Newton:
         history: History,
         progress: Progress | None,
         watch: Watch,
+        number: int,
     ):
         self._steps, self._place = steps, steps.place
-        self._equations, self._progress, self._watch = equations, progress, watch
+        self._equations, self._progress = equations, progress
+        self._watch, self._number = watch, number
         self._weights = smooth.weights
         self._rule = rule
         self._rtol = min(rule.rtol, steps.settings.certify or rule.rtol)
@@ -310,7 +314,7 @@ class Newton:
         ended = self.status == OUT_OF_ITERATIONS
         if self._watch.save is not None and (interrupted or due or ended):
             strip = self._place.strip([self.u], **self._steps.settings.tensors)
-            self._watch.keep(None, [self.history], [strip], [None])
+            self._watch.keep(None, [self.history], [strip], [None], self._number)
         if interrupted:
             self.status = self.status or "interrupted"
 

@@ -194,8 +194,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             equations = self._equations(i, boundary)
             beginning = self._beginning(i, boundary, equations)
             first, beginning.step = beginning.step, None  # it may be large
-            start, watch = options.begun(i), options.watch or Watch()
-            watch.number = i
+            start = options.begun(i)
             residual: np.ndarray | None = None
             if start is not None:
                 begin, first = self._begun(start[i], equations), None
@@ -209,7 +208,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 self._rule(options),
                 history=options.history(i),
                 progress=options.progress,
-                watch=watch,
+                watch=options.watch or Watch(),
+                number=i,
             )
             solve.run(begin, first, residual)
             iterated = time.perf_counter()

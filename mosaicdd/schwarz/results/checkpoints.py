@@ -5,12 +5,11 @@ import hashlib
 import math
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,24 +18,55 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.parallel.collect import collect
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
-from mosaicdd.problems.fields.checksum import checksum_of
+from mosaicdd.problems.fields.checksum import checksum_of, over_ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.results.earlier import Begin, Earlier, stacked
 from mosaicdd.schwarz.results.output import SolutionOutput, write_lines
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import RESUMABLE, SolveSettings
 from mosaicdd.schwarz.stopping import History
-from mosaicdd.storage import checkpoint_file
+from mosaicdd.storage.checkpoint_file import (
+    SOLVE,
+    read_array,
+    read_arrays,
+    read_state,
+    writing_checkpoint,
+)
+from mosaicdd.storage.hdf5 import line_name
 
 _SAMPLES = 2**20  # values of a field that are read at once
-
-
 _KINDS = "begun", "ended"  # of files of several problems
 _SOON = 5.0  # seconds of work that a job that is killed may do anew, of problems that had ended
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """Where an earlier run stopped, by the numbers of its problems.
+
+    Parameters
+    ----------
+    ended
+        The file and the result of those that had ended.
+    begun
+        The file, the history and the status of those that were at work. Of problems that are solved at once some may
+        have ended.
+    """
+
+    ended: dict[int, tuple[Path, Result]]
+    begun: dict[int, tuple[Path, History, str | None]]
+
+    @property
+    def results(self) -> dict[int, Result]:
+        """Of the problems that had ended."""
+        return {number: result for number, (_, result) in self.ended.items()}
+
+    def rows(self) -> Iterable[tuple[int, dict[str, np.ndarray]]]:
+        """Yield the part of the solution file of each problem that had ended."""
+        for number, (path, _) in self.ended.items():
+            yield number, read_arrays(path, f"problems/{number}/rows")
 
 
 class Checkpoints:
@@ -68,8 +98,7 @@ class Checkpoints:
         seconds: float = math.inf,
     ):
         self.path = Path(f"{output}.checkpoint")
-        self.first = 0  # of the problems of a batch, by which the engine counts
-        self.earlier: Earlier | None = None
+        self.earlier: EarlierRun | None = None
         self.problems = problem.problems
         self._world, self._ranks, self._engine = world or ranks, ranks, engine
         self._dtype = settings.dtype
@@ -95,11 +124,8 @@ class Checkpoints:
         """
         grid = self._engine.grid
         told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
-        sums = self._ranks.agree(self._checksums)
-        total = sum(
-            (Counter(sums_of_rank) for sums_of_rank in self._ranks.allgather(sums)), Counter()
-        )
-        return told | {f"field {name}": f"{total[name] % 2**64:016x}" for name in sums}
+        sums = over_ranks(self._ranks.agree(self._checksums), self._ranks.allgather)
+        return told | {f"field {name}": text for name, text in sums.items()}
 
     def _checksums(self) -> dict[str, int]:
         """Return those of fields, and of the domain, at this rank's nodes."""
@@ -114,18 +140,33 @@ class Checkpoints:
             sums["domain"] = checksum_of(lambda part: shape.level(grid, part)[None], own)
         return sums
 
-    def _file(self, kind: str, number: int) -> Path:
-        """Return the file of problems from a number on; of a single problem there is only one."""
-        return self.path if self.problems == 1 else self.path / f"{kind}-{number:06d}"
-
-    def _group(self, number: int) -> str:
-        return checkpoint_file.group_of(None if self.problems == 1 else number)
-
     def begin(self) -> None:
         """Begin anew, or go on: what is left of another run with several problems is of no use."""
         self._pending, self._kept_at = {}, time.monotonic()
         if self.earlier is None and self.problems > 1:
             self.remove()
+
+    def watch(self, interrupts: Watch, first: int) -> Watch:
+        """Return what keeps checkpoints of problems that an engine counts from a first one on, and hears interrupts."""
+
+        def save(
+            v: Interface | None, histories: Any, field: Any, statuses: Any, number: int
+        ) -> None:
+            self.save(v, histories, field, statuses, first + number)
+
+        return interrupts.saving(save, self._seconds)
+
+    def _path(self, ranks: Ranks, kind: str, number: int) -> Path:
+        """Return the file of problems from a number on, whose place is free; of a single one there is one file."""
+
+        def make_room() -> None:
+            if self.problems > 1:
+                self.path.mkdir(exist_ok=True)
+            elif self.path.is_dir():
+                shutil.rmtree(self.path)
+
+        ranks.on_root(make_room)
+        return self.path if self.problems == 1 else self.path / f"{kind}-{number:06d}"
 
     def save(
         self,
@@ -135,7 +176,7 @@ class Checkpoints:
         statuses: Sequence[str | None] = (),
         number: int = 0,
     ) -> None:
-        """Write the interface of problems of a batch, or of one on the whole grid its field; on success it replaces the checkpoint before.
+        """Write the interface of problems, or of one on the whole grid its field; it replaces the checkpoint before.
 
         Parameters
         ----------
@@ -144,49 +185,27 @@ class Checkpoints:
         statuses
             Of those that have ended.
         number
-            Of the first of them, in the batch.
+            Of the first of them.
         """
-        identity, first = self._identity, self.first + number
-        path = self._file("begun", first)
-
-        def writing() -> AbstractContextManager[checkpoint_file.CheckpointWriter]:
-            self._make_room()
-            return checkpoint_file.writing_checkpoint(path, identity)
-
-        with self._ranks.held_by_root(writing) as writer:
-            for i, history in enumerate(histories):
-                group = self._group(first + i)
-                if v is not None:
-                    flat = v.flat.view(v.problems, -1)[i].contiguous()
-                    lines = Interface(v.block, flat=flat, **v.tensors)
-                    lines.rings = v.rings
-                    movement = self._engine.movement
-                    write_lines(self._ranks, movement, lines, writer, self._dtype, group)
-                if field is not None:
-                    parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
-                    name = group + checkpoint_file.FIELD
-                    nodes = self._engine.grid.nodes
-                    self._ranks.only_root(functools.partial(_create, writer, name, nodes))
-                    into = (lambda *_: None) if writer is None else writer.into(name)
-                    collect(self._ranks, parts, np.float64, len(nodes), into)
-                status = statuses[i] if statuses else None
-                status = None if status in RESUMABLE else status
-                self._ranks.only_root(
-                    functools.partial(self._describe, writer, history, group, status)
-                )
-
-    def _describe(
-        self,
-        writer: checkpoint_file.CheckpointWriter | None,
-        history: History,
-        group: str,
-        status: str | None,
-    ) -> None:
-        """Write the history of a problem by the writer that the root has, and of several how it has ended."""
-        if writer is not None:
-            writer.history(asdict(history), group)
-            if self.problems > 1:
-                writer.told(group, status=status)
+        state = {}
+        for i, history in enumerate(histories):
+            status = statuses[i] if statuses else None
+            left = None if status in RESUMABLE else status
+            state[number + i] = {"history": asdict(history), "status": left}
+        path = self._path(self._ranks, "begun", number)
+        what = self._ranks, SOLVE, self._identity, {"problems": state}
+        with writing_checkpoint(path, *what) as file:
+            for i in range(0 if v is None else len(histories)):
+                flat = v.flat.view(v.problems, -1)[i].contiguous()
+                lines = Interface(v.block, flat=flat, **v.tensors)
+                lines.rings = v.rings
+                group = f"problems/{number + i}/"
+                write_lines(file, self._engine.movement, lines, self._dtype, group)
+            if field is not None:
+                name, nodes = f"problems/{number}/field", self._engine.grid.nodes
+                file.create(name, nodes, "float64")
+                parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
+                file.fill(name, parts, len(nodes), "float64")
 
     def ended(
         self, file: SolutionOutput, results: dict[int, Result], *, last: bool = False
@@ -197,39 +216,27 @@ class Checkpoints:
         """
         if self.problems == 1:
             return
-        parts = self._world.allgather(results if self._ranks.is_root else {})
-        for part in parts:
+        for part in self._world.allgather(results if self._ranks.is_root else {}):
             done = {n: r for n, r in part.items() if r.report["status"] not in RESUMABLE}
             self._pending.update(done)
-        due = self._world.bcast(
-            last or time.monotonic() - self._kept_at >= min(_SOON, self._seconds)
-        )
-        if not due or not self._pending:
+        due = last or time.monotonic() - self._kept_at >= min(_SOON, self._seconds)
+        if not self._world.bcast(due) or not self._pending:
             return
-        identity, pending = self._identity, self._pending
+        pending = self._pending
+        state = {n: {"history": asdict(r.history), "report": r.report} for n, r in pending.items()}
+        path = self._path(self._world, "ended", min(pending))
+        what = self._world, SOLVE, self._identity, {"problems": state}
+        with writing_checkpoint(path, *what) as checkpoint:
 
-        def write() -> None:
-            self._make_room()
-            with checkpoint_file.writing_checkpoint(
-                self._file("ended", min(pending)), identity
-            ) as writer:
-                for number, result in pending.items():
-                    group = checkpoint_file.group_of(number)
-                    writer.arrays(f"{group}{checkpoint_file.ROWS}", file.rows(number))
-                    writer.history(asdict(result.history), group)
-                    writer.told(group, report=result.report)
+            def write(to: Any) -> None:
+                for number in pending:
+                    for name, array in file.rows(number).items():
+                        to[f"problems/{number}/rows/{name}"] = array
 
-        self._world.on_root(write)
+            checkpoint.on_root(write)
         self._pending, self._kept_at = {}, time.monotonic()
 
-    def _make_room(self) -> None:
-        """Make the folder of several problems, or remove one that is in the way of a file."""
-        if self.problems > 1:
-            self.path.mkdir(exist_ok=True)
-        elif self.path.is_dir():
-            shutil.rmtree(self.path)
-
-    def read(self) -> Earlier:
+    def read(self) -> EarlierRun:
         """Read what there is of a checkpoint, but for the values, from which `start` is to go on.
 
         `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to other
@@ -237,75 +244,77 @@ class Checkpoints:
         """
         identity = self._identity
 
-        def read() -> Earlier:
-            if self.problems == 1:
-                checkpoint_file.read_checkpoint(self.path, identity)
-                return Earlier({}, {}, {0: self.path}, {})
-            if self.path.is_file():
-                checkpoint_file.read_told(self.path, identity)
-            # What was not written to its end when a job was killed has another name.
-            files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
+        def read() -> EarlierRun:
+            files = [self.path]
+            if self.problems > 1 and not self.path.is_file():
+                # What was not written to its end when a job was killed has another name.
+                files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
             if not files:
                 raise FileNotFoundError(f"{self.path}: the checkpoint is missing")
-            told = {path: checkpoint_file.read_told(path, identity) for path in files}
-            ended = {n: path for path, each in told.items() for n in each if "report" in each[n]}
-            begun = {
-                n: p
-                for p, each in told.items()
-                for n in each
-                if "report" not in each[n] and n not in ended
-            }
-            for number, path in begun.items():
-                checkpoint_file.read_checkpoint(path, identity, checkpoint_file.group_of(number))
-            results = {
-                n: Result(told[p][n]["report"], History(**told[p][n]["history"]))
-                for n, p in ended.items()
-            }
-            return Earlier(
-                results, ended, begun, {n: told[p][n]["status"] for n, p in begun.items()}
-            )
+            earlier = EarlierRun({}, {})
+            for path in files:
+                for name, each in read_state(path, SOLVE, identity)["problems"].items():
+                    number, history = int(name), History(**each["history"])
+                    if "report" in each:
+                        earlier.ended[number] = path, Result(each["report"], history)
+                    else:
+                        earlier.begun[number] = path, history, each["status"]
+            for number in earlier.begun.keys() & earlier.ended.keys():
+                del earlier.begun[number]
+            for number, (path, *_) in earlier.begun.items():
+                _read_lines(path, number)
+            return earlier
 
         self.earlier = self._world.on_root(read)
         return self.earlier
 
-    def start(self, members: range, engine: BaseEngine) -> Begin | None:
-        """Return where an earlier run stopped with problems of a batch, None if none of them had been begun."""
-        earlier = self.earlier
-        if earlier is None or not set(members) & earlier.begun.keys():
-            return None
-        flats: dict[int, torch.Tensor] = {}
-        histories, fields = [History() for _ in members], {}
-        for i, member in enumerate(members):
-            if member in earlier.begun:
-                lines, histories[i], fields[i] = self._values(earlier.begun[member], member)
-                if engine.has_lines:
-                    each = engine.interface_of_lines(lines)
-                    flats[i] = each.flat.view(each.problems, -1)[i]
-        statuses = [earlier.statuses.get(member) for member in members]
-        if not engine.has_lines:
-            return Begin(stacked(fields, len(members)), histories, statuses)
-        zeros = torch.zeros_like(each.flat.view(each.problems, -1)[0])
-        v = each.like(torch.cat([flats.get(i, zeros) for i in range(len(members))]))
-        return Begin(v, histories, statuses)
+    def start(self, members: range, engine: BaseEngine) -> dict[str, Any]:
+        """Return where an earlier run stopped with problems of a batch, as `SolveOptions` has it.
 
-    def _values(
-        self, path: Path, member: int
-    ) -> tuple[tuple[np.ndarray, ...] | None, History, np.ndarray | None]:
-        """Read the lines of a problem on the root, its history, and this rank's part of the field, if there is one."""
-        lines, group, identity = None, self._group(member), self._identity
-
-        def read() -> dict:
-            nonlocal lines
-            lines, history = checkpoint_file.read_checkpoint(path, identity, group)
-            return history
-
-        history = History(**self._ranks.on_root(read))
-        own = self._engine.owned
-        return (
-            lines,
-            history,
-            self._ranks.agree(lambda: checkpoint_file.read_field(path, own, group)),
+        Nothing, if none of them had been begun.
+        """
+        begun = {} if self.earlier is None else self.earlier.begun
+        known = {i: begun[member] for i, member in enumerate(members) if member in begun}
+        if not known:
+            return {}
+        take = self._lines if engine.has_lines else self._fields
+        start = take(
+            {i: (path, members[i]) for i, (path, *_) in known.items()}, len(members), engine
         )
+        return {
+            "start": start,
+            "histories": [known[i][1] if i in known else History() for i in range(len(members))],
+            "statuses": [known[i][2] if i in known else None for i in range(len(members))],
+        }
+
+    def _lines(
+        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
+    ) -> Interface:
+        """Read the interface of some of so many problems, zero of the others."""
+        rows: dict[int, torch.Tensor] = {}
+        for i, (path, number) in places.items():
+            lines: list[tuple[np.ndarray, ...]] = []
+            self._ranks.only_root(
+                lambda at=(path, number), into=lines: into.append(_read_lines(*at))
+            )
+            each = engine.interface_of_lines(lines[0] if lines else None)
+            rows[i] = each.flat.view(each.problems, -1)[i]
+        zeros = torch.zeros_like(rows[i])
+        return each.like(torch.cat([rows.get(i, zeros) for i in range(count)]))
+
+    def _fields(
+        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
+    ) -> torch.Tensor | None:
+        """Read this rank's part of the fields of some of so many problems, zero of the others; None if there are none."""
+        fields: torch.Tensor | None = None
+        for i, (path, number) in places.items():
+            what = path, f"problems/{number}/field", engine.owned
+            values = self._ranks.agree(functools.partial(read_array, *what))
+            if values is not None:
+                if fields is None:
+                    fields = torch.zeros(count, *values.shape, dtype=torch.float64)
+                fields[i] = torch.from_numpy(values)
+        return fields
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
@@ -319,12 +328,14 @@ class Checkpoints:
         self._world.on_root(on_root)
 
 
-def _create(
-    writer: checkpoint_file.CheckpointWriter | None, name: str, nodes: tuple[int, ...]
-) -> None:
-    """Create the array of a field by the writer that the root has."""
-    if writer is not None:
-        writer.create(name, nodes, "float64")
+def _read_lines(path: Path, number: int) -> tuple[np.ndarray, ...]:
+    """Read the values on the lattice lines of a problem, none of a method on the whole grid; they must be finite."""
+    lines: list[np.ndarray] = []
+    while (values := read_array(path, f"problems/{number}/{line_name(len(lines))}")) is not None:
+        lines.append(values)
+    if not all(np.isfinite(part).all() for part in lines):
+        raise ValueError(f"{path} holds values that are not finite; start without resume=True")
+    return tuple(lines)
 
 
 def _digest(problem: Problem, grid: Grid) -> str:

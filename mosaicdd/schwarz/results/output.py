@@ -3,7 +3,6 @@
 Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -33,7 +32,8 @@ from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage import solution_writer
 from mosaicdd.storage.domain_file import ACTIVE
-from mosaicdd.storage.hdf5 import ArrayWriter, line_name
+from mosaicdd.storage.hdf5 import line_name
+from mosaicdd.storage.shared_file import SharedFile
 from mosaicdd.unsupported import Unsupported
 
 
@@ -146,7 +146,8 @@ class SolutionOutput:
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
         self._begin(lines=True)
-        write_lines(self._ranks, movement, v, self._opened, self._dtype)
+        file = None if self._opened is None else self._opened.file
+        write_lines(SharedFile(self._ranks, file), movement, v, self._dtype)
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
@@ -294,25 +295,13 @@ class SolutionOutput:
 
 
 def write_lines(
-    ranks: Ranks,
-    movement: InterfaceMovement,
-    v: Interface,
-    writer: ArrayWriter | None,
-    dtype: str,
-    group: str = "",
+    file: SharedFile, movement: InterfaceMovement, v: Interface, dtype: str, group: str = ""
 ) -> None:
-    """Write the lines of one problem in the whole domain by the writer that the root has, in a group of the file."""
+    """Write the lines of one problem in the whole domain, in a group of a file."""
     for axis in range(len(v.lines)):
         name = group + line_name(axis)
-        shape = v.block.lattice.line_shape(axis)
-        ranks.only_root(functools.partial(_created, writer, name, shape, dtype))
-        movement.gather(v, axis, None if writer is None else writer.into(name))
-
-
-def _created(writer: ArrayWriter | None, name: str, shape: tuple[int, ...], dtype: str) -> None:
-    """Create an array by the writer that the root has."""
-    if writer is not None:
-        writer.create(name, shape, dtype)
+        file.create(name, v.block.lattice.line_shape(axis), dtype)
+        movement.gather(v, axis, file.into(name))
 
 
 def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:

@@ -1,67 +1,19 @@
-"""What a march through time keeps while it goes on; complete, it is a solution file.
+"""Frames of a march that goes on: values at the nodes for one time after another.
 
-Its checkpoint is ``/levels``, ``(n, ny + 1, nx + 1)``, and where it is, as JSON. Its frames, values at the nodes for one
-time after another, are appended to a plain file, which a killed process leaves whole: little-endian float64, row by
-row; how many count is for others to know.
+They are appended to a plain file, which a killed process leaves whole: little-endian float64, row by row. The file does not
+say how many there are.
 """
 
 import fcntl
-import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.grid import Grid
 from mosaicdd.storage.atomic import naming
-from mosaicdd.storage.checkpoint_file import require_same
-from mosaicdd.storage.hdf5 import new_file, open_to_read
-
-Write = Callable[[int, np.ndarray, tuple[slice, ...]], None]
-"""``write(level, values, place)``."""
-
-
-@contextmanager
-def writing_march(
-    path: str | PathLike, identity: dict, state: dict, levels: int, grid: Grid
-) -> Iterator[Write]:
-    """Open a checkpoint of so many levels for writing; it replaces the one before when all is written.
-
-    ``identity`` is what must be equal for it to be of use, ``state`` numbers and texts, in lists
-    and by name.
-    """
-    with new_file(path, "checkpoint") as file:
-        file.attrs["identity"] = json.dumps(identity, sort_keys=True)
-        text = np.frombuffer(json.dumps(state).encode(), np.uint8)
-        file.create_dataset("state", data=text)
-        values = file.create_dataset("levels", (levels, *grid.nodes), "f8")
-
-        def write(level: int, part: np.ndarray, place: tuple[slice, ...]) -> None:
-            values[(level, *place)] = part
-
-        yield write
-
-
-def read_march(path: str | PathLike, identity: dict) -> dict:
-    """Read the state of a checkpoint; errors as `open_to_read` and `require_same`."""
-    with open_to_read(path, "checkpoint") as file:
-        if "levels" not in file:
-            raise ValueError(f"{path} is the checkpoint of a solve, not of steps in time")
-        require_same(path, json.loads(file.attrs["identity"]), json.loads(json.dumps(identity)))
-        return json.loads(file["state"][()].tobytes())
-
-
-def read_levels(path: str | PathLike, place: Slices) -> list[np.ndarray]:
-    """Read some nodes of all fields of a checkpoint."""
-    with open_to_read(path, "checkpoint") as file:
-        return list(file["levels"][(slice(None), *place)])
-
 
 _TYPE = np.dtype("<f8")
 
