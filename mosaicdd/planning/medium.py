@@ -5,7 +5,7 @@ refreshes on the way down and on the way up. A level so small that boxes would b
 each of which has all of it from there on: no rank waits for another one that computes alone. In an iteration there are
 three sums of a few numbers besides, and nothing of the messages is hidden.
 
-The boxes are those of the engine (`schwarz.multigrid.shares`), so messages and bytes are exact.
+The boxes are those of the engine (`schwarz.multigrid.level_partition`), so messages and bytes are exact.
 """
 
 import math
@@ -21,7 +21,7 @@ from mosaicdd.planning.cost import SolveCost, halo_seconds, link_of_all, seconds
 from mosaicdd.planning.decomposition import RankOrder, row_wise, traffic
 from mosaicdd.planning.plan import EQUAL, Job
 from mosaicdd.planning.rates import CompleteRates, Summed
-from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 
 _DIMS_TRIED = 4  # the most compact ones
 _DOUBLE, _SINGLE = 8, 4  # bytes: of sums, of values on a cycle's way
@@ -89,13 +89,13 @@ def bytes_by_transforms(job: Job, rates: CompleteRates) -> int:
     return rates.base_bytes + int(each * math.prod(job.grid.nodes) / job.ranks)
 
 
-def levels_on(boxes: NodeBoxes, dims: Dims, *, values_given: bool) -> list[Shares]:
+def levels_on(boxes: NodeBoxes, dims: Dims, *, values_given: bool) -> list[LevelPartition]:
     """Return how ranks on dims share out the levels, down to the first that every one has all of.
 
     ``values_given``: on all sides of a rectangle or box.
     """
     ranges = boxes.unknown_ranges(boxes.along(dims), values_given=values_given)
-    levels = [Shares(ranges, 2, boxes.periodic)]
+    levels = [LevelPartition(ranges, 2, boxes.periodic)]
     while levels[-1].several:
         levels.append(levels[-1].coarser())
     return levels

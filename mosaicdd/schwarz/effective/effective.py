@@ -31,10 +31,10 @@ from mosaicdd.schwarz.effective.effective_conductivity import (
 from mosaicdd.schwarz.effective.summary import Paths, Summary, with_copies
 from mosaicdd.schwarz.effective.through_flow import FlowJudge, ThroughFlow, shown
 from mosaicdd.schwarz.effective.voxels import Voxels
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import CONTRAST, NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.stabilised_gradients import try_out
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
@@ -287,7 +287,7 @@ class _Solve:
             [(share.start, share.stop - 1) for share in _shares(count, dim)]
             for count, dim in zip(voxels.shape, ranks.dims, strict=True)
         ]
-        blocks = Blocks(ranks, Shares(ranges, 2, (voxels.periodic,) * voxels.axes))
+        blocks = LevelBox(ranks, LevelPartition(ranges, 2, (voxels.periodic,) * voxels.axes))
         box = tuple(slice(first, last + 1) for first, last in blocks.nodes.box)
         part = tuple(slice(b.start - 1, b.stop + 1) for b in box)
         if not voxels.periodic:

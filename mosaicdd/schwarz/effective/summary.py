@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from mosaicdd.lattice.axes import Slices, at, within
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.effective.voxels import Voxels
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 
 _RATIO = 1e30  # between conductances that float32 holds, with room for what is made of them
 
@@ -331,7 +331,7 @@ class Paths:
         return reached
 
 
-def with_copies(blocks: Blocks, own: np.ndarray) -> np.ndarray:
+def with_copies(blocks: LevelBox, own: np.ndarray) -> np.ndarray:
     """Return what is said of a rank's voxels with what others say of the copies around them; all ranks together."""
     nodes = blocks.nodes
     vector = nodes.new()

@@ -1,6 +1,6 @@
-"""The second coarse space: constants on aggregates, which are pieces of strong couplings and what is loose beside them.
+"""The second coarse space: constants on aggregates of strongly coupled nodes, and of loose nodes beside them.
 
-Every rank has the equations between all of them, and their factors: they are few, see `pieces`. Together aggregates are
+Every rank has the equations between all of them, and their factors: they are few, see `strong_components`. Together aggregates are
 all unknowns; without the small ones that join others, iterations would be twice as many.
 """
 
@@ -16,7 +16,12 @@ from mosaicdd.schwarz.multigrid.compiled import arrays_of, kernels
 from mosaicdd.schwarz.multigrid.coupled import Coupled
 from mosaicdd.schwarz.multigrid.factors import Factors
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.pieces import StrongPieces, added, pieces_of, squares_of
+from mosaicdd.schwarz.multigrid.strong_components import (
+    StrongComponents,
+    added,
+    connected_sets,
+    squares_of,
+)
 from mosaicdd.unsupported import Unsupported
 
 # By axes, nodes of a piece that joins the one that it is coupled to most, at most. In the plane 12 cost iterations, and 3 factors
@@ -47,7 +52,7 @@ class Aggregates:
     def _labelled(self, system: Coupled) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
         """Return the aggregate of each node, a vector, of others how many there are; and ``E``."""
         nodes = system.nodes
-        known, piece, names = pieces_of(system)
+        known, piece, names = connected_sets(system)
         of_ranks = self._ranks.allgather(known)
         every = np.unique(np.concatenate([of_rank.names for of_rank in of_ranks]))
         most = max(_MOST, 4 * squares_of(system)[1])
@@ -60,14 +65,14 @@ class Aggregates:
         labels = nodes.new(torch.int32).fill_(int(none))
         return nodes.take(torch.from_numpy(number), labels), matrix
 
-    def of(self, left: torch.Tensor, right: torch.Tensor | None = None) -> np.ndarray:
+    def coarse_solve(self, left: torch.Tensor, right: torch.Tensor | None = None) -> np.ndarray:
         """Return ``inverse(E) W' (left - right)`` of vectors whose copies are zero; all ranks together."""
         sums = torch.zeros(self.count + 1, dtype=torch.float64, device=left.device)
         for number, labels in enumerate(self._labels):
             add_up(labels, left[number], None if right is None else right[number], sums)
         return self._factors.solve(self._ranks.sum(sums[:-1].cpu().numpy()))
 
-    def add(self, constants: np.ndarray, vector: torch.Tensor) -> None:
+    def prolong_add(self, constants: np.ndarray, vector: torch.Tensor) -> None:
         """Add constants on aggregates to a vector, copies included."""
         last = torch.from_numpy(np.append(constants, 0.0)).to(vector)
         for values, labels in zip(vector, self._labels, strict=True):
@@ -75,7 +80,7 @@ class Aggregates:
 
 
 def _joined(
-    of_ranks: Sequence[StrongPieces], every: np.ndarray, least: int, most: int
+    of_ranks: Sequence[StrongComponents], every: np.ndarray, least: int, most: int
 ) -> tuple[np.ndarray, scipy.sparse.csc_array]:
     """Return the number of each piece's aggregate, and the equations between these.
 
@@ -217,7 +222,7 @@ def require_levels(system: NodeSystem) -> None:
     weak = any(bool(((k > 0) & (k < _TOLD)).any()) for k in system.couplings.values())
     if not system.blocks.ranks.any(weak):
         return
-    of_ranks = system.blocks.ranks.allgather(pieces_of(system)[0])
+    of_ranks = system.blocks.ranks.allgather(connected_sets(system)[0])
     every = np.unique(np.concatenate([known.names for known in of_ranks]))
     pairs, same = (
         np.searchsorted(every, np.concatenate([getattr(known, name) for known in of_ranks]))

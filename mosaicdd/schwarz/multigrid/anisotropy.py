@@ -8,28 +8,28 @@ levels all are alike.
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.parities import Halving
 
 # Of couplings along the axes, from which fewer are halved. Cells three times as long as high, a ratio of 9, took 20 iterations
 # with all axes halved, and 8 like this, as square ones; SPE10's model takes as many with 2 (`scripts/bench_effective.py`).
 _RATIO = 2.9
 
 
-def halving(level: LevelOperator, blocks: Blocks) -> Halving:
+def halving(level: LevelOperator, blocks: LevelBox) -> CoarseningPattern:
     """Return which nodes of a level the one below has; all ranks together.
 
     What couplings along an axis are is their mean over nodes, of logarithms, as a few good conductors say nothing of others.
     """
     if level.directed:  # sweeps go along lines anyway
-        return Halving.of_all(level.nodes.axes)
+        return CoarseningPattern.of_all(level.nodes.axes)
     sums, counts = blocks.ranks.sum(_logarithms(level, blocks))
     strengths = np.where(counts > 0, np.exp(sums / np.maximum(counts, 1)), 0.0)
-    return Halving((_RATIO * strengths >= strengths.max()).tolist())
+    return CoarseningPattern((_RATIO * strengths >= strengths.max()).tolist())
 
 
-def _logarithms(level: LevelOperator, blocks: Blocks) -> np.ndarray:
+def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
     """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, of this rank's in one class."""
     nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
     here = [nodes.slots_of(number, blocks.owned) for number in range(len(nodes.classes))]

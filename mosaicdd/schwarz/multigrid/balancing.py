@@ -1,4 +1,6 @@
-"""Aggregates of a level within the cycle: before the level and after it nothing is left of a sum over any (Mandel, 1993).
+"""Balancing within the cycle: deflation of a level by its aggregates, before it and after it (Mandel, 1993).
+
+Nothing is left of the residual's sum over any aggregate.
 
 With ``Q = W inverse(W' A W) W'`` and ``C`` for the cycle from that level on, it is ``Q + (1 - Q A) C (1 - A Q)``: symmetric
 and positive as the cycle is.
@@ -11,9 +13,9 @@ import numpy as np
 import torch
 
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.coupled import CoupledLevel
 from mosaicdd.schwarz.multigrid.iteration_state import Product
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.vectors import dot
 
@@ -38,7 +40,7 @@ class Balancing:
     def __init__(
         self,
         level: LevelOperator,
-        blocks: Blocks,
+        blocks: LevelBox,
         right_hand_side: torch.Tensor,
         values: torch.Tensor,
     ):
@@ -48,26 +50,26 @@ class Balancing:
         self._product = Product(level, values, self._image, level.excess)
         self._constants = np.zeros(self._aggregates.count)
 
-    def before(self) -> None:
+    def deflate(self) -> None:
         """Let the right-hand side have no sum over any aggregate."""
         self._clear(self._b)
-        self._constants = self._aggregates.of(self._b)
+        self._constants = self._aggregates.coarse_solve(self._b)
         self._values.zero_()
-        self._aggregates.add(self._constants, self._values)
+        self._aggregates.prolong_add(self._constants, self._values)
         self._multiply()
         self._b -= self._image
         if self._copies is not None:
             self._copies.refresh(self._b)
 
-    def after(self) -> None:
+    def correct(self) -> None:
         """Let the values be those of the right-hand side before, and leave no sum over any aggregate."""
         if self._copies is not None:
             self._copies.refresh(self._values)
         self._multiply()
         self._clear(self._b)
         self._clear(self._image)
-        left = self._aggregates.of(self._b, self._image)
-        self._aggregates.add(self._constants + left, self._values)
+        left = self._aggregates.coarse_solve(self._b, self._image)
+        self._aggregates.prolong_add(self._constants + left, self._values)
         self._b.zero_()  # as nodes that are put between others have no other right-hand side
 
     def _multiply(self) -> None:
@@ -81,7 +83,7 @@ class Balancing:
 
 def contracts(
     level: LevelOperator,
-    blocks: Blocks,
+    blocks: LevelBox,
     right_hand_side: torch.Tensor,
     values: torch.Tensor,
     cycle: Callable[[], None],

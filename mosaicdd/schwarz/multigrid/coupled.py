@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.colour_layout import Step
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.parities import Step
 
 
 class Coupled(ABC):
@@ -32,7 +32,7 @@ class Coupled(ABC):
         Nodes of squares along an axis, by axes, from which on there are as many as a large grid has.
     """
 
-    blocks: Blocks
+    blocks: LevelBox
     couplings: Mapping[Step, torch.Tensor]
     ones: np.ndarray
     scale: float
@@ -40,7 +40,7 @@ class Coupled(ABC):
     squares: ClassVar[Mapping[int, int]]
     widest: ClassVar[Mapping[int, int]]
 
-    def __init__(self, blocks: Blocks):
+    def __init__(self, blocks: LevelBox):
         self.blocks, self.nodes = blocks, blocks.nodes
         self.copies = blocks.exchange(self.nodes.room(torch.float64))
 
@@ -69,7 +69,7 @@ class CoupledLevel(Coupled):
     squares: ClassVar = {1: 2**14, 2: 2**13, 3: 2**11}
     widest: ClassVar = {2: 12}
 
-    def __init__(self, level: LevelOperator, blocks: Blocks):
+    def __init__(self, level: LevelOperator, blocks: LevelBox):
         super().__init__(blocks)
         self.couplings = level.couplings
         self.ones = (self.values(level.inverse) > 0).astype(np.int8)

@@ -8,12 +8,12 @@ import torch
 
 from mosaicdd.schwarz.multigrid.anisotropy import halving
 from mosaicdd.schwarz.multigrid.balancing import Balancing, contracts
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.passage import Passage
-from mosaicdd.schwarz.multigrid.smoothing import Downstream, LevelStep, Smoothing
+from mosaicdd.schwarz.multigrid.level_transfer import LevelTransfer
+from mosaicdd.schwarz.multigrid.smoothing import LevelStep, LineGaussSeidel, Smoothing
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
 # By axes, unknowns that are factorised with a velocity: on the levels below, flows would be ever faster for the grid, and sweeps
@@ -41,12 +41,12 @@ class Cycle:
         rank owns count.
     """
 
-    def __init__(self, level: LevelOperator, blocks: Blocks):
+    def __init__(self, level: LevelOperator, blocks: LevelBox):
         self._copies, shared = blocks.exchange(level.inverse), blocks.shared
-        stages: list[tuple[LevelStep, Passage]] = []
+        stages: list[tuple[LevelStep, LevelTransfer]] = []
         bottom: Bottom | None = None
         # Of much fewer nodes than the first; else aggregates cost as much as there.
-        self._second: tuple[LevelOperator, Blocks] | None = None
+        self._second: tuple[LevelOperator, LevelBox] | None = None
         self._balancing: Balancing | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
             if level.directed and not blocks.shared:
@@ -54,12 +54,12 @@ class Cycle:
                 if bottom is not None:
                     break
             to = halving(level, blocks)
-            by, passage = interpolation(level, to), Passage(blocks, to, level.inverse.dtype)
-            below = coarser(level, by, passage)
+            by, transfer = interpolation(level, to), LevelTransfer(blocks, to, level.inverse.dtype)
+            below = coarser(level, by, transfer)
             by.missing.clear()
             step: LevelStep
             if level.directed:
-                step = Downstream(level, by, blocks)
+                step = LineGaussSeidel(level, by, blocks)
             else:
                 twice = blocks.shares.twice
                 step = Smoothing(level, by, blocks.exchange(level.inverse) if twice else None)
@@ -67,16 +67,20 @@ class Cycle:
                 self._second = level, blocks
             else:  # sweeps need the diagonal's inverse only
                 level.excess = level.excess.new_empty(0)
-            stages.append((step, passage))
-            level, blocks = below, passage.below
+            stages.append((step, transfer))
+            level, blocks = below, transfer.below
         self._solve, self._places = bottom or _inverse(level, blocks)
         vectors = [(smoothing.right_hand_side, smoothing.values) for smoothing, _ in stages]
         self._lowest = torch.zeros_like(level.inverse), torch.zeros_like(level.inverse)
         vectors.append(self._lowest)
         self.right_hand_side, self.values = vectors[0]
         self._stages = [
-            (smoothing, passage.way_down(smoothing.coarse, b), passage.way_up(x, smoothing.coarse))
-            for (smoothing, passage), (b, x) in zip(stages, vectors[1:], strict=True)
+            (
+                smoothing,
+                transfer.way_down(smoothing.coarse, b),
+                transfer.way_up(x, smoothing.coarse),
+            )
+            for (smoothing, transfer), (b, x) in zip(stages, vectors[1:], strict=True)
         ]
         # Of a host it is none: with a method of its own it would hold itself, and its levels would outlive it.
         self._replay: Callable[[], None] | None = None
@@ -115,8 +119,8 @@ class Cycle:
             self._copies.refresh(self.right_hand_side)
         for number, (smoothing, down, _) in enumerate(self._stages[first:], first):
             if number == 1 and self._balancing is not None:
-                self._balancing.before()
-            smoothing.down()
+                self._balancing.deflate()
+            smoothing.pre_smooth_restrict()
             down()
         lowest, values = self._lowest
         b = lowest.view(-1)[self._places].double()
@@ -124,12 +128,12 @@ class Cycle:
         for number in range(len(self._stages) - 1, first - 1, -1):
             smoothing, _, up = self._stages[number]
             up()
-            smoothing.up()
+            smoothing.prolong_post_smooth()
             if number == 1 and self._balancing is not None:
-                self._balancing.after()
+                self._balancing.correct()
 
 
-def _factorised(level: LevelOperator, blocks: Blocks) -> Bottom | None:
+def _factorised(level: LevelOperator, blocks: LevelBox) -> Bottom | None:
     """Return what solves with sparse factors; None if there are too many unknowns, or the matrix is singular."""
     if blocks.whole.count > _FACTORISED.get(blocks.nodes.axes, 0):
         return None
@@ -158,7 +162,7 @@ def _graph(run: Callable[[], None], device: torch.device) -> Callable[[], None]:
     return graph.replay
 
 
-def _inverse(level: LevelOperator, blocks: Blocks) -> Bottom:
+def _inverse(level: LevelOperator, blocks: LevelBox) -> Bottom:
     """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
 
     Where finer nodes lie in a sheet between two coarse ones, these can differ without an effect, and the matrix is singular;

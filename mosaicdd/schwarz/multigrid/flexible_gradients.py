@@ -219,7 +219,7 @@ class FlexibleGradients:
         energy += self._of_few(state)
         if self._aggregates is not None:
             # Without what aggregates have of it, and with what rounding has left there.
-            self._aggregates.add(-self._aggregates.of(state.q, state.r), state.p)
+            self._aggregates.prolong_add(-self._aggregates.coarse_solve(state.q, state.r), state.p)
             energy = sum(map(product.of_stretch, range(count)))
             energy += self._of_few(state)
             gamma = dot(state.r, state.p)
@@ -270,7 +270,7 @@ class FlexibleGradients:
         left()
         if self._aggregates is not None:
             unit = state.unit / self.system.scale
-            self._aggregates.add(unit * self._aggregates.of(state.r), state.x)
+            self._aggregates.prolong_add(unit * self._aggregates.coarse_solve(state.r), state.x)
             left()
         norm = plain = self.norm(state.r)
         if self._weighted:

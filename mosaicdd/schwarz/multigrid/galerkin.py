@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from mosaicdd.schwarz.multigrid.interpolation import Interpolation
-from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import (
+from mosaicdd.schwarz.multigrid.colour_layout import (
     Class,
-    Parities,
+    ColourLayout,
     Step,
     forward,
     opposite,
 )
-from mosaicdd.schwarz.multigrid.passage import Passage
+from mosaicdd.schwarz.multigrid.interpolation import Interpolation
+from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
+from mosaicdd.schwarz.multigrid.level_transfer import LevelTransfer
 
 
-def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelOperator:
+def coarser(level: LevelOperator, by: Interpolation, transfer: LevelTransfer) -> LevelOperator:
     """Return the operator between the coarse nodes of a level."""
     fine, to = level.nodes, by.to
     ways = forward(fine.axes)
@@ -39,21 +39,21 @@ def coarser(level: LevelOperator, by: Interpolation, passage: Passage) -> LevelO
             nodes.add(stretch, at_slots, excess)
 
     def below(values: torch.Tensor) -> torch.Tensor:
-        return passage.down(values, passage.nodes.new(values.dtype))
+        return transfer.down(values, transfer.nodes.new(values.dtype))
 
     couplings = {step: below(at_slots.pop(step)) for step in list(at_slots)}
     if level.directed:
-        _upwind(couplings, passage.nodes)
-    rounds = zip(passage.between, passage.below.shares.rounds, strict=True)
+        _upwind(couplings, transfer.nodes)
+    rounds = zip(transfer.between, transfer.below.shares.rounds, strict=True)
     for axis, (after, count) in enumerate(rounds):
         if after is not None and count is not None:
-            put_between(couplings, passage.nodes, axis, after, count)
+            put_between(couplings, transfer.nodes, axis, after, count)
             for coupling in couplings.values():
-                passage.refresh(coupling)
-    return LevelOperator(passage.nodes, couplings, below(excess))
+                transfer.refresh(coupling)
+    return LevelOperator(transfer.nodes, couplings, below(excess))
 
 
-def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: Parities) -> None:
+def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: ColourLayout) -> None:
     """Add to both couplings of two nodes what one of them is below zero, in place.
 
     A flow that is fast for the coarser grid makes it so; with diffusion of that size it is taken from upstream instead, as
@@ -173,7 +173,7 @@ def _accumulate(out: torch.Tensor, weight: torch.Tensor | None, values: torch.Te
 
 
 def put_between(
-    couplings: dict[Step, torch.Tensor], nodes: Parities, axis: int, after: int, count: int
+    couplings: dict[Step, torch.Tensor], nodes: ColourLayout, axis: int, after: int, count: int
 ) -> None:
     """Couple a node of every round along a periodic axis of an odd number of coarse nodes, in place.
 

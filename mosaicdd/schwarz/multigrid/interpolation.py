@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from mosaicdd.schwarz.multigrid.colour_layout import Class, CoarseningPattern, Step
 from mosaicdd.schwarz.multigrid.level_operator import LEAST, LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Halving, Step
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Interpolation:
         By which residuals are taken to coarse nodes; mostly the same weights.
     """
 
-    to: Halving
+    to: CoarseningPattern
     weights: dict[Class, dict[Step, torch.Tensor]]
     missing: dict[Class, torch.Tensor]
     back: dict[Class, dict[Step, torch.Tensor]]
@@ -51,7 +51,7 @@ class Interpolation:
 
 
 def _or_itself(
-    every: Mapping[Class, Mapping[Step, torch.Tensor]], to: Halving, of: Class
+    every: Mapping[Class, Mapping[Step, torch.Tensor]], to: CoarseningPattern, of: Class
 ) -> Mapping[Step, torch.Tensor | None]:
     return every[of] if any(to.odd(of)) else {(0,) * len(of): None}
 
@@ -60,7 +60,7 @@ Couplings = Callable[[Class, Step, slice], torch.Tensor]
 """Those of a class to its neighbours in a direction, in a stretch of slots."""
 
 
-def interpolation(level: LevelOperator, to: Halving | None = None) -> Interpolation:
+def interpolation(level: LevelOperator, to: CoarseningPattern | None = None) -> Interpolation:
     """Return the interpolation that a level's operator makes.
 
     Parameters
@@ -68,14 +68,16 @@ def interpolation(level: LevelOperator, to: Halving | None = None) -> Interpolat
     to
         Which nodes are coarse; by default every second along each axis.
     """
-    to = to or Halving.of_all(level.nodes.axes)
+    to = to or CoarseningPattern.of_all(level.nodes.axes)
     if not level.directed:
         return _interpolation(level, to, level.coupling)
     back = _interpolation(level, to, level.coupling_back).weights
     return replace(_interpolation(level, to, level.mean_coupling), back=back)
 
 
-def _interpolation(level: LevelOperator, to: Halving, coupling: Couplings) -> Interpolation:
+def _interpolation(
+    level: LevelOperator, to: CoarseningPattern, coupling: Couplings
+) -> Interpolation:
     """Return that of other couplings, with the same way back."""
     nodes, weights = level.nodes, dict[Class, dict[Step, torch.Tensor]]()
     made = Interpolation(to, weights, {}, weights)

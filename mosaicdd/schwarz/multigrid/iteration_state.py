@@ -24,7 +24,7 @@ class State:
         The residual divided by `unit`, the last direction, the left side of it divided by the equations' scale, and
         the cycle's values; float32.
     stretches
-        Of slots, see `Parities`.
+        Of slots, see `ColourLayout`.
     energy
         ``p q``; 0 where there is no direction to go on from.
     length

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import scipy.sparse
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Copies, OwnCopies
-from mosaicdd.schwarz.multigrid.parities import Class, Parities, Step, opposite
+from mosaicdd.schwarz.multigrid.colour_layout import Class, ColourLayout, Step, opposite
+from mosaicdd.schwarz.multigrid.level_box import GhostExchange, PeriodicGhosts
 
 LEAST = 1e-37
 """Of a sum of couplings, beside the largest of all: less is none, as float32 has no inverse of it."""
@@ -46,7 +46,7 @@ class LevelOperator:
     """
 
     def __init__(
-        self, nodes: Parities, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
+        self, nodes: ColourLayout, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ):
         self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
         self.directed = any(opposite(step) in couplings for step in couplings)
@@ -94,7 +94,7 @@ class LevelOperator:
         return shifted(values[self.nodes.number[there]], stretch, distance)
 
     def matrix(
-        self, copies: Copies | OwnCopies | None = None
+        self, copies: GhostExchange | PeriodicGhosts | None = None
     ) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
         """Return the operator of all unknowns as a sparse matrix in float64, and where in ``(C M)`` its rows are.
 

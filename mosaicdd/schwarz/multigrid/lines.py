@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from mosaicdd.schwarz.multigrid.colour_layout import Step, opposite
 from mosaicdd.schwarz.multigrid.compiled import kernels
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.parities import Step, opposite
-from mosaicdd.schwarz.multigrid.shares import Range
+from mosaicdd.schwarz.multigrid.level_partition import Range
 
 Order = tuple[int, ...]
 """Per axis, whether a sweep goes to nodes of higher indices, 1, or of lower ones, -1."""

@@ -21,9 +21,9 @@ from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.aggregates import require_levels
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
@@ -85,7 +85,7 @@ class MultigridSystem:
         ranges = partition.boxes.unknown_ranges(
             partition.along, values_given=self.equations is None
         )
-        blocks = Blocks(ranks, Shares(ranges, colours, partition.periodic), device)
+        blocks = LevelBox(ranks, LevelPartition(ranges, colours, partition.periodic), device)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeSystem(blocks, between, start, active, weights)

@@ -12,10 +12,10 @@ from mosaicdd.lattice.axes import Slices, common, moved, within
 from mosaicdd.lattice.block import frame
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.colour_layout import Class, Step, opposite
 from mosaicdd.schwarz.multigrid.coupled import Coupled
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.parities import Class, Step, opposite
 from mosaicdd.schwarz.multigrid.sums import Residual, planned
 from mosaicdd.schwarz.multigrid.vectors import dot
 
@@ -29,7 +29,7 @@ _LONG = 2**18  # numbers of a stretch where few are read more than once
 class NodeSystem(Coupled):
     """``A u = b`` at the nodes of a box that have unknowns; the values beside it are given.
 
-    Vectors are ``(C, M)``, see `Parities`, and zero where no node is.
+    Vectors are ``(C, M)``, see `ColourLayout`, and zero where no node is.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class NodeSystem(Coupled):
 
     def __init__(
         self,
-        blocks: Blocks,
+        blocks: LevelBox,
         conductances: Conductances,
         start: Sequence[int],
         active: np.ndarray | None = None,

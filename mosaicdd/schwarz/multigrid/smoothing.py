@@ -1,10 +1,10 @@
-"""A step of one level: a sweep of Gauss-Seidel by colours, to the coarse nodes, back, and the sweep reversed.
+"""Smoothing on a level: Gauss-Seidel by colours, restriction of the residual, prolongation, and the sweep reversed.
 
 Colours are groups of classes whose nodes are not coupled: odd and even ones where only nodes along the axes are
 neighbours, else each class. The first sweep starts from zero, so it needs earlier colours only, and leaves a residual that
 later ones make: a sum of positive terms without a difference, zero at the last colour. What is interpolated there the
 second sweep replaces, so the last colour takes no part in the way to the coarse nodes and back. The step of a
-symmetric level is symmetric. For levels with a velocity see `Downstream`.
+symmetric level is symmetric. For levels with a velocity see `LineGaussSeidel`.
 """
 
 import functools
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from mosaicdd.schwarz.multigrid.blocks import Blocks, Copies, OwnCopies
+from mosaicdd.schwarz.multigrid.colour_layout import Class
 from mosaicdd.schwarz.multigrid.interpolation import Interpolation
+from mosaicdd.schwarz.multigrid.level_box import GhostExchange, LevelBox, PeriodicGhosts
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
 from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
-from mosaicdd.schwarz.multigrid.parities import Class
 from mosaicdd.schwarz.multigrid.sums import Residual, Row, Sum, in_turn, planned
 
 Stage = Sequence[Callable[[slice], Row]]
@@ -39,7 +39,7 @@ class LevelStep:
     right_hand_side, values
         ``(C, M)``.
     coarse
-        ``(K, M)``, at the coarse nodes: after `down` the residual that they take, before `up` the correction.
+        ``(K, M)``, at the coarse nodes: after `pre_smooth_restrict` their residual, before `prolong_post_smooth` the correction.
     residual
         Of the classes where sweeps leave any, ``(M,)``.
     ones
@@ -58,12 +58,12 @@ class LevelStep:
         self._down: list[Callable[[], object]] = []
         self._up: list[Callable[[], object]] = []
 
-    def down(self) -> None:
+    def pre_smooth_restrict(self) -> None:
         """Sweep from zero, and take what is left to the coarse nodes."""
         for part in self._down:
             part()
 
-    def up(self) -> None:
+    def prolong_post_smooth(self) -> None:
         """Add the interpolated correction, and sweep back."""
         for part in self._up:
             part()
@@ -117,7 +117,10 @@ class Smoothing(LevelStep):
     """
 
     def __init__(
-        self, level: LevelOperator, by: Interpolation, copies: Copies | OwnCopies | None = None
+        self,
+        level: LevelOperator,
+        by: Interpolation,
+        copies: GhostExchange | PeriodicGhosts | None = None,
     ):
         super().__init__(level, by)
         groups = colours(level)
@@ -160,7 +163,7 @@ class Smoothing(LevelStep):
         )
 
 
-class Downstream(LevelStep):
+class LineGaussSeidel(LevelStep):
     """The step of a level with a velocity: sweeps node by node from all corners, to the coarse nodes, back, and these again.
 
     Whatever way a flow goes, one of the sweeps goes with it, and leaves nothing of an error that is carried along; colours
@@ -172,7 +175,7 @@ class Downstream(LevelStep):
     The excess of the level is there.
     """
 
-    def __init__(self, level: LevelOperator, by: Interpolation, blocks: Blocks):
+    def __init__(self, level: LevelOperator, by: Interpolation, blocks: LevelBox):
         super().__init__(level, by)
         nodes, b, x = level.nodes, self.right_hand_side, self.values
         self._left = torch.zeros_like(x)

@@ -14,7 +14,7 @@ from mosaicdd.schwarz.multigrid import aggregates, balancing, flexible_gradients
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.pieces import squares_of
+from mosaicdd.schwarz.multigrid.strong_components import squares_of
 
 AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
 
@@ -49,7 +49,7 @@ def numbers(system):
     made, nodes = Aggregates(system), system.nodes
     constants = np.arange(1.0, made.count + 1)
     vector = system.vector()
-    made.add(constants, vector)
+    made.prolong_add(constants, vector)
     where = tuple(
         slice(low - first, high + 1 - first)
         for (low, high), first in zip(system.blocks.owned, nodes.first, strict=True)
@@ -110,7 +110,7 @@ def test_what_solving_for_them_leaves_has_no_sum_over_any(problem):
     r = system.vector()
     r.view(-1)[places] = torch.from_numpy(np.random.default_rng(0).standard_normal(len(places)))
     x = system.vector()
-    made.add(made.of(r), x)
+    made.prolong_add(made.coarse_solve(r), x)
     left = r.view(-1)[places].numpy() - matrix @ x.view(-1)[places].numpy()
     assert abs(sums @ left).max() < 1e-6 * abs(sums @ r.view(-1)[places].numpy()).max()
 

@@ -9,10 +9,10 @@ import torch
 import mosaicdd as m
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.multigrid.anisotropy import halving
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.parities import Halving, Parities
-from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 
 
 def iterations(shape, spacing, *, decades, rtol=1e-8, **settings):
@@ -79,20 +79,20 @@ def test_stretched_cells_on_ranks_take_the_same_iterations_to_the_same_field(
 
 @pytest.mark.parametrize("axes", [2, 3])
 def test_an_axis_is_halved_if_couplings_along_it_are_about_as_strong_as_any(axes):
-    nodes = Parities((0,) * axes, (9,) * axes)
+    nodes = ColourLayout((0,) * axes, (9,) * axes)
     for strengths in itertools.product((1.0, 2.0, 50.0), repeat=axes):
         couplings = {}
         for axis, strength in enumerate(strengths):
             step = tuple(int(other == axis) for other in range(axes))
             couplings[step] = nodes.take(torch.full((10,) * axes, strength), nodes.new())
         level = LevelOperator(nodes, couplings, nodes.new())
-        blocks = Blocks(Ranks.alone(), Shares([[(0, 9)]] * axes, 2))
+        blocks = LevelBox(Ranks.alone(), LevelPartition([[(0, 9)]] * axes, 2))
         expected = tuple(2.9 * strength >= max(strengths) for strength in strengths)
         assert halving(level, blocks).axes == expected
 
 
 def test_coarse_nodes_are_of_classes_whose_indices_are_even_along_halved_axes():
-    to = Halving((True, False))
+    to = CoarseningPattern((True, False))
     assert to.classes == [(0, 0), (0, 1)]
     assert to.coarse([(1, 6), (1, 6)]) == [(1, 3), (1, 6)]
     assert [to.number_of(below) for below in [(0, 0), (0, 1), (1, 0), (1, 1)]] == [0, 1, 0, 1]

@@ -13,10 +13,10 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.multigrid import cycle, lines
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 
 
 def flowing(kind, cells, peclet, *, contrast=1e4):
@@ -61,7 +61,7 @@ def system_of(shape, peclet):
         ways.append(fitted(k, peclet * rng.standard_normal(k.shape)))
     along, against = zip(*ways, strict=True)
     ranges = [[(1, n - 2)] for n in shape]
-    blocks = Blocks(Ranks.alone(), Shares(ranges, 2))
+    blocks = LevelBox(Ranks.alone(), LevelPartition(ranges, 2))
     conductances = Conductances(along, rng.random(shape), against)
     return NodeSystem(blocks, conductances, [0] * len(shape)), conductances.matrix().toarray()
 
@@ -103,8 +103,8 @@ def test_every_sweep_has_one_that_goes_the_other_way_and_half_of_the_neighbours_
 def test_a_flow_that_is_too_fast_for_coarser_grids_is_taken_from_upstream_there(monkeypatch):
     made, coarser = [], cycle.coarser
 
-    def kept(level, by, passage):
-        below = coarser(level, by, passage)
+    def kept(level, by, transfer):
+        below = coarser(level, by, transfer)
         made.append(below)
         return below
 

@@ -9,11 +9,11 @@ import mosaicdd as m
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid import aggregates, compiled, sums, vectors
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import CONVERGED, StoppingRule
 
 CELLS, BOX = (45, 52), (8, 10, 12)
@@ -115,7 +115,7 @@ def solver_of(device):
     """Return what solves for the nodes inside a square of a medium."""
     a = np.exp(np.random.default_rng(0).standard_normal((2, 71, 71)))
     conductances = Conductances((a[0, :-1], a[1, :, :-1]), np.zeros((71, 71)))
-    blocks = Blocks(Ranks.alone(), Shares([[(1, 69)]] * 2, 2), device)
+    blocks = LevelBox(Ranks.alone(), LevelPartition([[(1, 69)]] * 2, 2), device)
     return FlexibleGradients(NodeSystem(blocks, conductances, (0, 0)))
 
 

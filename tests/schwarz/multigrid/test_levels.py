@@ -6,8 +6,8 @@ import torch
 from mpi4py import MPI
 
 import mosaicdd as m
+from mosaicdd.schwarz.multigrid.colour_layout import ColourLayout
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.parities import Parities
 
 N = 48
 BESIDE = {
@@ -73,7 +73,7 @@ def test_between_two_foils_of_a_large_resistance(resistance, told):
 @pytest.mark.parametrize(("coupling", "excess"), [(0.0, 1e-39), (1.0, 1e-6)])
 def test_a_diagonal_of_which_float32_has_no_inverse_or_no_digit_is_none(coupling, excess):
     # Coarse functions of nodes without an unknown are that small, from level to level more so.
-    nodes = Parities((0, 0), (2, 2))
+    nodes = ColourLayout((0, 0), (2, 2))
     couplings = {step: nodes.new() for step in ((0, 1), (1, 0))}
     nodes.take(torch.tensor([[0.0, 0, 0], [coupling, -coupling, 0], [0, 0, 0]]), couplings[0, 1])
     at_nodes = torch.full((3, 3), 1.0)

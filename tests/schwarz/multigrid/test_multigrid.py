@@ -13,16 +13,16 @@ from products import require_symmetric_and_positive
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid.blocks import Blocks
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.galerkin import coarser
 from mosaicdd.schwarz.multigrid.interpolation import interpolation
 from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.level_transfer import LevelTransfer
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.parities import Halving, Parities
-from mosaicdd.schwarz.multigrid.passage import Passage
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import StoppingRule
 
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
@@ -74,7 +74,9 @@ def matrix_of(conductances, unknown):
 def equations_of(conductances, unknown):
     """Return them on one rank."""
     ranges = [[(one.start, one.stop - 1)] for one in unknown]
-    return NodeSystem(Blocks(Ranks.alone(), Shares(ranges, 2)), conductances, (0,) * len(unknown))
+    return NodeSystem(
+        LevelBox(Ranks.alone(), LevelPartition(ranges, 2)), conductances, (0,) * len(unknown)
+    )
 
 
 Found = namedtuple("Found", "status energy history")
@@ -100,7 +102,7 @@ def solved(conductances, unknown, b, rtol=1e-8):
 @pytest.mark.parametrize("start", [0, 1, 2, 5])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nodes_come_back_from_their_classes(shape, start):
-    nodes = Parities([start] * len(shape), [start + n - 1 for n in shape])
+    nodes = ColourLayout([start] * len(shape), [start + n - 1 for n in shape])
     array = torch.arange(float(np.prod(shape))).reshape(shape)
     vector = nodes.take(array, nodes.new())
     assert torch.equal(nodes.give(vector, torch.empty(shape)), array)
@@ -108,7 +110,7 @@ def test_nodes_come_back_from_their_classes(shape, start):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_neighbour_in_any_direction_is_the_node_there(shape):
-    nodes = Parities([3] * len(shape), [2 + n for n in shape])
+    nodes = ColourLayout([3] * len(shape), [2 + n for n in shape])
     array = torch.arange(1.0, np.prod(shape) + 1).reshape(shape)
     vector = nodes.take(array, nodes.new())
     middle = tuple(n // 2 for n in shape)
@@ -122,13 +124,13 @@ def test_a_neighbour_in_any_direction_is_the_node_there(shape):
             assert value == array[tuple(i + s for i, s in zip(index, step, strict=True))]
 
 
-def interpolation_matrix(level, by, passage, below):
+def interpolation_matrix(level, by, transfer, below):
     """Return the interpolation as a dense matrix, rows and columns as those of `LevelOperator.matrix`."""
     fine, coarse = level.matrix()[1], below.matrix()[1]
     columns = below.nodes.new() - 1
     columns.view(-1)[coarse] = torch.arange(float(len(coarse)))
     at_slots = torch.full((len(by.to.classes), level.nodes.size), -1.0)
-    passage.way_up(columns, at_slots)()
+    transfer.way_up(columns, at_slots)()
     matrix = torch.zeros(len(fine), len(coarse), dtype=torch.float64)
     for row, place in enumerate(fine.tolist()):
         number, slot = divmod(place, level.nodes.size)
@@ -149,13 +151,13 @@ HALVED = [(1, 1), (0, 1), (1, 0), (1, 1, 1), (1, 0, 0), (0, 1, 1)]
 @pytest.mark.parametrize("unknown", [inside, everywhere])
 @pytest.mark.parametrize("halved", HALVED)
 def test_coarse_operators_are_those_of_interpolated_values(halved, unknown):
-    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), Halving(halved)
+    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), CoarseningPattern(halved)
     equations = equations_of(medium(shape, reaction=0.1), unknown(shape))
     level, blocks = equations.level(), equations.blocks
     for _ in range(2):
-        by, passage = interpolation(level, to), Passage(blocks, to)
-        below = coarser(level, by, passage)
-        p = interpolation_matrix(level, by, passage, below)
+        by, transfer = interpolation(level, to), LevelTransfer(blocks, to)
+        below = coarser(level, by, transfer)
+        p = interpolation_matrix(level, by, transfer, below)
         a = torch.from_numpy(level.matrix()[0].toarray())
         galerkin = p.T @ a @ p
         # Some 27 sums of products of float32 numbers, each of at most the largest.
@@ -163,16 +165,16 @@ def test_coarse_operators_are_those_of_interpolated_values(halved, unknown):
             torch.from_numpy(below.matrix()[0].toarray()) - galerkin
         ).abs().max() / galerkin.abs().max()
         assert error < 100 * torch.finfo(torch.float32).eps
-        level, blocks = below, passage.below
+        level, blocks = below, transfer.below
 
 
 @pytest.mark.parametrize("halved", HALVED)
 def test_weights_add_up_to_one_where_no_value_is_given(halved):
-    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), Halving(halved)
+    shape, to = ((14, 17) if len(halved) == 2 else (9, 7, 8)), CoarseningPattern(halved)
     equations = equations_of(medium(shape, contrast=1e12), everywhere(shape))
-    level, passage = equations.level(), Passage(equations.blocks, to)
+    level, transfer = equations.level(), LevelTransfer(equations.blocks, to)
     by = interpolation(level, to)
-    p = interpolation_matrix(level, by, passage, coarser(level, by, passage))
+    p = interpolation_matrix(level, by, transfer, coarser(level, by, transfer))
     assert torch.allclose(p.sum(1), torch.ones(len(p), dtype=torch.float64), atol=1e-6)
     assert not any(bool(missing.any()) for missing in by.missing.values())
 
@@ -287,7 +289,7 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             [(one.start + a, one.start + z - 1) for a, z in shares(one.stop - one.start, n)]
             for one, n in zip(place, dims, strict=True)
         ]
-        blocks = Blocks(ranks, Shares(ranges, 2))
+        blocks = LevelBox(ranks, LevelPartition(ranges, 2))
         beyond = tuple(
             slice(max(first - 1, 0), min(last + 2, nodes))
             for (first, last), nodes in zip(blocks.nodes.box, shape, strict=True)

@@ -11,12 +11,12 @@ from products import require_symmetric_and_positive
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.settings import StoppingRule
 
 # Nodes all round: powers of two; halves that are odd, once and on all levels; fewer than copies.
@@ -53,7 +53,7 @@ def system_of(a, periodic, ranks):
     for nodes, dims in zip(a.shape, every, strict=True):
         ends = np.linspace(0, nodes, dims + 1).astype(int)
         ranges.append([(int(low), int(high) - 1) for low, high in itertools.pairwise(ends)])
-    blocks = Blocks(ranks, Shares(ranges, 2, periodic))
+    blocks = LevelBox(ranks, LevelPartition(ranges, 2, periodic))
     held = [
         np.arange(first - 1, last + 2) if wraps else np.arange(max(first - 1, 0), min(last + 2, n))
         for (first, last), n, wraps in zip(blocks.nodes.box, a.shape, periodic, strict=True)

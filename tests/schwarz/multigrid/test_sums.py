@@ -112,7 +112,7 @@ def test_residuals_by_code_are_those_of_torch(length, kind, with_excess, monkeyp
 
 @pytest.mark.usefixtures("code")
 def test_a_result_may_be_what_it_is_made_of():
-    """Blocks are read before they are written, so nothing has to be promised to a compiler."""
+    """LevelBox are read before they are written, so nothing has to be promised to a compiler."""
     x = torch.arange(1.0, 201)
     planned([Sum(x, x, [(x, x)], x)])()
     assert torch.equal(

@@ -9,10 +9,10 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid.blocks import Blocks
 from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.shares import Shares
 from mosaicdd.schwarz.multigrid.stabilised_gradients import StabilisedGradients, gradients_of
 from mosaicdd.schwarz.settings import StoppingRule
 
@@ -53,7 +53,9 @@ def solved(system, b, size, rtol=1e-8):
 def test_values_are_those_of_a_factorisation_and_the_estimate_is_above_the_error(shape, peclet):
     conductances = medium(shape, peclet)
     ranges = [[(1, n - 2)] for n in shape]
-    system = NodeSystem(Blocks(Ranks.alone(), Shares(ranges, 2)), conductances, [0] * len(shape))
+    system = NodeSystem(
+        LevelBox(Ranks.alone(), LevelPartition(ranges, 2)), conductances, [0] * len(shape)
+    )
     b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
     history, u, estimate = solved(system, b, float(np.linalg.norm(b)))
     matrix = conductances.matrix()

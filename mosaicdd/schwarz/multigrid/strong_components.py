@@ -1,4 +1,4 @@
-"""StrongPieces of strong couplings, as a rank sees them: nodes joined within squares, or cubes, of the grid.
+"""Strong components of a level on a rank: nodes that strong couplings join within squares, or cubes, of the grid.
 
 An error that a sweep does not see is nearly constant where couplings are strong, and where a conductor holds no coarse
 node no coarser level sees it, either. So the nodes of a square that strong couplings join are one piece. Squares go by
@@ -14,8 +14,8 @@ import scipy.sparse
 import torch
 
 from mosaicdd.lattice.axes import Slices, in_rows, within
+from mosaicdd.schwarz.multigrid.colour_layout import Step
 from mosaicdd.schwarz.multigrid.coupled import Coupled
-from mosaicdd.schwarz.multigrid.parities import Step
 
 # Of the strongest coupling of either end: a soft node has to be no part of the conductor beside it. In SPE10 0.25 makes
 # half as many pieces more, to the same effect; 0.01 joins too much.
@@ -28,7 +28,7 @@ _Joined = tuple[Slices, Slices, np.ndarray]
 
 
 @dataclass(frozen=True)
-class StrongPieces:
+class StrongComponents:
     """What one rank knows of pieces, each named by one more than the smallest index of its nodes here.
 
     Parameters
@@ -51,12 +51,12 @@ class StrongPieces:
     strongest: np.ndarray
 
 
-def pieces_of(system: Coupled) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
+def connected_sets(system: Coupled) -> tuple[StrongComponents, np.ndarray, np.ndarray]:
     """Return the pieces of this rank's nodes; all ranks together.
 
     Returns
     -------
-    StrongPieces, ndarray, ndarray
+    StrongComponents, ndarray, ndarray
         And at the nodes of the box the place of the own piece, -1 elsewhere; and the name of any, of copies, too, 0 where
         there is no unknown.
     """
@@ -103,7 +103,7 @@ def pieces_of(system: Coupled) -> tuple[StrongPieces, np.ndarray, np.ndarray]:
             between.append(added(_both(ends, differ), k[rows][differ].astype(float)))
         # Before the next direction, of which many couplings are between the same.
         between = [added(*(np.concatenate(parts) for parts in zip(*between, strict=True)))]
-    known = StrongPieces(
+    known = StrongComponents(
         least + 1,
         sizes,
         excess / system.scale,

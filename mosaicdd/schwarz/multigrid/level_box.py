@@ -1,4 +1,4 @@
-"""How the nodes of a level lie on a rank: a box of the process grid, and copies of what is around it.
+"""The box of a level's nodes on a rank, with ghost nodes around it.
 
 A rank computes a sweep of all colours, the way to the coarse nodes and the sweep back on its box and on copies of neighbours'
 nodes, as many as these reach over and one: one exchange before is enough, with eight colours another one before the sweep
@@ -17,11 +17,11 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.sharing import Direction
 from mosaicdd.parallel.halo import HaloExchange, Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.multigrid.parities import Halving, Parities
-from mosaicdd.schwarz.multigrid.shares import Shares
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout
+from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 
 
-class Blocks:
+class LevelBox:
     """The box of this rank in one level.
 
     Attributes
@@ -34,12 +34,12 @@ class Blocks:
         Those of this rank, copies included; all of them, once.
     """
 
-    def __init__(self, ranks: Ranks, shares: Shares, device: torch.device | str = "cpu"):
+    def __init__(self, ranks: Ranks, shares: LevelPartition, device: torch.device | str = "cpu"):
         self.ranks, self.shares, self._device = ranks, shares, device
         coords = ranks.coords if ranks.size > 1 else (0,) * len(shares.ranges)
         self.owned = [per_rank[c] for per_rank, c in zip(shares.ranges, coords, strict=True)]
         boxes = shares.around(coords), shares.domain
-        self.nodes, self.whole = (Parities.of(box, device) for box in boxes)
+        self.nodes, self.whole = (ColourLayout.of(box, device) for box in boxes)
 
     @property
     def shared(self) -> bool:
@@ -51,22 +51,22 @@ class Blocks:
         """Whether there are copies."""
         return self.shared or any(self.shares.periodic)
 
-    def coarser(self, by: Halving) -> "Blocks":
+    def coarser(self, by: CoarseningPattern) -> "LevelBox":
         """Return that of the level below; of a single rank where every one has all of it."""
         shares = self.shares.coarser(by)
-        return Blocks(self.ranks if shares.several else Ranks.alone(), shares, self._device)
+        return LevelBox(self.ranks if shares.several else Ranks.alone(), shares, self._device)
 
-    def exchange(self, vector: torch.Tensor) -> "Copies | OwnCopies | None":
+    def exchange(self, vector: torch.Tensor) -> "GhostExchange | PeriodicGhosts | None":
         """Plan what refreshes the copies in vectors like this one; None if there are none."""
         if self.shared:
-            return Copies(self, vector)
-        return OwnCopies(self.nodes, self.owned, self.shares.rounds) if self.copied else None
+            return GhostExchange(self, vector)
+        return PeriodicGhosts(self.nodes, self.owned, self.shares.rounds) if self.copied else None
 
 
-class Copies:
+class GhostExchange:
     """Refreshes the copies of neighbours' nodes in a vector; planned once."""
 
-    def __init__(self, blocks: Blocks, vector: torch.Tensor):
+    def __init__(self, blocks: LevelBox, vector: torch.Tensor):
         self._blocks, self._nodes = blocks, blocks.nodes
         self._exchange = HaloExchange(
             blocks.ranks,
@@ -111,7 +111,7 @@ class Copies:
         ]
 
 
-class OwnCopies:
+class PeriodicGhosts:
     """Refreshes copies of a rank's own nodes, which has all along the periodic axes, in a vector; planned once.
 
     Parameters
@@ -126,7 +126,7 @@ class OwnCopies:
 
     def __init__(
         self,
-        nodes: Parities,
+        nodes: ColourLayout,
         owned: Sequence[tuple[int, int]],
         rounds: Sequence[int | None],
     ):

@@ -1,11 +1,11 @@
-"""Where the values of a level lie: nodes by the parity of their indices.
+"""The layout of a level's values: nodes by the parity of their indices.
 
 A node with the global indices ``2 s + c`` per axis is of class ``c``, a tuple of 0 and 1, at slot ``s``. Each of the ``C``
 classes (4 in the plane, 8 in space) is a flat array of ``M`` slots with slots without nodes around it, so a neighbour in
 any direction is one of another class at a fixed distance. Every operation on a class is one on a contiguous
 stretch of numbers, of any number of axes; slots without nodes take part and hold zeros, or what nobody reads. The
 nodes of class zero are those of the next coarser level, and where that is as fine as this one along some axes
-(`Halving`) those of more classes.
+(`CoarseningPattern`) those of more classes.
 """
 
 import itertools
@@ -28,7 +28,7 @@ Slots = tuple[int, ...]
 _STRETCH = 2**16
 
 
-class Halving:
+class CoarseningPattern:
     """Which nodes of a level are those of the next coarser one: along some axes every second, along the others all.
 
     Attributes
@@ -47,7 +47,7 @@ class Halving:
         self.number = {of: i for i, of in enumerate(self.classes)}
 
     @classmethod
-    def of_all(cls, axes: int) -> "Halving":
+    def of_all(cls, axes: int) -> "CoarseningPattern":
         """Return that of so many axes, along each."""
         return cls((True,) * axes)
 
@@ -69,7 +69,7 @@ class Halving:
         return ((first + 1) >> 1, last >> 1) if self.axes[axis] else (first, last)
 
 
-class Parities:
+class ColourLayout:
     """The classes of a box of nodes.
 
     Parameters
@@ -111,7 +111,9 @@ class Parities:
         self._neighbours: dict[tuple[Class, Step], tuple[Class, int]] = {}
 
     @classmethod
-    def of(cls, box: Sequence[tuple[int, int]], device: torch.device | str = "cpu") -> "Parities":
+    def of(
+        cls, box: Sequence[tuple[int, int]], device: torch.device | str = "cpu"
+    ) -> "ColourLayout":
         """Return those of a box, by its first and last node per axis."""
         return cls([first for first, _ in box], [last for _, last in box], device)
 
@@ -246,7 +248,7 @@ class Parities:
             out[_since(first, self.indices_of(number, box))] = there
         return out
 
-    def of_coarse(self, by: Halving, indices: tuple[slice, ...]) -> tuple[slice, ...]:
+    def of_coarse(self, by: CoarseningPattern, indices: tuple[slice, ...]) -> tuple[slice, ...]:
         """Return at which slots the coarse nodes of some indices of the coarser level are, every second per axis."""
         return tuple(
             slice(i.start - base, max(i.stop - base, 0), i.step)

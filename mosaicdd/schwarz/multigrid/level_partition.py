@@ -1,4 +1,4 @@
-"""How the nodes of a level are shared out over the process grid, and those of the levels below; sends nothing.
+"""The partition of a level's nodes over the process grid, and that of coarser levels; sends nothing.
 
 Where boxes become smaller than what they need of their neighbours, every rank has all of a level and those below.
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaicdd.grid.partition import Range
 from mosaicdd.lattice.sharing import Direction
-from mosaicdd.schwarz.multigrid.parities import Halving
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern
 
 # By the number of colours. A node's value goes by the right-hand sides of 3, 6 or 6 nodes to each side: from that of each
 # class, backwards through the colours. There is one more, as couplings of the outermost that lead out of the box are not known.
@@ -25,7 +25,7 @@ _WHOLE = 5000  # nodes of a level that every rank has all of; at least what a cy
 _TURN = (5**0.5 - 1) / 2
 
 
-class Shares:
+class LevelPartition:
     """Those of all ranks in one level.
 
     Parameters
@@ -90,7 +90,7 @@ class Shares:
         ends = zip(self.domain, self.periodic, strict=True)
         return tuple(last + 1 if wraps else None for (_, last), wraps in ends)
 
-    def between(self, by: Halving) -> tuple[int | None, ...]:
+    def between(self, by: CoarseningPattern) -> tuple[int | None, ...]:
         """Return per axis the coarse node, an even one, after which the level below has another node; None where it has not."""
         after: list[int | None] = []
         for count, put, halved in zip(self.rounds, self._put, by.axes, strict=True):
@@ -109,7 +109,7 @@ class Shares:
         low, high = self.domain[axis]
         return (first, last) if self.periodic[axis] else (max(first, low), min(last, high))
 
-    def coarser(self, by: Halving | None = None) -> "Shares":
+    def coarser(self, by: CoarseningPattern | None = None) -> "LevelPartition":
         """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it.
 
         Parameters
@@ -117,7 +117,7 @@ class Shares:
         by
             Which nodes those are; by default every second along each axis.
         """
-        by, ranges, put = by or Halving.of_all(len(self.ranges)), [], list(self._put)
+        by, ranges, put = by or CoarseningPattern.of_all(len(self.ranges)), [], list(self._put)
         for axis, (per_rank, after) in enumerate(zip(self.ranges, self.between(by), strict=True)):
             coarse = [by.along(axis, *ends) for ends in per_rank]
             if after is not None:
@@ -125,9 +125,9 @@ class Shares:
                 coarse = [(a + (a > after), b + (b >= after)) for a, b in coarse]
             ranges.append(coarse)
         how = 2 ** len(self.ranges), self.periodic, tuple(put)
-        below = Shares(ranges, *how)
+        below = LevelPartition(ranges, *how)
         if self.several and not (below.wide and below.count > _WHOLE):
-            return Shares([[end] for end in below.domain], *how)
+            return LevelPartition([[end] for end in below.domain], *how)
         return below
 
     def held(self) -> np.ndarray:

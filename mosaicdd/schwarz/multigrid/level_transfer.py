@@ -1,4 +1,4 @@
-"""The way between a level and the one below: by the slots of its coarse nodes to another layout, and over the ranks."""
+"""Transfers between a level and the next coarser one: of values at its coarse nodes, between layouts and over ranks."""
 
 import functools
 import itertools
@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.schwarz.multigrid.blocks import Blocks
-from mosaicdd.schwarz.multigrid.parities import Halving
-from mosaicdd.schwarz.multigrid.shares import Range
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern
+from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import Range
 
 
-class Passage:
+class LevelTransfer:
     """Moves values at the coarse nodes of a level to the vectors of the level below, and back.
 
     Parameters
@@ -32,10 +32,10 @@ class Passage:
     nodes
         Of that level, on this rank.
     between
-        The coarse nodes, per axis, after which that level has another node; see `Blocks`.
+        The coarse nodes, per axis, after which that level has another node; see `LevelBox`.
     """
 
-    def __init__(self, blocks: Blocks, by: Halving, dtype: torch.dtype = torch.float32):
+    def __init__(self, blocks: LevelBox, by: CoarseningPattern, dtype: torch.dtype = torch.float32):
         self._fine, self.below, self.by = blocks.nodes, blocks.coarser(by), by
         self.between = blocks.shares.between(by)
         self.nodes = self.below.nodes
@@ -100,7 +100,7 @@ class Passage:
         ]
 
     def _parts(
-        self, blocks: Blocks, box: Sequence[Range]
+        self, blocks: LevelBox, box: Sequence[Range]
     ) -> Iterator[tuple[list[Slices], list[Slices]]]:
         """Yield, for each class of the level below, at which slots coarse nodes of a box are here, and there.
 
