@@ -163,7 +163,8 @@ class _Problem:
             output = SolutionOutput(
                 path,
                 ranks,
-                lattice,
+                lattice.grid,
+                schwarz.samples,
                 self._problem,
                 [self._boundary],
                 "float64",

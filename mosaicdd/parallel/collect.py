@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from mosaicdd.parallel.ranks import Ranks
 
 _TAG = 100
+_AXES = 8  # of a part, at most
 Part = tuple[np.ndarray, tuple[slice, ...]]
 """An array, and where it belongs: a slice per axis."""
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
@@ -22,7 +23,6 @@ def collect(
     ranks: Ranks,
     parts: Iterable[Part],
     dtype: DTypeLike,
-    axes: int,
     sink: Sink,
 ) -> None:
     """Hand every rank's parts to the root; called by all ranks.
@@ -33,7 +33,7 @@ def collect(
     ----------
     parts
         Of this rank; an iterator is asked for the next one when the last one has been handed over.
-    dtype, axes
+    dtype
         Of all parts of all ranks.
     sink
         ``sink(array, place)``, called on the root only, once per part; the array is overwritten by
@@ -43,13 +43,15 @@ def collect(
     own = _until_failure(parts, failures)
     if not ranks.is_root:
         for array, place in own:
-            header = [[part.start, part.stop] for part in place]
-            ranks.comm.Send(np.array([1, *np.ravel(header)], np.int64), dest=0, tag=_TAG)
+            header = np.zeros(1 + 2 * _AXES, np.int64)
+            header[0] = len(place)
+            header[1 : 1 + 2 * len(place)] = np.ravel([[p.start, p.stop] for p in place])
+            ranks.comm.Send(header, dest=0, tag=_TAG)
             ranks.comm.Send(np.ascontiguousarray(array, dtype), dest=0, tag=_TAG)
-        ranks.comm.Send(np.zeros(1 + 2 * axes, np.int64), dest=0, tag=_TAG)
+        ranks.comm.Send(np.zeros(1 + 2 * _AXES, np.int64), dest=0, tag=_TAG)
         sources = []
     else:
-        sources = [own, *(_received(ranks, rank, dtype, axes) for rank in range(1, ranks.size))]
+        sources = [own, *(_received(ranks, rank, dtype) for rank in range(1, ranks.size))]
     while sources:
         for source in list(sources):
             part = next(source, None)
@@ -76,15 +78,16 @@ def _raise_first(failures: list[Exception]) -> None:
         raise failures[0]
 
 
-def _received(ranks: Ranks, rank: int, dtype: DTypeLike, axes: int) -> Iterator[Part]:
+def _received(ranks: Ranks, rank: int, dtype: DTypeLike) -> Iterator[Part]:
     """Yield the parts that a rank sends, in one buffer."""
-    header = np.empty(1 + 2 * axes, np.int64)
+    header = np.empty(1 + 2 * _AXES, np.int64)
     buffer = np.empty(0, dtype)
     while True:
         ranks.comm.Recv(header, source=rank, tag=_TAG)
         if not header[0]:
             return
-        place = tuple(slice(int(a), int(b)) for a, b in header[1:].reshape(axes, 2))
+        ends = header[1 : 1 + 2 * int(header[0])].reshape(-1, 2)
+        place = tuple(slice(int(a), int(b)) for a, b in ends)
         shape = [part.stop - part.start for part in place]
         size = int(np.prod(shape))
         if len(buffer) < size:

@@ -191,9 +191,10 @@ class Work:
             rounds = rounds.without(earlier.results)
         if earlier is not None and earlier.results and file is not None:
             results |= earlier.results
-            file.restore(earlier.rows())
+            for ended in earlier.results:
+                file.restore(ended, partial(earlier.rows, ended))
             if not rounds.number:
-                file.source(self._own_nodes())
+                file.inputs(self._own_nodes())
         spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
         for number in range(rounds.number):
             if number and self._world.any(watch.interrupted):
@@ -274,7 +275,7 @@ class Work:
             write_points(file, outcomes[0], self)
         file.maps(outcomes, members)
         if number == 0:
-            file.source(self._own_nodes())
+            file.inputs(self._own_nodes())
 
     def _own_nodes(self) -> Slices:
         """Return the nodes of the domain that this rank speaks for, none in groups but the first."""

@@ -4,10 +4,9 @@ A file's root carries ``kind`` and ``format_version``; `open_to_read` turns ever
 wrong with a file into one line. `inspect_file` says what a file holds, whatever it is.
 """
 
-import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,30 +52,6 @@ def new_file(path: str | os.PathLike, kind: str) -> Iterator[h5py.File]:
     with sealed_file(path) as sealed, h5py.File(sealed, "w") as file:
         mark(file, kind)
         yield file
-
-
-class ArrayWriter:
-    """Writes arrays to an open file, part by part, as the ranks hand them over."""
-
-    def __init__(self, file: h5py.File):
-        self.file = self._file = file
-
-    def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Add an array of zeros that parts can be written to."""
-        self._file.create_dataset(name, shape=shape, dtype=dtype)
-
-    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
-        """Write a part of an array to its place."""
-        self._file[name][place] = part
-
-    def into(self, name: str) -> Callable[[np.ndarray, tuple[slice, ...]], None]:
-        """Return the `write` of one array."""
-        return functools.partial(self.write, name)
-
-    def history(self, history: Mapping[str, Sequence[float]], group: str = "") -> None:
-        """Write one number per iteration and name, in a group that ends with a slash."""
-        for name, values in history.items():
-            self._file[f"{group}history/{name}"] = np.asarray(values, dtype=float)
 
 
 def first_difference(theirs: dict, ours: dict, names: Iterable[str] = ()) -> str:

@@ -5,9 +5,11 @@ and their checksums: where a shard is missing HDF5 gives fill values without a w
 its shards anew, so those of the file before stay until that file is replaced.
 """
 
+import itertools
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,9 +17,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
+from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.storage.atomic import digest_of_seal, require_unbroken_seal, require_writable
-from mosaicdd.storage.hdf5 import ArrayWriter, new_file, open_to_read
+from mosaicdd.storage.hdf5 import open_to_read
+from mosaicdd.storage.shared_file import SharedFile, writing_together
 
 _DATASET = "solution"
 _FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
@@ -45,13 +50,12 @@ def require_shard_folder(output: str | PathLike) -> None:
 
 
 @contextmanager
-def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[ArrayWriter]:
-    """Open a shard for writing; it appears under its name when all is written."""
+def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[SharedFile]:
+    """Open a shard for writing by this process alone; it appears under its name when all is written."""
     path.parent.mkdir(exist_ok=True)
-    with new_file(path, "shard") as file:
-        writer = ArrayWriter(file)
-        writer.create(_DATASET, shape, dtype)
-        yield writer
+    with writing_together(path, "shard", Ranks.alone()) as file:
+        file.create(_DATASET, shape, dtype)
+        yield file
 
 
 def complete_shard(path: Path, place: Slices) -> ShardFile:
@@ -64,6 +68,44 @@ def discard_shard(path: Path) -> None:
     path.unlink(missing_ok=True)
     with suppress(OSError):
         path.parent.rmdir()
+
+
+def write_shards(
+    output: str,
+    ranks: Ranks,
+    parts: Iterable[Part],
+    place: Slices,
+    dtype: str,
+    clock: AbstractContextManager,
+) -> list[ShardFile]:
+    """Write every rank's parts of the field to a file of its own; return all of them.
+
+    `OSError` on all ranks, if one could not write; no shard is left.
+    ``place``: where this rank's parts together belong in the field of the file; a rank without any writes no file.
+    ``clock``: measures the writing.
+    """
+    run = ranks.bcast(secrets.token_hex(4))
+    path = shard_folder(output) / f"{run}-{ranks.rank:04d}.h5"
+    # The first part comes after an exchange between the ranks, in which none may be missing.
+    parts = iter(parts)
+    first = list(itertools.islice(parts, 1))
+
+    def write() -> ShardFile | None:
+        shape = tuple(part.stop - part.start for part in place)
+        if not first:
+            return None
+        with writing_shard(path, shape, dtype) as writer:
+            for array, there in itertools.chain(first, parts):
+                with clock:
+                    writer.write(_DATASET, array, within(there, place))
+        return complete_shard(path, place)
+
+    try:
+        shard = ranks.agree(write)
+    except BaseException:
+        discard_shard(path)
+        raise
+    return [shard for shard in ranks.allgather(shard) if shard is not None]
 
 
 def link_shards(

@@ -1,7 +1,7 @@
 """Files that all ranks write together: the root writes the parts that the ranks hand over."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from os import PathLike
 
 import h5py
@@ -21,10 +21,19 @@ class SharedFile:
     ----------
     file
         On the root the open file, None on the others.
+    clock
+        Measures the writing of parts.
     """
 
-    def __init__(self, ranks: Ranks, file: h5py.File | None):
+    def __init__(
+        self,
+        ranks: Ranks,
+        file: h5py.File | None,
+        clock: AbstractContextManager | None = None,
+    ):
         self.ranks, self._file = ranks, file
+        self._clock = nullcontext() if clock is None else clock
+        self._dtypes: dict[str, str] = {}  # of the arrays that were created
 
     def on_root(self, function: Callable[[h5py.File], object]) -> None:
         """Call a function of the open file on the root."""
@@ -32,22 +41,34 @@ class SharedFile:
         self.ranks.agree(lambda: None if file is None else function(file))
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Add an array of zeros."""
-        self.on_root(lambda file: file.create_dataset(name, shape=shape, dtype=dtype))
+        """Add an array of zeros, if this file has not created one of this name."""
+        if name not in self._dtypes:
+            self.on_root(lambda file: file.create_dataset(name, shape=shape, dtype=dtype))
+            self._dtypes[name] = dtype
 
     def into(self, name: str) -> Sink:
-        """Return the function that writes a part of an array to its place; the root alone calls it."""
+        """Return the function that writes a part of an array to its place; the root alone calls it.
+
+        A part ``(1, ...)`` with an axis more than the array is written without its first axis.
+        """
         file = self._file
 
         def write(part: np.ndarray, place: tuple[slice, ...]) -> None:
             if file is not None:
-                file[name][place] = part
+                with self._clock:
+                    array = file[name]
+                    more = len(place) > array.ndim
+                    array[place[1:] if more else place] = part[0] if more else part
 
         return write
 
-    def fill(self, name: str, parts: Iterable[Part], axes: int, dtype: str) -> None:
-        """Write the parts that the ranks have of an array of so many axes."""
-        collect(self.ranks, parts, dtype, axes, self.into(name))
+    def fill(self, name: str, parts: Iterable[Part]) -> None:
+        """Write the parts that the ranks have of an array that was created."""
+        collect(self.ranks, parts, self._dtypes[name], self.into(name))
+
+    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
+        """Write a part that the root has to its place."""
+        self.on_root(lambda file: self.into(name)(part, place))
 
 
 @contextmanager

@@ -1,29 +1,34 @@
 """Writing solution files, of one problem or of several; `solution_file` says what is in them.
 
-Arrays have a leading axis for the problems only if there are several. Writers need not care: parts
-always come with that axis, and it is left out where the file has none. Histories, ``(n,
-iterations)``, are NaN after a problem's last iteration. In a series in time the solution has an axis for the times first.
+All ranks write together. Arrays have a leading axis for the problems only if there are several; parts always come with that
+axis, and it is left out where the file has none. Histories, ``(n, iterations)``, are NaN after a problem's last iteration.
+In a series in time the solution has an axis for the times first.
 """
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
+from mosaicdd.lattice.axes import Slices, in_rows, letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
+from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.given_conditions import Points, conditions_of
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.side_values import EvaluatedPart
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS, VOXELS
-from mosaicdd.storage.hdf5 import ArrayWriter, new_file, write_attributes
+from mosaicdd.storage.hdf5 import new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
 from mosaicdd.storage.shards import ShardFile, link_shards, replacing_shards
+from mosaicdd.storage.shared_file import SharedFile
 
 GHOSTS = "VTKHDF/PointData/vtkGhostType"
 """What ParaView hides of the nodes."""
@@ -32,77 +37,69 @@ HIDDEN = 2
 ERRORS, OUTSIDE = "error_estimate", "outside_training_range"
 """Maps over the lattice nodes."""
 _ROWS = "solution", ERRORS, OUTSIDE, GHOSTS  # arrays of each problem
+_SAMPLES = 2**20  # values that a rank samples at a time
 
 
-class SolutionWriter(ArrayWriter):
-    """Fills an open solution file of so many problems in so many axes: arrays part by part, then what is known of the solve."""
+class SolutionWriter(SharedFile):
+    """Fills an open solution file of so many problems; all ranks call its methods together."""
 
-    def __init__(self, file: h5py.File, problems: int, axes: int):
-        super().__init__(file)
-        self._problems, self._axes = problems, axes
+    def __init__(
+        self,
+        ranks: Ranks,
+        file: h5py.File | None,
+        problems: int,
+        clock: AbstractContextManager | None = None,
+    ):
+        super().__init__(ranks, file, clock)
+        self._problems = problems
 
-    def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Add an array of zeros, of this shape for each problem."""
-        several = (self._problems,) if self._problems > 1 else ()
+    def create(
+        self, name: str, shape: tuple[int, ...], dtype: str, *, common: bool = False
+    ) -> None:
+        """Add an array of zeros, of this shape for each problem, or common to all of them."""
+        several = (self._problems,) if self._problems > 1 and not common else ()
         super().create(name, (*several, *shape), dtype)
 
-    def create_common(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Add an array of zeros that serves all problems."""
-        super().create(name, shape, dtype)
+    def leave_empty(self, name: str, problem: int) -> None:
+        """Fill the array of a problem that was not solved with NaN."""
+        which = problem if self._problems > 1 else ()
 
-    def write(self, name: str, part: np.ndarray, place: tuple[slice, ...]) -> None:
-        """Write a part ``(problems, ...)`` of an array to its place; of one problem also ``(...)``."""
-        if len(place) > self._file[name].ndim:
-            part, place = part[0], place[1:]
-        super().write(name, part, place)
+        def write(file: h5py.File) -> None:
+            file[name][which] = np.nan
 
-    def place(self, name: str, first: tuple[int, ...], step: int) -> None:
-        """Say which grid nodes, (y, x), the values of an array stand at: every so many from a first."""
-        self._file[name].attrs["first_node"] = first
-        self._file[name].attrs["step"] = step
-
-    def leave_empty(self, name: str, problem: int, frame: int | None = None) -> None:
-        """Fill the array of a problem that was not solved with NaN; of a series a field."""
-        leading = () if frame is None else (frame,)
-        self._file[name][(*leading, problem) if self._problems > 1 else leading] = np.nan
+        self.on_root(write)
 
     def rows(self, problem: int) -> dict[str, np.ndarray]:
-        """Return what the file has of one of several problems by now, and where there are values."""
-        rows = {name: self._file[name][problem] for name in _ROWS if name in self._file}
-        return rows | ({ACTIVE: self._file[ACTIVE][()]} if ACTIVE in self._file else {})
+        """Return, on the root, the arrays of one of several problems by now, and where there are values."""
+        rows: dict[str, np.ndarray] = {}
 
-    def domain(self, shape: Shape, grid: Grid) -> None:
-        """Add an array for the level of a domain that is no rectangle; of voxels write these."""
-        if shape.voxels is not None:
-            self.create_common(VOXELS, grid.shape, "uint8")
-            self.write(VOXELS, shape.voxels.view(np.uint8), (slice(None),) * shape.voxels.ndim)
-            return
-        self.create_common(LEVEL, grid.nodes, "float64")
-        self._file[LEVEL].attrs["staircase"] = shape.staircase
-        self._file[LEVEL].attrs["of_cells"] = shape.of_cells
-        if isinstance(shape, Polygons):
-            rings = [ring.tolist() for ring in shape.rings]
-            self._file[POLYGONS] = json.dumps(rings)
+        def read(file: h5py.File) -> None:
+            rows.update({name: file[name][problem] for name in _ROWS if name in file})
+            rows.update({ACTIVE: file[ACTIVE][()]} if ACTIVE in file else {})
 
-    def hide_outside(self, nodes: tuple[int, ...]) -> None:
-        """Add arrays for where there are values, and for what ParaView hides."""
-        self.create_common(ACTIVE, nodes, "uint8")
-        self.create(GHOSTS, nodes, "uint8")
+        self.on_root(read)
+        return rows
 
-    def field(self, name: str, values: float | np.ndarray) -> None:
-        """Write a coefficient or source: a number or an array, perhaps with a leading axis for problems."""
-        array = np.asarray(values)
-        if array.ndim in (1, 1 + self._axes) and len(array) == 1:
-            array = array[0]
-        group = self._file.require_group("fields")
-        if array.ndim:
-            group[name] = array
-        else:
-            group.attrs[name] = array
-
-    def foils(self, name: str, table: np.ndarray) -> None:
-        """Write the foils in a coefficient, a row for each of their sheets, as `Foils.table`."""
-        self._file[f"foils/{name}"] = table
+    def inputs(self, problem: Problem, grid: Grid, dtype: str, nodes: Slices) -> None:
+        """Write the parameters, the source and the domain of a problem, of which each rank samples some nodes."""
+        shape = problem.domain.shape
+        numbers, axes = problem.numbers, len(grid.shape)
+        self.on_root(lambda file: write_fields(file, numbers, axes))
+        for name, field in problem.arrays.items():
+            several = (field.problems,) if field.problems > 1 else ()
+            places = grid.shape if field.per_cell(grid) else grid.nodes
+            self.create(f"fields/{name}", (*several, *places), dtype, common=True)
+            if field.foils is not None:
+                table = field.foils.table
+                self.on_root(functools.partial(_add, f"foils/{name}", table))
+            sample = functools.partial(field.sample_as_given, grid, checked=shape is None)
+            self.fill(f"fields/{name}", _samples(sample, nodes))
+        if shape is not None and shape.voxels is not None:
+            self.on_root(functools.partial(_add, VOXELS, shape.voxels.view(np.uint8)))
+        elif shape is not None:
+            self.create(LEVEL, grid.nodes, "float64", common=True)
+            self.on_root(functools.partial(_describe_shape, shape))
+            self.fill(LEVEL, _samples(lambda part: shape.level(grid, part)[None], nodes))
 
     def describe(self, report: dict, histories: Sequence[Mapping[str, Sequence[float]]]) -> None:
         """Write what is known of the solve.
@@ -116,19 +113,59 @@ class SolutionWriter(ArrayWriter):
             Of each problem, numbers per iteration by name.
         """
         rows = report.get("problems", [])
-        write_attributes(self._file, {name: report[name] for name in report if name != "problems"})
-        if self._problems == 1:
-            self.history(histories[0])
-            return
-        for name, numbers in in_rows_of(histories).items():
-            self._file[f"history/{name}"] = numbers
-        for name in [name for name in rows[0] if name != "problem"] if rows else []:
-            values = [row[name] for row in rows]
-            texts = any(isinstance(value, str) for value in values)
-            empty = "" if texts else np.nan
-            data = [empty if value is None else value for value in values]
-            dtype = h5py.string_dtype() if texts else np.asarray(data).dtype
-            self._file.create_dataset(f"problems/{name}", data=data, dtype=dtype)
+
+        def write(file: h5py.File) -> None:
+            write_attributes(file, {name: report[name] for name in report if name != "problems"})
+            if self._problems == 1:
+                for name, values in histories[0].items():
+                    file[f"history/{name}"] = np.asarray(values, dtype=float)
+                return
+            for name, numbers in in_rows_of(histories).items():
+                file[f"history/{name}"] = numbers
+            for name in [name for name in rows[0] if name != "problem"] if rows else []:
+                values = [row[name] for row in rows]
+                texts = any(isinstance(value, str) for value in values)
+                empty = "" if texts else np.nan
+                data = [empty if value is None else value for value in values]
+                dtype = h5py.string_dtype() if texts else np.asarray(data).dtype
+                file.create_dataset(f"problems/{name}", data=data, dtype=dtype)
+
+        self.on_root(write)
+
+
+def _add(name: str, array: np.ndarray, file: h5py.File) -> None:
+    """Write a whole array."""
+    file[name] = array
+
+
+def write_fields(file: h5py.File, fields: Mapping[str, float | np.ndarray], axes: int) -> None:
+    """Write coefficients and sources: numbers or arrays, perhaps with a leading axis for problems."""
+    group = file.require_group("fields") if fields else file
+    for name, values in fields.items():
+        array = np.asarray(values)
+        if array.ndim in (1, 1 + axes) and len(array) == 1:
+            array = array[0]
+        if array.ndim:
+            group[name] = array
+        else:
+            group.attrs[name] = array
+
+
+def _describe_shape(shape: Shape, file: h5py.File) -> None:
+    """Write how the level of a domain that is no rectangle counts."""
+    file[LEVEL].attrs["staircase"] = shape.staircase
+    file[LEVEL].attrs["of_cells"] = shape.of_cells
+    if isinstance(shape, Polygons):
+        file[POLYGONS] = json.dumps([ring.tolist() for ring in shape.rings])
+
+
+def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:
+    """Yield values ``(n, rows, columns)`` at some nodes, or in the cells beyond them, a few rows at a time."""
+    for place in in_rows(nodes, _SAMPLES):
+        values = sample(place)
+        ends = zip(place, values.shape[1:], strict=True)
+        there = (slice(part.start, part.start + count) for part, count in ends)
+        yield values, (slice(0, len(values)), *there)
 
 
 @contextmanager
@@ -138,17 +175,19 @@ def writing_solutions(
     boundaries: Sequence[Boundary],
     dtype: str,
     *,
+    ranks: Ranks | None = None,
+    problem: Problem | None = None,
+    points: Points | None = None,
     window: Window | None = None,
     shards: list[ShardFile] | None = None,
     lines: bool = False,
     fields: Mapping[str, float | np.ndarray] | None = None,
-    sides: Sequence[EvaluatedPart] | None = None,
-    edges: Sequence[Boundary] = (),
     times: Sequence[float] | None = None,
+    clock: AbstractContextManager | None = None,
 ) -> Iterator[SolutionWriter]:
-    """Open a solution file for writing; it appears under its name when all is written.
+    """Open a solution file for writing by all ranks; it appears under its name when all is written.
 
-    `OSError` if it cannot be written, as on a full disk; a file that was there before stays.
+    `OSError` on all ranks, if it cannot be written, as on a full disk; a file that was there before stays.
 
     Parameters
     ----------
@@ -156,6 +195,12 @@ def writing_solutions(
         Of each problem.
     dtype
         Of the fields.
+    ranks
+        By default this process alone.
+    problem
+        Whose conditions are written, where there are others than given values on all edges.
+    points
+        Where conditions on outlines act, if that is known.
     window
         Part of the fields to write; all of them by default.
     shards
@@ -164,41 +209,54 @@ def writing_solutions(
         Whether there are only the lines of the interface, and no fields: ``lines/0`` and
         ``lines/1``, for the caller to create.
     fields
-        Coefficients and sources by name, as for `SolutionWriter.field`; what is too large for one
-        rank is created as ``fields/NAME`` and written in parts.
-    sides
-        All conditions, where there are others than given values on all edges.
-    edges
-        Besides them, values on all edges, whose surface gives those on the outline of a shape.
+        Coefficients and sources by name: numbers or arrays, perhaps with a leading axis for problems.
     times
         Of the fields of a series, which has one for each.
+    clock
+        Measures the writing of parts.
     """
-    window = window or Window.whole(grid)
-    with replacing_shards(path, shards or []), new_file(path, "solution") as file:
+    window, problems = window or Window.whole(grid), len(boundaries)
+
+    @contextmanager
+    def opened() -> Iterator[h5py.File]:
+        with replacing_shards(path, shards or []), new_file(path, "solution") as file:
+            yield file
+
+    def begin(file: h5py.File) -> None:
         file.attrs["spacing"] = grid.steps if grid.aspect else grid.spacing
         file.attrs["origin"] = grid.origin
-        if sides is None:
+        if problem is None or problem.plain:
             write_boundaries(file, boundaries)
         else:
-            write_sides(file, sides, grid)
+            write_sides(file, conditions_of(problem, grid, points), grid)
+            # The surface of values on all edges gives those on the outline of a shape.
+            edges = [] if problem.domain.shape is None else problem.conditions.edge_values(grid)
             if edges:
-                write_boundaries(file, edges)
-        writer = SolutionWriter(file, len(boundaries), len(grid.shape))
-        for name, values in (fields or {}).items():
-            writer.field(name, values)
+                write_boundaries(file, edges * (problems // len(edges)))
+        write_fields(file, fields or {}, len(grid.shape))
+        if times is not None:
+            file["time"] = np.asarray(times, float)
+
+    with (ranks or Ranks.alone()).held_by_root(opened) as file:
+        writer = SolutionWriter(ranks or Ranks.alone(), file, problems, clock)
+        writer.on_root(begin)
         if not lines:
-            leading = {"problem": len(boundaries)} if len(boundaries) > 1 else {}
+            leading = {"problem": problems} if problems > 1 else {}
             if times is not None:
-                file["time"] = np.asarray(times, float)
                 leading = {"time": len(times), **leading}
             held = (*leading.values(), *window.shape)
             if shards is None:
-                writer.create_common("solution", held, dtype)
+                writer.create("solution", held, dtype, common=True)
             else:
-                link_shards(file, "solution", held, dtype, shards)
-            name_axes(file["solution"], grid, window, tuple(leading))
-            _present_to_vtk(file, grid.steps, file["solution"].attrs["origin"], leading)
+                writer.on_root(lambda file: link_shards(file, "solution", held, dtype, shards))
+            writer.on_root(lambda file: _place(file, grid, window, leading))
         yield writer
+
+
+def _place(file: h5py.File, grid: Grid, window: Window, leading: Mapping[str, int]) -> None:
+    """Write where the fields lie, for readers and for ParaView; ``leading``: as `_present_to_vtk`."""
+    name_axes(file["solution"], grid, window, tuple(leading))
+    _present_to_vtk(file, grid.steps, file["solution"].attrs["origin"], leading)
 
 
 def in_rows_of(histories: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, np.ndarray]:

@@ -86,7 +86,7 @@ class TimeCheckpoint:
                 (share.without_ghosts(wide)[None], (slice(level, level + 1), *share.owned))
                 for level, wide in enumerate(values)
             )
-            file.fill("levels", parts, len(shape), "float64")
+            file.fill("levels", parts)
         self._saved = time.monotonic()
 
     def load(self, begin: Callable[[int], Stepping]) -> tuple[list[StepsEnded], Stepping]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.lattice.window import Window
-from mosaicdd.parallel.collect import Part, Sink, collect
+from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.storage.frames_file import RawFrames, remove_idle_frames
 
@@ -65,11 +65,13 @@ class MemoryFrames:
         """Return what this rank has of a field."""
         return self._parts[number]
 
-    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
-        """Hand the parts of a field to a function on the root; all ranks together."""
+    def parts(self, number: int | None) -> list[Part]:
+        """Return what this rank hands over of a field, which all together make up; NaN of one that was not reached."""
         wanted = self.wanted
-        parts: list[Part] = [(self._parts[number], wanted.place)] if wanted.there else []
-        collect(ranks, parts, np.float64, len(wanted.place), sink)
+        if not wanted.there:
+            return []
+        whole = number is not None
+        return [(self._parts[number] if whole else np.full(wanted.shape, np.nan), wanted.place)]
 
     def end(self, *, keep: bool) -> None:
         """Keep all: there is nothing else."""
@@ -111,7 +113,7 @@ class FileFrames:
             self._ranks.agree(lambda: write(part, whole))
         else:
             parts: list[Part] = [(part, wanted.place)] if wanted.there else []
-            collect(self._ranks, parts, np.float64, len(wanted.place), write)
+            collect(self._ranks, parts, np.float64, write)
 
     def keep(self, count: int) -> None:
         """Drop all but the first ones; raise `ValueError` on all ranks, if a file has fewer."""
@@ -126,10 +128,15 @@ class FileFrames:
         """Return what this rank has of a field, where each writes its part."""
         return self._opened[0].read(number) if self._opened else np.empty(self.wanted.shape)
 
-    def to_root(self, ranks: Ranks, number: int, sink: Sink) -> None:
-        """Hand a field to a function on the root."""
-        whole: Slices = tuple(slice(0, nodes) for nodes in self.wanted.window.shape)
-        ranks.on_root(lambda: sink(self._opened[0].read(number), whole))
+    def parts(self, number: int | None) -> list[Part]:
+        """Return what this rank hands over of a field, NaN of one that was not reached."""
+        wanted = self.wanted
+        if not (wanted.there if self._apart else self._opened):
+            return []
+        shape = wanted.shape if self._apart else wanted.window.shape
+        place = wanted.place if self._apart else tuple(slice(0, nodes) for nodes in shape)
+        field = np.full(shape, np.nan) if number is None else self._opened[0].read(number)
+        return [(field, place)]
 
     def end(self, *, keep: bool) -> None:
         """Close the files, and remove them if they are not to be kept; a second time nothing is done."""

@@ -1,8 +1,7 @@
 """What a march leaves on a rank, and how a solution file is made of it."""
 
-import functools
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
 
@@ -10,20 +9,16 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, moved
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.parallel.collect import Part, collect
+from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fingerprint import Told, told_of_rest
 from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.limits import just_before
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.results.given import Sample, samples, write_given
-from mosaicdd.schwarz.results.shards_of_ranks import write_shards
+from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.storage.domain_file import ACTIVE
-from mosaicdd.storage.shards import ShardFile
-from mosaicdd.storage.solution_writer import SolutionWriter, writing_solutions
+from mosaicdd.storage.shards import ShardFile, write_shards
+from mosaicdd.storage.solution_writer import writing_solutions
 from mosaicdd.time.frames import FrameStore
 from mosaicdd.time.record import StepsEnded
 
@@ -67,68 +62,42 @@ class Marched:
         `OSError` on all ranks, if it cannot be written.
         ``shards``: each rank its part to a file of its own.
         """
-        times, count = self.times, len(self.ended)
-        fields = [(at, problem) for problem in range(count) for at in range(len(times))]
-        parts_of_ranks = self._shards(path, ranks, fields) if shards else None
-
-        def begin() -> AbstractContextManager[SolutionWriter]:
-            last, grid = self.last, self.grid
-            shape, boundaries = self.problem.domain.shape, last.boundaries(grid)
-            return writing_solutions(
-                path,
-                grid,
-                boundaries * (count // len(boundaries)),
-                "float64",
-                window=self.store.wanted.window,
-                shards=parts_of_ranks,
-                sides=None if last.plain else conditions_of(last, grid),
-                edges=self._edges(last) if shape is not None else [],
-                times=times,
-            )
-
-        def complete() -> None:
-            if writer is not None:
-                self._write_given(writer)
-                writer.describe(self.report, [member.record.arrays() for member in self.ended])
-
-        with ranks.held_by_root(begin) as writer:
-            for at, problem in fields if not shards else []:
-
-                def write(
-                    values: np.ndarray, place: Slices, at: int = at, problem: int = problem
-                ) -> None:
-                    if writer is not None:
-                        where, leading = self._where(at, problem, place)
-                        writer.write("solution", values[leading], where)
-
-                if at < len(self.ended[problem].times):
-                    self.store.to_root(ranks, problem * self.most + at, write)
-                else:
-                    ranks.only_root(functools.partial(_leave_empty, writer, problem, at))
-            if self.problem.domain.shape is not None:
-                self._write_active(ranks, writer, shards=shards)
-            ranks.on_root(complete)
-
-    def _write_active(self, ranks: Ranks, writer: SolutionWriter | None, *, shards: bool) -> None:
-        """Write where the fields have values, as the first one has; all ranks together."""
         wanted, shape = self.store.wanted, self.problem.domain.shape
+        last, grid, count = self.last, self.grid, len(self.ended)
+        boundaries = last.boundaries(grid)
+        with writing_solutions(
+            path,
+            grid,
+            boundaries * (count // len(boundaries)),
+            "float64",
+            ranks=ranks,
+            problem=last,
+            window=wanted.window,
+            shards=self._shards(path, ranks) if shards else None,
+            times=self.times,
+        ) as writer:
+            if not shards:
+                writer.fill("solution", self._parts())
+            if shape is not None:
+                writer.create(ACTIVE, wanted.window.shape, "uint8", common=True)
+                writer.fill(ACTIVE, self._active(shape))
+            writer.inputs(last, grid, "float64", wanted.own)
+            writer.describe(self.report, [member.record.arrays() for member in self.ended])
 
-        def create() -> None:
-            if writer is not None:
-                writer.create_common(ACTIVE, wanted.window.shape, "uint8")
+    def _parts(self) -> Iterator[Part]:
+        """Yield what this rank hands over of all fields, NaN of those that their problems did not reach."""
+        for at in range(len(self.times)):
+            for problem, member in enumerate(self.ended):
+                number = problem * self.most + at if at < len(member.times) else None
+                for values, place in self.store.parts(number):
+                    where, leading = self._where(at, problem, place)
+                    yield values[leading], where
 
-        def write(values: np.ndarray, place: Slices) -> None:
-            if writer is not None:
-                nodes = moved(place, wanted.window.start)
-                flags = has_values(shape, self.grid, nodes, values)
-                writer.write(ACTIVE, flags.astype(np.uint8), place)
-
-        ranks.on_root(create)
-        if shards:
-            parts = [(self.part(0, 0), wanted.place)] if wanted.there else []
-            collect(ranks, parts, np.float64, len(wanted.place), write)
-        else:
-            self.store.to_root(ranks, 0, write)
+    def _active(self, shape: Shape) -> Iterator[Part]:
+        """Yield where the first field has values, as all others have."""
+        for values, place in self.store.parts(0):
+            nodes = moved(place, self.store.wanted.window.start)
+            yield has_values(shape, self.grid, nodes, values).astype(np.uint8), place
 
     def _where(self, at: int, problem: int, place: Slices) -> tuple[Slices, tuple]:
         """Return where a part of a field belongs in the file, and what gives it the axes for that."""
@@ -136,38 +105,8 @@ class Marched:
         leading = slice(at, at + 1), *several
         return (*leading, *place), (None,) * len(leading)
 
-    def _edges(self, last: Problem) -> list[Boundary]:
-        edges = last.conditions.edge_values(self.grid)
-        return edges * (len(self.ended) // len(edges)) if edges else []
-
-    def _shards(
-        self, path: str | PathLike, ranks: Ranks, fields: Sequence[tuple[int, int]]
-    ) -> list[ShardFile]:
+    def _shards(self, path: str | PathLike, ranks: Ranks) -> list[ShardFile]:
         """Let every rank write its part of all fields to a file of its own; return all of them."""
-        wanted, several = self.store.wanted, len(self.ended) > 1
-
-        def parts() -> Iterator[Part]:
-            for at, problem in fields if wanted.there else []:
-                where, leading = self._where(at, problem, wanted.place)
-                yield self.part(at, problem)[leading], where
-
-        counts = (len(self.times), *([len(self.ended)] if several else []))
-        place = (*(slice(0, count) for count in counts), *wanted.place)
-        return write_shards(str(path), ranks, parts(), place, "float64", nullcontext())
-
-    def _write_given(self, writer: SolutionWriter) -> None:
-        """Write parameters at the end, and a domain that is no rectangle, a few rows at a time."""
-        grid = self.grid
-        nodes = tuple(slice(0, count) for count in grid.nodes)
-
-        def put(name: str, sample: Sample, dtype: str) -> None:
-            for values, place in samples(sample, nodes):
-                writer.write(name, values, place)
-
-        write_given(self.last, grid, "float64", writer, put, lambda function: function())
-
-
-def _leave_empty(writer: SolutionWriter | None, problem: int, at: int) -> None:
-    """Write that a field was not reached, by the writer that the root has."""
-    if writer is not None:
-        writer.leave_empty("solution", problem, at)
+        counts = len(self.times), *([len(self.ended)] if len(self.ended) > 1 else [])
+        place = (*(slice(0, count) for count in counts), *self.store.wanted.place)
+        return write_shards(str(path), ranks, self._parts(), place, "float64", nullcontext())

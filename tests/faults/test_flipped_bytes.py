@@ -40,7 +40,7 @@ def write_checkpoint(path):
             name = f"lines/{axis}"
             file.create(name, shape, "float64")
             inner = RNG.standard_normal([n - 2 for n in shape])
-            file.fill(name, [(inner, tuple(slice(1, n - 1) for n in shape))], 2, "float64")
+            file.fill(name, [(inner, tuple(slice(1, n - 1) for n in shape))])
 
 
 def everything_of_checkpoint(path):

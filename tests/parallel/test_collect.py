@@ -31,7 +31,7 @@ def test_what_all_ranks_hand_over_makes_up_the_whole(all_dims, make_ranks, dtype
             assert np.isnan(result[place]).all()
             result[place] = array
 
-        collect(ranks, ((strided[place], place) for place in places), dtype, 2, sink)
+        collect(ranks, ((strided[place], place) for place in places), dtype, sink)
         if ranks.is_root:
             np.testing.assert_array_equal(result, whole)
 
@@ -52,7 +52,6 @@ def test_a_rank_makes_its_parts_while_it_hands_them_over(make_ranks):
         ranks,
         parts(),
         float,
-        2,
         lambda array, place: seen.append((place[0].start, array[0, 0])),
     )
     assert made == [0, 1, 2, 3]

@@ -63,7 +63,7 @@ def test_what_takes_parts_or_makes_them(comm, make_ranks):
         raise OSError(f"no room for {place}")
 
     with pytest.raises(OSError, match="no room"):
-        collect(ranks, [part] * 3, float, 2, sink)
+        collect(ranks, [part] * 3, float, sink)
 
     def parts():
         yield part
@@ -72,4 +72,4 @@ def test_what_takes_parts_or_makes_them(comm, make_ranks):
         yield part
 
     with pytest.raises(ArithmeticError, match="no more"):
-        collect(ranks, parts(), float, 2, lambda array, place: None)
+        collect(ranks, parts(), float, lambda array, place: None)

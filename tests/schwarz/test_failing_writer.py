@@ -19,7 +19,7 @@ def _fail(*arguments, **options):
 @RANKS
 @pytest.mark.parametrize(
     "method",
-    ["create", "create_common", "write", "place", "field", "domain", "hide_outside", "describe"],
+    ["on_root", "create", "into", "inputs", "describe"],
 )
 def test_a_writer_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, comm, method):
     domain = m.Domain.from_distance(CUT, (32, 32), 1 / 32)

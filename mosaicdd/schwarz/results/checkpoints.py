@@ -5,7 +5,7 @@ import hashlib
 import math
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,10 +63,9 @@ class EarlierRun:
         """Of the problems that had ended."""
         return {number: result for number, (_, result) in self.ended.items()}
 
-    def rows(self) -> Iterable[tuple[int, dict[str, np.ndarray]]]:
-        """Yield the part of the solution file of each problem that had ended."""
-        for number, (path, _) in self.ended.items():
-            yield number, read_arrays(path, f"problems/{number}/rows")
+    def rows(self, number: int) -> dict[str, np.ndarray]:
+        """Read the part of the solution file of a problem that had ended."""
+        return read_arrays(self.ended[number][0], f"problems/{number}/rows")
 
 
 class Checkpoints:
@@ -205,7 +204,7 @@ class Checkpoints:
                 name, nodes = f"problems/{number}/field", self._engine.grid.nodes
                 file.create(name, nodes, "float64")
                 parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
-                file.fill(name, parts, len(nodes), "float64")
+                file.fill(name, parts)
 
     def ended(
         self, file: SolutionOutput, results: dict[int, Result], *, last: bool = False
@@ -227,13 +226,9 @@ class Checkpoints:
         path = self._path(self._world, "ended", min(pending))
         what = self._world, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as checkpoint:
-
-            def write(to: Any) -> None:
-                for number in pending:
-                    for name, array in file.rows(number).items():
-                        to[f"problems/{number}/rows/{name}"] = array
-
-            checkpoint.on_root(write)
+            for number in pending:
+                rows, group = file.rows(number), f"problems/{number}/rows/"
+                checkpoint.on_root(functools.partial(_add_arrays, group, rows))
         self._pending, self._kept_at = {}, time.monotonic()
 
     def read(self) -> EarlierRun:
@@ -326,6 +321,12 @@ class Checkpoints:
                 self.path.unlink(missing_ok=True)
 
         self._world.on_root(on_root)
+
+
+def _add_arrays(group: str, arrays: Mapping[str, np.ndarray], file: Any) -> None:
+    """Write whole arrays below a name."""
+    for name, array in arrays.items():
+        file[group + name] = array
 
 
 def _read_lines(path: Path, number: int) -> tuple[np.ndarray, ...]:

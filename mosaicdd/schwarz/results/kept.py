@@ -226,7 +226,7 @@ class Kept:
             known = number < len(self.batches)
             batch = self.batches[number] if known else Batch(range(0), [])
             file.maps(batch.outcomes, batch.members)
-        file.source(tuple(slice(0, 0) for _ in self.own) if index else self.own)
+        file.inputs(tuple(slice(0, 0) for _ in self.own) if index else self.own)
 
     # For another solve
 

@@ -14,35 +14,40 @@ import torch
 
 from mosaicdd.grid.partition import SampleNodes
 from mosaicdd.grid.strips import Strip
-from mosaicdd.lattice.axes import Slices, moved
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
-from mosaicdd.parallel.collect import Part, collect
+from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation.given_conditions import Points, conditions_of, joined_points
+from mosaicdd.problems.discretisation.given_conditions import Points, joined_points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.layouts import InterfaceMovement
-from mosaicdd.schwarz.results.given import Sample, samples, write_given
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.report import Result
-from mosaicdd.schwarz.results.shards_of_ranks import write_shards
 from mosaicdd.schwarz.stopwatch import Stopwatch
-from mosaicdd.storage import solution_writer
 from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.hdf5 import line_name
+from mosaicdd.storage.shards import write_shards
 from mosaicdd.storage.shared_file import SharedFile
+from mosaicdd.storage.solution_writer import (
+    ERRORS,
+    GHOSTS,
+    HIDDEN,
+    OUTSIDE,
+    SolutionWriter,
+    writing_solutions,
+)
 from mosaicdd.unsupported import Unsupported
 
 
 class SolutionOutput:
     """The solution file of one or several problems; the root writes what the ranks hand over.
 
-    The root opens it when the first values are there, or when all shards are. It appears under its
-    name when the ``with`` block that this object guards ends well. All ranks call its methods
-    together.
+    It is opened when the first values are there, or when all shards are. It appears under its name when the ``with`` block
+    that this object guards ends well. All ranks call its methods together.
 
     Parameters
     ----------
@@ -61,9 +66,9 @@ class SolutionOutput:
     shards
         Whether each rank writes its part of the field to a file of its own; one problem only.
     outline_points
-        Tells where conditions on outlines act on a rank's nodes, if it knows.
+        Returns where conditions on outlines act on a rank's nodes, or None.
     seen
-        What looks at the strips of the field on their way, if anything does.
+        Passes on the strips of the field, and looks at them.
     """
 
     def __init__(
@@ -82,19 +87,14 @@ class SolutionOutput:
         outline_points: Callable[[], Points | None] | None = None,
         seen: Callable[[Iterator[Strip]], Iterator[Strip]] = iter,
     ):
-        self._path = path
-        self._ranks = ranks
-        self._grid, self._samples = grid, samples
-        self._problem = problem
-        self._boundaries = boundaries
-        self._dtype = dtype
-        self._window = window
-        self._shards = shards
+        self._path, self._ranks = path, ranks
+        self._grid, self._samples, self._window = grid, samples, window
+        self._problem, self._boundaries = problem, boundaries
+        self._dtype, self._shards = dtype, shards
         self._writing = clock.part("write")
         self._open = ExitStack()
-        self._opened: solution_writer.SolutionWriter | None = None
-        self._maps: set[str] = set()
-        self._tell_points, self._seen = outline_points, seen
+        self._opened: SolutionWriter | None = None
+        self._outline_points, self._seen = outline_points, seen
 
     def __enter__(self) -> Self:
         return self
@@ -106,16 +106,36 @@ class SolutionOutput:
         trace: TracebackType | None,
     ) -> None:
         with self._writing:
-            if kind is None:
-                self._ranks.agree(self._open.close)  # the file is there when all go on
-            else:
-                self._open.__exit__(kind, failure, trace)
+            self._open.__exit__(kind, failure, trace)
 
     @property
-    def _writer(self) -> solution_writer.SolutionWriter:
-        """What the root writes with, from the first values on."""
+    def _writer(self) -> SolutionWriter:
+        """What writes, from the first values on."""
         if self._opened is None:
             raise RuntimeError("the fields or the lines come first")
+        return self._opened
+
+    def _begin(self, **what: Any) -> SolutionWriter:
+        """Open the file, if it is not open."""
+        if self._opened is None:
+            points = None
+            if self._outline_points is not None and self._problem.domain.shape is not None:
+                gathered = self._ranks.gather(self._outline_points()) or ()
+                parts = [part for part in gathered if part is not None]
+                points = joined_points(parts) if parts else None
+            new = writing_solutions(
+                self._path,
+                self._grid,
+                self._boundaries,
+                self._dtype,
+                ranks=self._ranks,
+                problem=self._problem,
+                points=points,
+                window=self._window,
+                clock=self._writing,
+                **what,
+            )
+            self._opened = self._open.enter_context(new)
         return self._opened
 
     def strips(self, strips: Iterator[Strip], members: range, place: Slices) -> None:
@@ -129,169 +149,103 @@ class SolutionOutput:
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
         """Write parts of the fields, ``(problems, rows, columns)``, which lie at a place together."""
-        inside, shaped = self._window.within, self._problem.domain.shape is not None
-        parts = ((array, (which, *inside(tuple(nodes)))) for array, (which, *nodes) in parts)
-        if shaped:
-            parts = self._flags(parts)
+        inside, shape = self._window.within, self._problem.domain.shape
+        flags: list[Part] = []  # where there are values
+
+        def placed() -> Iterator[Part]:
+            for array, (which, *nodes) in parts:
+                where = which, *inside(tuple(nodes))
+                if shape is not None:
+                    known = has_values(shape, self._grid, tuple(nodes), np.asarray(array))
+                    flags.append((known.astype(np.uint8), where))
+                yield array, where
+
         if self._shards:
-            only, there = ((array[0], place[1:]) for array, place in parts), inside(place)
-            shards = write_shards(self._path, self._ranks, only, there, self._dtype, self._writing)
-            self._begin(shards=shards)
+            only = ((array[0], where[1:]) for array, where in placed())
+            what = self._ranks, only, inside(place), self._dtype, self._writing
+            writer = self._begin(shards=write_shards(self._path, *what))
         else:
-            self._begin()
-            self._collect("solution", parts, self._dtype)
-        if shaped:
-            self._write_flags()
+            writer = self._begin()
+            writer.fill("solution", placed())
+        if shape is not None:
+            self._create_flags()
+            writer.fill(ACTIVE, [(f[:1], at) for f, at in flags if at[0].start == 0])
+            writer.fill(GHOSTS, ((HIDDEN * (1 - f), at) for f, at in flags))
+
+    def _create_flags(self) -> None:
+        """Add the arrays for where there are values: for all problems alike, and for ParaView."""
+        self._writer.create(ACTIVE, self._window.shape, "uint8", common=True)
+        self._writer.create(GHOSTS, self._window.shape, "uint8")
 
     def lines(self, movement: InterfaceMovement, v: Interface) -> None:
         """Write the interface of the only problem instead of the field."""
-        self._begin(lines=True)
-        file = None if self._opened is None else self._opened.file
-        write_lines(SharedFile(self._ranks, file), movement, v, self._dtype)
+        write_lines(self._begin(lines=True), movement, v, self._dtype)
 
     def points(self, points: np.ndarray, values: np.ndarray) -> None:
         """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
-        arrays = {"points": (points, "float64"), "values": (values, self._dtype)}
-
-        def write() -> None:
-            for name, (array, dtype) in arrays.items():
-                self._writer.create(name, array.shape, dtype)
-                self._writer.write(name, array, (slice(None),))
-
-        self._ranks.only_root(write)
+        for name, array, dtype in (("points", points, "float64"), ("values", values, self._dtype)):
+            self._writer.create(name, array.shape, dtype)
+            self._writer.write(name, array, (slice(None),) * array.ndim)
 
     def maps(self, outcomes: Sequence[Outcome], members: range) -> None:
         """Write what is known per sampled node of some problems, or take part with none."""
         nodes = [outcome.error_estimate.nodes for outcome in outcomes]
-        self._map(solution_writer.ERRORS, nodes, outcomes, members, self._dtype)
-        outside = [outcome.outside for outcome in outcomes if outcome.outside is not None]
+        outside = [o.outside.to(torch.uint8) for o in outcomes if o.outside is not None]
+        maps = [(ERRORS, nodes, self._dtype)]
         if self._ranks.any(bool(outside)):
-            flags = [flag.to(torch.uint8) for flag in outside]
-            self._map(solution_writer.OUTSIDE, flags, outcomes, members, "uint8")
-
-    def _map(
-        self,
-        name: str,
-        values: list[torch.Tensor],
-        outcomes: Sequence[Outcome],
-        members: range,
-        dtype: str,
-    ) -> None:
-        self._ranks.only_root(lambda: self._create_map(name, dtype))
-        parts = []
-        if values:
-            place = slice(members.start, members.stop), *outcomes[0].error_estimate.place
-            parts = [(torch.stack(values).cpu().numpy(), place)]
-        self._collect(name, parts, dtype)
+            maps.append((OUTSIDE, outside, "uint8"))
+        for name, values, dtype in maps:
+            self._create_map(name, dtype)
+            parts = []
+            if values:
+                place = slice(members.start, members.stop), *outcomes[0].error_estimate.place
+                parts = [(torch.stack(values).cpu().numpy(), place)]
+            self._writer.fill(name, parts)
 
     def _create_map(self, name: str, dtype: str) -> None:
         """Add an array over the sampled nodes, if there is none yet."""
-        if name not in self._maps:
-            self._writer.create(name, self._samples.counts, dtype)
-            self._writer.place(name, self._samples.first, self._samples.step)
-            self._maps.add(name)
+        samples = self._samples
+
+        def place(file: Any) -> None:
+            file[name].attrs["first_node"] = samples.first
+            file[name].attrs["step"] = samples.step
+
+        self._writer.create(name, samples.counts, dtype)
+        self._writer.on_root(place)
 
     def rows(self, problem: int) -> dict[str, np.ndarray]:
         """Return, on the root, what the file has of one of several problems by now."""
         return self._writer.rows(problem)
 
-    def restore(self, rows: Iterable[tuple[int, Mapping[str, np.ndarray]]]) -> None:
-        """Write what an earlier run's file had of some problems, as the root knows it."""
-        self._begin()
+    def restore(self, problem: int, read: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        """Write what an earlier run's file had of a problem, as the root reads it."""
+        writer, arrays = self._begin(), dict[str, np.ndarray]()
 
-        def on_root() -> None:
-            for problem, arrays in rows:
-                for name, array in arrays.items():
-                    if name in (solution_writer.ERRORS, solution_writer.OUTSIDE):
-                        self._create_map(name, array.dtype.name)
-                    if name in (ACTIVE, solution_writer.GHOSTS):
-                        self._create_flags()
-                    whole = (slice(None),) * array.ndim
-                    which = () if name == ACTIVE else (slice(problem, problem + 1),)
-                    self._writer.write(
-                        name, array if name == ACTIVE else array[None], which + whole
-                    )
+        def on_root() -> list[tuple[str, int, str]]:
+            arrays.update(read())
+            return [(name, array.ndim, array.dtype.name) for name, array in arrays.items()]
 
-        self._ranks.on_root(on_root)
+        for name, axes, dtype in self._ranks.on_root(on_root):
+            if name in (ERRORS, OUTSIDE):
+                self._create_map(name, dtype)
+            if name in (ACTIVE, GHOSTS):
+                self._create_flags()
+            which = () if name == ACTIVE else (slice(problem, problem + 1),)
+            part = arrays.get(name, np.empty(0))
+            part = part if name == ACTIVE else part[None]
+            writer.write(name, part, (*which, *(slice(None),) * axes))
 
-    def source(self, nodes: Slices) -> None:
-        """Write the problem's parameters and source, of which each rank samples some nodes."""
-
-        def put(name: str, sample: Sample, dtype: str) -> None:
-            self._collect(name, samples(sample, nodes), dtype)
-
-        writer = self._writer if self._ranks.is_root else None
-        write_given(self._problem, self._grid, self._dtype, writer, put, self._ranks.only_root)
-
-    def _flags(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Pass parts of fields on, and keep where there are values."""
-        self._inside: list[Part] = []
-        for array, place in parts:
-            nodes, grid = moved(place[1:], self._window.start), self._grid
-            flags = has_values(self._problem.domain.shape, grid, nodes, np.asarray(array))
-            self._inside.append((flags.astype(np.uint8), place))
-            yield array, place
-
-    def _write_flags(self) -> None:
-        """Write where the domain is: for all problems alike, and for ParaView."""
-        self._ranks.only_root(self._create_flags)
-        first = [
-            (flags[:1], (slice(0, 1), *place[1:]))
-            for flags, place in self._inside
-            if place[0].start == 0
-        ]
-        self._collect(ACTIVE, first, "uint8")
-        hidden = ((solution_writer.HIDDEN * (1 - flags), place) for flags, place in self._inside)
-        self._collect(solution_writer.GHOSTS, hidden, "uint8")
-
-    def _create_flags(self) -> None:
-        """Add the arrays for where there are values, if there are none yet."""
-        if ACTIVE not in self._maps:
-            self._writer.hide_outside(self._window.shape)
-            self._maps.add(ACTIVE)
+    def inputs(self, nodes: Slices) -> None:
+        """Write the problem's parameters, source and domain, of which each rank samples some nodes."""
+        self._writer.inputs(self._problem, self._grid, self._dtype, nodes)
 
     def describe(self, report: dict, results: Sequence[Result]) -> None:
         """Write the report, the results and histories, and NaN for what was not begun."""
-
-        def write() -> None:
-            self._writer.describe(report, [asdict(result.history) for result in results])
-            for member, result in enumerate(results):
-                if not result.begun:
-                    for name in ("solution", solution_writer.ERRORS):
-                        self._writer.leave_empty(name, member)
-
-        self._ranks.only_root(write)
-
-    def _begin(self, **what: Any) -> None:
-        """Open the file on the root, if it is not open; an error is raised on all ranks."""
-        tell, points = self._tell_points, None
-        if tell is not None and self._problem.domain.shape is not None:
-            parts = [part for part in self._ranks.gather(tell()) or () if part is not None]
-            points = joined_points(parts) if parts else None
-        self._tell_points = None
-
-        def on_root() -> None:
-            if self._opened is None:
-                grid, problem = self._grid, self._problem
-                inputs = grid, self._boundaries, self._dtype
-                sides, edges = None, []
-                if not problem.plain:
-                    sides = conditions_of(problem, grid, points)
-                if problem.domain.shape is not None:
-                    edges = problem.conditions.edge_values(grid)
-                new = solution_writer.writing_solutions(
-                    self._path, *inputs, window=self._window, sides=sides, edges=edges, **what
-                )
-                self._opened = self._open.enter_context(new)
-
-        self._ranks.on_root(on_root)
-
-    def _collect(self, name: str, parts: Iterable[Part], dtype: str) -> None:
-        def write(array: np.ndarray, place: tuple[slice, ...]) -> None:
-            with self._writing:
-                self._writer.write(name, array, place)
-
-        collect(self._ranks, parts, dtype, 1 + len(self._window.shape), write)
+        self._writer.describe(report, [asdict(result.history) for result in results])
+        for member, result in enumerate(results):
+            if not result.begun:
+                for name in ("solution", ERRORS):
+                    self._writer.leave_empty(name, member)
 
 
 def write_lines(
