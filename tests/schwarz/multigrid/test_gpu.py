@@ -74,11 +74,15 @@ REST = ("values", "insulated", "a shape", "periodic")  # which do what others do
 
 
 def same(solution, expected):
-    """Say whether fields of as many iterations are the same but for rounding."""
+    """Say whether fields of as many iterations are the same but for rounding.
+
+    Rounding may cost one step more or less at the end; of biconjugate gradients a step is two iterations.
+    """
     found, known = solution.gather(), expected.gather()
     assert solution.report["accelerate"] == "multigrid"
     assert {solution.status, expected.status} <= set(CONVERGED)
-    assert abs(solution.iterations - expected.iterations) <= 1
+    step = 2 if solution.report["pde"] == "advection-diffusion" else 1
+    assert abs(solution.iterations - expected.iterations) <= step
     assert np.nanmax(abs(found - known)) <= 1e-10 * (np.nanmax(known) - np.nanmin(known))
     return True
 
