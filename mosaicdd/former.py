@@ -3,7 +3,9 @@
 _MEDIA = "media are solved without a network, by 'exact'"
 _NEWTON = "take 'exact' (Newton's method)"
 _NONLINEAR = "nonlinear equations are solved by Newton's method, the local solver 'exact'"
+_SECONDS = "plan counts messages and memory and predicts no seconds; leave it out"
 FORMER = {
+    "command": {"bench": "plan counts without rates; time a solve, whose report has its seconds"},
     "local solver": {
         **dict.fromkeys(("averaged", "diffusion", "diffusion-operator"), "take 'exact'"),
         **dict.fromkeys(("minimal-surface", "poisson-boltzmann", "subdomain-newton"), _NEWTON),
@@ -15,6 +17,7 @@ FORMER = {
     "option": {
         "generate --media": _MEDIA,
         "generate --no-labels": "all samples are solved; leave it out",
+        **{f"plan --{name}": _SECONDS for name in ("iterations", "ranks-per-node", "rates")},
         "train --dims": "each rank has samples of its own; leave it out",
     },
     "reference": {

@@ -36,6 +36,11 @@ def ready(size: float) -> None:
     subprocess.run([sys.executable, "-c", f"b'1' * {int(size)}"], check=True)
 
 
+def resident_bytes() -> int:
+    """Return the memory that this process takes now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def _pool() -> tuple[int, int]:
     """Return how many pages of the pool are free, and the size of one in kB."""
     meminfo = _MEMINFO.read_text() if _MEMINFO.exists() else ""

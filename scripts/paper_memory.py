@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
+from memory import resident_bytes
 from tables import write_csv
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.planning.measure import resident_bytes
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training.equation_lesson import EquationLosses
 from mosaicdd.training.objective import Objective

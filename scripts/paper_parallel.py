@@ -32,7 +32,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.planning.decomposition import Decomposition
+from mosaicdd.planning.counts import Decomposition
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine

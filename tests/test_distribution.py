@@ -69,7 +69,7 @@ def test_a_wheel_made_from_it_holds_all_of_the_package(wheel, tracked):
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     package = {name for name in tracked if name.startswith("mosaicdd/")}
     assert held == package
-    assert {Path(name).suffix for name in package} >= {".py", ".h5", ".json"}
+    assert {Path(name).suffix for name in package} >= {".py", ".h5", ".css"}
 
 
 @pytest.mark.nightly

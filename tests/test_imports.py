@@ -22,10 +22,7 @@ ALLOWED = {
     },
     "storage": {"lattice", "parallel", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
-    "planning": {
-        *("grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"),
-        *("storage.atomic", "storage.hdf5", "storage.solution_writer"),
-    },
+    "planning": {"grid", "lattice", "local_solvers", "parallel", "schwarz"},
     "report": {"lattice", "problems", "storage"},
     "gradients": {"lattice", "parallel", "problems", "schwarz", "time"},
     "time": {

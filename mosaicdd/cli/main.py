@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import click
 
 import mosaicdd
-from mosaicdd.cli.bad_input import BadInputError
+from mosaicdd.cli.bad_input import BadInputError, bad_input
 from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
 from mosaicdd.settings import unknown
@@ -31,9 +31,8 @@ _COMMANDS = {
     "report": "Write a page about solutions: pictures, convergence, time, how they were made.",
     "info": "Show what a file holds and how it was made.",
     "doctor": "Say what is installed and started, and what to do about what is wrong.",
-    "plan": "Say what a solve will cost on any number of ranks.",
+    "plan": "Count messages and memory of a solve on any number of ranks.",
     "demo": "Solve, compare and draw a first problem.",
-    "bench": "Measure the rates of this machine, for plan.",
 }
 
 
@@ -56,6 +55,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            with bad_input():
+                refuse_former("command", args[0])
             ctx.fail(unknown("command", args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 

@@ -1,6 +1,7 @@
-"""``mosaicdd plan``: what a solve will cost on any number of ranks, on paper."""
+"""``mosaicdd plan``: messages and memory of a solve on any number of ranks."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
-_OTHERWISE = 12  # iterations by multigrid and in cubes, usually: benchmarks/fields.md, cubes.md
+_WORD = {"float64": 8, "float32": 4}
 
 
 @click.command()
@@ -36,19 +37,9 @@ _OTHERWISE = 12  # iterations by multigrid and in cubes, usually: benchmarks/fie
     "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."
 )
 @click.option(
-    "--ranks-per-node",
-    type=click.IntRange(1, _MOST_RANKS),
-    default=32,
-    show_default=True,
-    help="Ranks that share a node.",
-)
-@click.option(
-    "--dims", type=SIZES, help="Ranks along x, y and z, as 2x3. [default: those of least time]"
-)
-@click.option(
-    "--iterations",
-    type=click.IntRange(1),
-    help="Iterations of a solve, which do not grow with the domain.  [default: 9; by multigrid and in cubes 12]",
+    "--dims",
+    type=SIZES,
+    help="Ranks along x, y and z, as 2x3.  [default: as solve, the shortest borders]",
 )
 @click.option(
     "--medium",
@@ -90,51 +81,42 @@ _OTHERWISE = 12  # iterations by multigrid and in cubes, usually: benchmarks/fie
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Problems on this lattice, for which replicas are suggested.",
-)
-@click.option(
-    "--rates",
-    default="default",
-    show_default=True,
-    metavar="NAME|FILE",
-    shell_complete=completed(),
-    help="Measured by 'mosaicdd bench', or 'default' (a CPU core).",
+    help="Problems that transforms solve at once.",
 )
 @dtype_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @on_first_rank
 def plan(
     ranks: int,
-    ranks_per_node: int,
     dims: tuple[int, ...] | None,
-    iterations: int | None,
     medium: bool,
     cubes: bool,
     problems: int,
-    rates: str,
     dtype: str,
     as_json: bool,
     **described: Any,
 ) -> None:
-    """Say what a solve will cost: messages, bytes, memory and time.
+    """Count the messages of an iteration and the memory of a rank, before a solve begins.
 
-    Counts are exact; times follow from rates. What is solved by multigrid (media, boxes, natural and
-    periodic sides, other domains than rectangles) is planned as a medium. Needs no MPI library.
+    Counts are exact. What is solved by multigrid (media, boxes, natural and periodic sides, other
+    domains than rectangles) is counted as a medium. Needs no MPI library.
 
-    Example: mosaicdd plan --cells 16384x16384 --ranks 1024 --ranks-per-node 64
+    Example: mosaicdd plan --cells 16384x16384 --ranks 1024
     """
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
     from mosaicdd.local_solvers.exact import nodes_of_media, values_given
-    from mosaicdd.planning.medium import bytes_by_transforms, plan_medium
-    from mosaicdd.planning.plan import ITERATIONS, Job, make_plan
-    from mosaicdd.planning.presented import medium_report, medium_text, plan_report, plan_text
-    from mosaicdd.planning.rates import completed, rates_of_name
+    from mosaicdd.parallel.partition import fitting_dims
+    from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
+    from mosaicdd.planning.memory import (
+        bytes_by_transforms,
+        levels_over_share,
+        memory_of_levels,
+        memory_of_subdomains,
+    )
     from mosaicdd.problems.discretisation.separable import separable_ends
     from mosaicdd.problems.shapes.shape import require_inside
 
-    with bad_input("--rates"):
-        known, assumed_links = completed(rates_of_name(rates, dtype, 3 if cubes else 2))
     with bad_input():
         description = Description(boundary="expr:0", **described)
         problem, cells = given_problem(description), description.cells
@@ -142,38 +124,82 @@ def plan(
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:
             require_inside(problem.domain.shape, grid)
+    by_multigrid = not cubes and (medium or not problem.plain or len(cells) != 2)
     with bad_input(f"--cells {times(cells)}"):
         if cubes and (medium or not problem.plain or len(cells) != 3):
             raise ValueError(
                 "--cubes is of boxes with values on all sides and without --medium; multigrid solves all others"
             )
-        by_multigrid = not cubes and (medium or not problem.plain or len(cells) != 2)
-        if by_multigrid:
-            where = nodes_of_media(problem, grid)
-        else:
+        if by_multigrid and dtype != "float64":
+            raise ValueError("multigrid works in float64: leave --dtype out")
+        if not by_multigrid:
             size = Subdomain().cells // (2 if cubes else 1)
-            where = Lattice(grid, Subdomain(size, size * grid.spacing, len(cells)))
+            lattice = Lattice(grid, Subdomain(size, size * grid.spacing, len(cells)))
     with bad_input("--dims"):
         if dims is not None and math.prod(dims) != ranks:
             raise ValueError(f"{times(dims)} are {math.prod(dims)} ranks, --ranks says {ranks}")
-    usual = _OTHERWISE if by_multigrid or cubes else ITERATIONS
-    inside = values_given(problem)
-    job = Job(where, ranks, ranks_per_node, iterations or usual, problems, values_given=inside)
+    report = {
+        "cells": list(grid.shape[::-1]),
+        "ranks": ranks,
+        "problems": problems,
+        "local_solver": "multigrid" if by_multigrid else "cubes" if cubes else "squares",
+    }
     with bad_input():
         if by_multigrid:
-            report = medium_report(job, plan_medium(job, known, dims))
+            boxes, inside = nodes_of_media(problem, grid), values_given(problem)
+            dims = dims or fitting_dims(ranks, boxes.counts)[0]
+            levels = levels_on(boxes, dims, values_given=inside)
+            of_levels = [{"nodes": v.count, "most": int(v.held().max())} for v in levels]
+            report |= {
+                "levels": of_levels,
+                "per_iteration": asdict(count_levels(levels, dims)),
+                "memory_bytes_per_rank": memory_of_levels(levels),
+                "memory_over_share": levels_over_share(levels, ranks),
+            }
             if not medium and separable_ends(problem) is not None:
-                report["bytes_by_transforms"] = bytes_by_transforms(job, known)
+                nodes, equations = math.prod(grid.nodes), not inside and len(cells) == 3
+                by_transforms = bytes_by_transforms(nodes, ranks, problems, equations=equations)
+                report["bytes_by_transforms"] = by_transforms
         else:
-            report = plan_report(job, make_plan(job, known, dims))
-    report["rates"] = {
-        "name": rates,
-        "machine": known.media[0].machine if by_multigrid else known.machine,
-        "assumed_links": assumed_links,
-        "device": known.device,
-        "dtype": known.dtype,
-        "local_solver": "multigrid" if by_multigrid else known.local_solver,
-        "measured_ranks": known.ranks,
-    }
-    text = medium_text if by_multigrid else plan_text
-    click.echo(json_line(report) if as_json else text(report))
+            dims = dims or fitting_dims(ranks, lattice.subdomains)[0]
+            blocks = Decomposition(lattice, dims)
+            owned = blocks.subdomains
+            report |= {
+                "subdomains_per_rank": {"least": int(owned.min()), "most": int(owned.max())},
+                "coarse_solve": "replicated" if blocks.replicated else "shared",
+                "per_iteration": asdict(count_subdomains(blocks, _WORD[dtype])),
+                "memory_bytes_per_rank": memory_of_subdomains(blocks, dtype),
+            }
+    report["dims"] = list(dims[::-1])
+    click.echo(json_line(report) if as_json else _text(report))
+
+
+def _text(report: dict) -> str:
+    """Lay out a report in lines."""
+    cells, dims = (times(report[name][::-1]) for name in ("cells", "dims"))
+    job = f"{cells} cells on {report['ranks']} rank{'s' * (report['ranks'] > 1)} ({dims})"
+    counts, memory = report["per_iteration"], report["memory_bytes_per_rank"]
+    sent = (
+        f"per iteration: {counts['messages']} messages, {counts['bytes']} bytes; of one rank at most "
+        f"{counts['most_messages']} messages, {counts['most_bytes']} bytes"
+    )
+    needed = "memory, MiB per rank: "
+    needed += ", ".join(f"{name} {size / 2**20:.1f}" for name, size in memory.items())
+    if "levels" not in report:
+        owned, gathered = report["subdomains_per_rank"], counts["gathered_bytes"]
+        moved = "gathered" if report["coarse_solve"] == "replicated" else "redistributed"
+        sent += f"; coarse solve {report['coarse_solve']}, {gathered} bytes {moved} per rank"
+        return f"{job}; {owned['least']} to {owned['most']} subdomains per rank\n{sent}\n{needed}"
+    levels = report["levels"]
+    parts = len(levels) - 1
+    shared = f"{parts} level{'s' * (parts != 1)} shared out, one of {levels[-1]['nodes']} nodes on each rank"
+    sent += f"; {shared if report['ranks'] > 1 else 'all levels on one rank'}, {counts['gathered_bytes']} bytes summed"
+    lines = [
+        f"{job}, by multigrid",
+        sent,
+        f"{needed}; levels {report['memory_over_share']:.2f} of an even share",
+    ]
+    if "bytes_by_transforms" in report:
+        size = report["bytes_by_transforms"] / 2**20
+        lines.append(f"where coefficients are numbers: by transforms, {size:.1f} MiB per rank")
+    return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""What a solve will cost, before it is begun: counts, memory, time; needs no MPI library."""
+"""Counts of messages and memory of a solve on any number of ranks, before it begins; needs no MPI library."""

@@ -175,7 +175,7 @@ class SolveSettings:
     halo_depth: int = setting(
         1,
         "Lattice cells of the neighbours that a rank keeps: halos are exchanged in every so many "
-        "iterations only (see mosaicdd plan).",
+        "iterations only.",
         least=1,
     )
     halo_dtype: str = setting(

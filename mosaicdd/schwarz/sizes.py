@@ -6,7 +6,7 @@ residual and error of each problem."""
 
 _FILLED = 8  # a filled subdomain takes about 8 times the memory of a swept one
 # Ranks whose messages cost more than they would save by sharing the coarse problem, and coarse nodes from which on it
-# is shared: by the plan's model of cost (`scripts/plan_tables.py`).
+# is shared with fewer ranks and with more: by a model of cost (version 0.2).
 _FEW, _REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 8, 2**20, 2**17
 
 

@@ -7,7 +7,7 @@ import pytest
 from mosaicdd.cli.solve import solve
 
 COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "report", "quantities")
-COMMANDS += ("info", "bench", "plan", "doctor", "demo")
+COMMANDS += ("info", "plan", "doctor", "demo")
 
 
 @pytest.mark.ranks(1, 2, 3)

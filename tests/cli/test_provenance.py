@@ -98,7 +98,6 @@ def test_a_shell_completes_names(mosaicdd, monkeypatch, words, offered):
             for option in ("-o", "--config", "--domain", "--boundary", "--points")
         ),
         "compare out.h5 --reference ou",
-        "plan --rates ou",
     ],
 )
 def test_a_shell_completes_names_of_files(mosaicdd, monkeypatch, words):

@@ -30,7 +30,6 @@ def solved(mosaicdd, common_path, comm):
         ("solve", *CELLS, "--boundary", "expr:x", "-o", "new.h5", "--trace", "own.json"),
         ("solve", *CELLS, "--boundary", "0", "--pde", "heat", "--steps", "1", "--dt", "1", "-o", "own.h5"),
         ("train", "data.h5", "-o", "own.h5"),
-        ("bench", "-o", "own.json"),
     ],
     ids=" ".join,
 )  # fmt: skip

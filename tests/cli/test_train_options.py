@@ -155,6 +155,8 @@ def test_an_option_that_has_left_says_so_on_the_command_line_and_in_a_file(
     command, name = option.split()
     if command == "generate":
         call = [command, tmp_path / "out.h5", name]
+    elif command == "plan":
+        call = [command, "--cells", "64x64", "--ranks", 2, name, 2]
     else:
         config = tmp_path / "train.toml"
         config.write_text(f'{name.lstrip("-")} = "1x2"')

@@ -8,7 +8,7 @@ import pytest
 
 import mosaicdd as package
 
-COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "bench", "plan", "doctor")
+COMMANDS = ("generate", "train", "solve", "compare", "plot", "info", "plan", "doctor")
 MODULES = {f"mosaicdd.cli.{command}" for command in COMMANDS}
 
 # Stands in for a machine without MPI: mpi4py is not there, or finds no library to load.
@@ -95,7 +95,7 @@ def test_help_and_version_need_no_mpi(blocked, error):
 @ONE_OF_BOTH
 def test_every_command_works_on_one_rank(blocked, error, tmp_path):
     data, model, out = (str(tmp_path / name) for name in ("data.h5", "model.h5", "out.h5"))
-    rates, image = str(tmp_path / "rates.json"), str(tmp_path / "out.png")
+    image = str(tmp_path / "out.png")
     small = ("--samples", "50", "--windows", "9", "--cells", "8", "--size", "0.125")
     lines = [
         ("generate", data, *small, "--method", "direct"),
@@ -107,8 +107,6 @@ def test_every_command_works_on_one_rank(blocked, error, tmp_path):
         ("info", out),
         ("plan", "--cells", "256x256", "--ranks", "4", "--json"),
     ]
-    if error == "RuntimeError":  # it takes as long as all the others: once is enough, at night
-        lines.append(("bench", "-o", rates, "--local-solver", "exact"))
     ended = without_mpi(blocked, error, *lines)
     assert ended.stdout.count("exit code 0\n") == len(lines), ended.stderr
 
@@ -125,7 +123,7 @@ def test_one_rank_is_told_how_to_get_it_for_several(blocked, error):
 @ONE_OF_BOTH
 def test_of_several_ranks_the_first_says_how_to_get_it(blocked, error, tmp_path):
     out = str(tmp_path / "out.h5")
-    lines = [("solve", "-o", out, "--cells", "64x64"), ("generate", out), ("bench", "-o", out)]
+    lines = [("solve", "-o", out, "--cells", "64x64"), ("generate", out)]
     two = {"PMI_SIZE": "2", "PMI_RANK": "0"}
     ended = without_mpi(blocked, error, *lines, ("doctor",), works=False, **two)
     refused = len(lines) * "exit code 2\n"

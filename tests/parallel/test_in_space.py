@@ -17,7 +17,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Transfer, batches
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
-from mosaicdd.planning.decomposition import Decomposition, best_bricks, traffic
+from mosaicdd.planning.counts import Decomposition
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 
 SIZES = (1, 3, 4, 6)
@@ -120,11 +120,3 @@ def test_counted_words_are_those_that_are_sent(cells, comm, make_ranks):
                 sent = sum(example.lines[axis][0][part].numel() for axis, part in parts)
             assert planned.words(way)[ranks.coords] == sent
         assert planned.subdomains[ranks.coords] == math.prod(block.subdomains)
-
-
-def test_bricks_of_a_box_send_less_between_nodes_than_rows():
-    planned = Decomposition(lattice_of((17, 17, 17)), (4, 4, 4))
-    order = best_bricks(planned, 8)
-    assert order.name == "bricks 2x2x2"
-    assert np.bincount(order.node.ravel()).tolist() == [8] * 8
-    assert traffic(planned.words, order).messages.shape == (4, 4, 4)

@@ -1,21 +1,23 @@
 """What a plan counts, against what the ranks of a process grid really plan and own."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Domain, Periodic, Problem, Solver
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.exact import nodes_of_media
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
-from mosaicdd.planning.decomposition import Decomposition, best_bricks, bricks, row_wise, traffic
+from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
 from mosaicdd.schwarz.layouts import block_of
+from mosaicdd.schwarz.settings import SolveSettings
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
@@ -97,36 +99,49 @@ def test_what_a_rank_sends_is_what_its_neighbour_awaits_at_any_depth(make_lattic
 
 
 @pytest.mark.parametrize("dims", [(4, 6), (1, 7), (5, 3)])
-@pytest.mark.parametrize("per_node", [1, 4, 7, 100])
-def test_every_message_stays_on_its_node_or_leaves_it_once(make_lattice, dims, per_node):
+@pytest.mark.parametrize("word", [4, 8])
+def test_a_message_goes_to_every_neighbour_along_and_across(make_lattice, dims, word):
     planned = Decomposition(make_lattice((20, 20)), dims)
-    order = best_bricks(planned, per_node)
-    moved = traffic(planned.words, order)
-    y, x = dims
-    pairs = 2 * (y * (x - 1) + (y - 1) * x + 2 * (y - 1) * (x - 1))  # along, across, diagonal
-    assert (moved.messages + moved.messages_leaving).sum() == pairs
-    # The same by looking at every pair of ranks.
-    leaving = 0
-    for here in itertools.product(range(y), range(x)):
-        for d in directions(2):
-            there = tuple(a + b for a, b in zip(here, d, strict=True))
-            inside = all(0 <= c < n for c, n in zip(there, dims, strict=True))
-            leaving += inside and order.node[here] != order.node[there]
-    assert moved.messages_leaving.sum() == leaving
+    counts, (y, x) = count_subdomains(planned, word), dims
+    assert counts.messages == 2 * (y * (x - 1) + (y - 1) * x + 2 * (y - 1) * (x - 1))
+    assert counts.most_messages == (8 if min(dims) > 2 else 2)
+    assert counts.bytes == word * sum(planned.words(d).sum() for d in directions(2))
+    assert counts.bytes / (x * y) < counts.most_bytes < counts.bytes
 
 
-@pytest.mark.parametrize("dims", [(4, 6), (9, 8), (5, 3)])
-def test_an_order_gives_every_node_its_number_of_ranks(dims):
-    for order in (row_wise(dims, 4), bricks(dims, 4, (2, 2)), bricks(dims, 4, (4, 1))):
-        filled = np.bincount(order.node.ravel())
-        assert (filled[:-1] == 4).all()
-        assert filled.sum() == math.prod(dims)
+@pytest.mark.ranks(2, 4, 6)
+@pytest.mark.parametrize(
+    ("cells", "sides"),
+    [
+        ((192, 256), {}),
+        ((167, 150), {"left": Periodic(), "right": Periodic()}),
+        ((48, 40, 64), {}),
+    ],
+    ids=["plane", "around", "space"],
+)
+def test_messages_and_bytes_are_those_of_an_iteration_by_multigrid(comm, monkeypatch, cells, sides):
+    sent = np.zeros(2, np.int64)
+    start = HaloExchange.start
 
+    def counting(exchange, arrays):
+        sent[:] += exchange.messages, exchange.words * arrays[0].element_size()
+        start(exchange, arrays)
 
-def test_bricks_that_fit_send_less_between_nodes_than_rows(make_lattice):
-    planned = Decomposition(make_lattice((129, 129)), (16, 16))
-    rows, compact = traffic(planned.words, row_wise((16, 16), 16)), None
-    compact = traffic(planned.words, best_bricks(planned, 16))
-    # A brick of 4x4 ranks has 16 sides on its border, a row of 16 has 32.
-    assert compact.words_leaving.sum() < 0.6 * rows.words_leaving.sum()
-    assert compact.words_leaving_node.max() < rows.words_leaving_node.max()
+    a = np.exp(np.sin(np.arange(np.prod([n + 1 for n in cells])))).reshape([n + 1 for n in cells])
+    a[..., -1] = a[..., 0]
+    problem = Problem(Domain(cells), "diffusion", {"a": a, "f": 1.0}, sides)
+    boxes = nodes_of_media(problem, problem.domain.grid())
+    dims = fitting_dims(comm.size, boxes.counts)[0]
+    made = count_levels(levels_on(boxes, dims, values_given=not sides), dims)
+
+    def counted(iterations):
+        settings = SolveSettings(rtol=1e-14, max_iterations=iterations, dims=dims)
+        with Solver(problem, ranks=comm, settings=settings) as solver:
+            sent[:] = 0
+            assert solver(problem).iterations == iterations
+        return comm.allgather(sent.copy())
+
+    monkeypatch.setattr(HaloExchange, "start", counting)
+    each = np.subtract(counted(3), counted(2))
+    assert (made.messages, made.bytes) == tuple(each.sum(axis=0))
+    assert (made.most_messages, made.most_bytes) == tuple(each.max(axis=0))
