@@ -71,13 +71,13 @@ class NodeBoxes:
         edges = []
         for cells in grid.shape:
             count = max(1, cells // size)
-            edges.append((*(size * box for box in range(count)), cells + 1))
+            edges.append((*range(0, size * count, size), cells + 1))
         return cls(grid, tuple(periodic), tuple(edges))
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, ...]:
         """Boxes per axis."""
-        return tuple(len(edges) - 1 for edges in self.edges)
+        return tuple([len(edges) - 1 for edges in self.edges])
 
     @property
     def rounds(self) -> tuple[int | None, ...]:

@@ -3,6 +3,7 @@
 What is said of an axis is made in loops over the axes, so that it serves any number of them.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +51,10 @@ def times(sizes: Sequence[object]) -> str:
     return "x".join(map(str, sizes[::-1]))
 
 
+@functools.cache
 def others(axis: int, axes: int) -> tuple[int, ...]:
     """Return the axes but one, in their order."""
-    return tuple(other for other in range(axes) if other != axis)
+    return tuple([other for other in range(axes) if other != axis])
 
 
 def family(axis: int, axes: int) -> tuple[int, ...]:
@@ -62,7 +64,7 @@ def family(axis: int, axes: int) -> tuple[int, ...]:
 
 def at(axis: int, axes: int, key: Any, elsewhere: Any = slice(None)) -> tuple[Any, ...]:
     """Return an index of arrays: ``key`` along an axis, ``elsewhere`` along all others."""
-    return tuple(key if axis == other else elsewhere for other in range(axes))
+    return (*(elsewhere,) * axis, key, *(elsewhere,) * (axes - axis - 1))
 
 
 def ends(axis: int, axes: int, elsewhere: slice = slice(None)) -> tuple[Slices, Slices]:
@@ -70,25 +72,29 @@ def ends(axis: int, axes: int, elsewhere: slice = slice(None)) -> tuple[Slices, 
     return at(axis, axes, slice(None, -1), elsewhere), at(axis, axes, slice(1, None), elsewhere)
 
 
-def steps_along(axes: int) -> list[tuple[int, ...]]:
+@functools.cache
+def steps_along(axes: int) -> tuple[tuple[int, ...], ...]:
     """Return the steps from a node to the next one along each axis."""
-    return [at(axis, axes, 1, 0) for axis in range(axes)]
+    return tuple([at(axis, axes, 1, 0) for axis in range(axes)])
 
 
-def steps_across(axes: int) -> list[tuple[int, ...]]:
+@functools.cache
+def steps_across(axes: int) -> tuple[tuple[int, ...], ...]:
     """Return the steps along the diagonals of the faces of cells: of each pair of axes what rises, then what falls."""
     pairs = itertools.combinations(range(axes), 2)
-    return [
-        tuple({first: 1, second: way}.get(axis, 0) for axis in range(axes))
-        for first, second in pairs
-        for way in (1, -1)
-    ]
+    return tuple(
+        [
+            tuple([{first: 1, second: way}.get(axis, 0) for axis in range(axes)])
+            for first, second in pairs
+            for way in (1, -1)
+        ]
+    )
 
 
 def ends_of(step: Sequence[int], elsewhere: slice = slice(None)) -> tuple[Slices, Slices]:
     """Return the nodes that a step leads from, and to, as `ends`."""
     sides = elsewhere, slice(None, -1), slice(1, None)
-    return tuple(sides[s] for s in step), tuple(sides[-s] for s in step)
+    return tuple([sides[s] for s in step]), tuple([sides[-s] for s in step])
 
 
 def last(index: Sequence[Any]) -> tuple[Any, ...]:
@@ -104,7 +110,7 @@ def crossed(*along: np.ndarray) -> tuple[np.ndarray, ...]:
 def common(part: Slices, other: Slices) -> Slices:
     """Return what two parts have in common, maybe nothing along some axes."""
     ends = [(max(p.start, o.start), min(p.stop, o.stop)) for p, o in zip(part, other, strict=True)]
-    return tuple(slice(low, max(low, high)) for low, high in ends)
+    return tuple([slice(low, max(low, high)) for low, high in ends])
 
 
 def contains(whole: Slices, part: Slices) -> bool:
@@ -114,7 +120,7 @@ def contains(whole: Slices, part: Slices) -> bool:
 
 def moved(part: Slices, steps: Sequence[int]) -> Slices:
     """Return a part so many nodes further along each axis."""
-    return tuple(slice(p.start + s, p.stop + s) for p, s in zip(part, steps, strict=True))
+    return tuple([slice(p.start + s, p.stop + s) for p, s in zip(part, steps, strict=True)])
 
 
 def within(part: Slices, whole: Slices) -> Slices:
@@ -125,9 +131,8 @@ def within(part: Slices, whole: Slices) -> Slices:
     for p, w in zip(part, whole, strict=True):
         if not w.start <= p.start <= p.stop <= w.stop:
             raise IndexError(f"{p.start}:{p.stop} is not held here, only {w.start}:{w.stop}")
-    return tuple(
-        slice(p.start - w.start, p.stop - w.start) for p, w in zip(part, whole, strict=True)
-    )
+    ends = zip(part, whole, strict=True)
+    return tuple([slice(p.start - w.start, p.stop - w.start) for p, w in ends])
 
 
 def in_rows(part: Slices, most: int) -> Iterator[Slices]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -82,20 +83,20 @@ class Grid:
         """Return a grid of so many cells whose sides are so many times as long."""
         return Grid.of_cells(shape, [by * step for step in self.steps], self.origin)
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[int, ...]:
         """Nodes per axis, ``(ny + 1, nx + 1)``."""
-        return tuple(cells + 1 for cells in self.shape)
+        return tuple([cells + 1 for cells in self.shape])
 
-    @property
+    @cached_property
     def size(self) -> tuple[float, ...]:
         """Extent per axis, in units of domain length."""
-        return tuple(cells * step for cells, step in zip(self.shape, self.steps, strict=True))
+        return tuple([cells * step for cells, step in zip(self.shape, self.steps, strict=True)])
 
-    @property
+    @cached_property
     def ends(self) -> tuple[tuple[float, float], ...]:
         """The coordinates of the first and of the last node, per axis."""
-        return tuple((low, low + size) for low, size in zip(self.origin, self.size, strict=True))
+        return tuple([(low, low + size) for low, size in zip(self.origin, self.size, strict=True)])
 
     @property
     def reach(self) -> str:
@@ -123,7 +124,7 @@ class Grid:
     def places(self, nodes: Sequence[slice]) -> tuple[np.ndarray, ...]:
         """Return the coordinates of some nodes along each axis, by their slices, in units of domain length."""
         axes = zip(nodes, self.steps, self.origin, strict=True)
-        return tuple(np.arange(p.start, p.stop) * step + first for p, step, first in axes)
+        return tuple([np.arange(p.start, p.stop) * step + first for p, step, first in axes])
 
     def at(self, cells: Any) -> np.ndarray:
         """Return the coordinates of places in cells from the first node, ``(.., axes)`` in the order of the axes."""

@@ -16,6 +16,7 @@ and balanced; ``.`` has no load:
 ```
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,9 @@ def share(count: int, ranks: int, coordinate: int) -> tuple[int, int]:
     return start, start + base + (coordinate < more)
 
 
-def fitting_dims(size: int, counts: Dims) -> list[Dims]:
-    """List the dims of so many ranks that fit the counts of items per axis, the least surface of blocks first.
+@functools.lru_cache(256)
+def fitting_dims(size: int, counts: Dims) -> tuple[Dims, ...]:
+    """Return the dims of so many ranks that fit the counts of items per axis, the least surface of blocks first.
 
     If none fit it is a `ValueError`.
     """
@@ -51,9 +53,9 @@ def fitting_dims(size: int, counts: Dims) -> list[Dims]:
     def surface(dims: Dims) -> float:
         edges = [count / dim for count, dim in zip(counts, dims, strict=True)]
         axes = range(len(edges))
-        return sum(math.prod(edges[k] for k in others(axis, len(edges))) for axis in axes)
+        return sum([math.prod([edges[k] for k in others(axis, len(edges))]) for axis in axes])
 
-    return sorted(fitting, key=surface)
+    return tuple(sorted(fitting, key=surface))
 
 
 def require_fitting(dims: Dims, counts: Dims) -> None:
@@ -119,7 +121,7 @@ def balanced_cuts(loads: np.ndarray, size: int, dims: Dims | None = None) -> Cut
     """
     if dims is not None:
         require_fitting(dims, loads.shape)
-    tried = [dims] if dims is not None else fitting_dims(size, loads.shape)
+    tried = (dims,) if dims is not None else fitting_dims(size, loads.shape)
     best = [_cuts(loads, candidate) for candidate in tried]
     largest = [cuts.largest(loads) for cuts in best]
     return next(

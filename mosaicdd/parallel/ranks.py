@@ -122,7 +122,7 @@ class Ranks:
         self.coords = self._coords_of(self.rank)
 
     def _coords_of(self, rank: int) -> Dims:
-        return tuple(int(c) for c in np.unravel_index(rank, self.dims))
+        return tuple(map(int, np.unravel_index(rank, self.dims)))
 
     def fitted(self, counts: Dims, cuts: Cuts | None = None) -> Self:
         """Return these ranks on the dims with the shortest block edges, or on those that were given.

@@ -1,6 +1,7 @@
 """The domain of a problem: how many grid cells, and how large they are."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -231,9 +232,16 @@ class Domain:
         """Return the grid, with the spacing given where the domain has none of its own."""
         own = spacing if self.spacing is None else self.spacing
         place = () if self.origin is None else tuple(self.origin)[::-1]
-        if isinstance(own, tuple):
-            return Grid.of_cells(self.cells, own, place)
-        return Grid(self.cells, DEFAULT_SPACING if own is None else own, origin=place)
+        return _grid(self.cells, DEFAULT_SPACING if own is None else own, place)
+
+
+@functools.lru_cache(64)
+def _grid(
+    cells: tuple[int, ...], spacing: float | tuple[float, ...], place: tuple[float, ...]
+) -> Grid:
+    if isinstance(spacing, tuple):
+        return Grid.of_cells(cells, spacing, place)
+    return Grid(cells, spacing, origin=place)
 
 
 def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:

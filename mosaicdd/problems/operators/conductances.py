@@ -80,10 +80,11 @@ class Conductances:
         """Return views of those between some of the nodes, by a slice per axis."""
 
         def cut(edges: tuple[np.ndarray, ...], steps: Iterable[Step]) -> tuple[np.ndarray, ...]:
-            return tuple(
-                k[tuple(slice(p.start, p.stop - abs(s)) for p, s in zip(place, step, strict=True))]
-                for k, step in zip(edges, steps, strict=False)
-            )
+            parts = []
+            for k, step in zip(edges, steps, strict=False):
+                ends = zip(place, step, strict=True)
+                parts.append(k[tuple([slice(p.start, p.stop - abs(s)) for p, s in ends])])
+            return tuple(parts)
 
         steps = steps_along(self.axes)
         against = () if self.symmetric else cut(self.against, steps)
@@ -135,7 +136,7 @@ class Conductances:
                 edge = [n - (way * s < 0) for n, s in zip(place, step, strict=True)]
                 sizes = zip(edge, values.shape, strict=True)
                 there = np.logical_and.reduce([(n >= 0) & (n < size) for n, size in sizes])
-                total[there] += values[tuple(n[there] for n in edge)]
+                total[there] += values[tuple([n[there] for n in edge])]
         return total
 
     def apply(self, u: np.ndarray) -> np.ndarray:

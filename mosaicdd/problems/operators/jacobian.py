@@ -52,7 +52,7 @@ def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) ->
     axes = len(next(iter(partial)))
     centre = (0,) * axes
     zero = np.zeros_like(partial[centre])
-    steps: list[Offset] = steps_along(axes)
+    steps: tuple[Offset, ...] = steps_along(axes)
     if any(map(_crosses, partial)):
         steps += steps_across(axes)
     between = (

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,12 @@ class SidePart:
     where: str = ""  # an expression in the coordinates, true where it holds, on an outline
     noun: str = "the side"
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether it is all of the piece."""
         return not (self.along or self.where)
 
-    @property
+    @cached_property
     def inside(self) -> Held | None:
         """The condition if it holds inside of the domain, on no piece of the outline."""
         return self.condition if isinstance(self.condition, Held) else None
@@ -59,14 +60,14 @@ class SidePart:
         """What messages call it."""
         return f"what is held as {self}" if self.inside else f"{self.noun} {self}"
 
-    @property
+    @cached_property
     def values(self) -> Any:
         """What is given; of a periodic side by how much the solution jumps."""
         return (
             self.condition.jump if isinstance(self.condition, Periodic) else self.condition.values
         )
 
-    @property
+    @cached_property
     def alpha(self) -> Any:
         """Of a Robin condition, as it was given, else 0."""
         return self.condition.alpha if isinstance(self.condition, Robin) else 0.0

@@ -26,7 +26,7 @@ def halving(level: LevelOperator, blocks: LevelBox) -> CoarseningPattern:
         return CoarseningPattern.of_all(level.nodes.axes)
     sums, counts = blocks.ranks.sum(_logarithms(level, blocks))
     strengths = np.where(counts > 0, np.exp(sums / np.maximum(counts, 1)), 0.0)
-    return CoarseningPattern((_RATIO * strengths >= strengths.max()).tolist())
+    return CoarseningPattern.of(tuple((_RATIO * strengths >= strengths.max()).tolist()))
 
 
 def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
@@ -40,11 +40,12 @@ def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
     number = int(blocks.ranks.sum(np.array(unknowns)).argmax())  # thin domains have none in some
     reach = nodes.distance([1] * nodes.axes)
     every = slice(reach, nodes.size - reach)
+    couplings = level.couplings_of(nodes.classes[number], every)
     for axis in range(nodes.axes):
         along = level.inverse.new_zeros(nodes.size)
-        for step in level.steps:
+        for step, coupling in couplings.items():
             if step[axis]:
-                along[every] += level.coupling(nodes.classes[number], step, every)
+                along[every] += coupling
         own = nodes.at_slots(along)[here[number]]
         there = own > 0
         logarithms = torch.where(there, own, 1.0).log_()

@@ -8,6 +8,7 @@ nodes of class zero are those of the next coarser level, and where that is as fi
 (`CoarseningPattern`) those of more classes.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,6 @@ from mosaicdd.lattice.axes import even
 Class = tuple[int, ...]
 Step = tuple[int, ...]
 """To a neighbour: -1, 0 or 1 per axis."""
-Slots = tuple[int, ...]
-"""To a slot: so many per axis."""
 
 # Slots of a class that are handled at once, so that what a step reads stays in the last cache; with fewer, for the ones
 # before, calls themselves would take half of the time.
@@ -37,6 +36,10 @@ class CoarseningPattern:
         Whether each is halved.
     classes
         Of the coarse nodes, ascending; in the order of vectors ``(K, M)`` of these.
+    odd
+        Of each class of nodes, along which halved axes their indices are odd: along none of coarse nodes.
+    number_of
+        Of each class of the level below, the number of the class in which its nodes are.
     """
 
     def __init__(self, axes: Sequence[bool]):
@@ -45,20 +48,23 @@ class CoarseningPattern:
             itertools.product(*[(0,) if halved else (0, 1) for halved in self.axes])
         )
         self.number = {of: i for i, of in enumerate(self.classes)}
+        self.odd: dict[Class, Class] = {}
+        self.number_of: dict[Class, int] = {}
+        for of in itertools.product((0, 1), repeat=len(self.axes)):
+            pairs = list(zip(of, self.axes, strict=True))
+            self.odd[of] = tuple([c if halved else 0 for c, halved in pairs])
+            self.number_of[of] = self.number[tuple([0 if halved else c for c, halved in pairs])]
+
+    @staticmethod
+    @functools.cache
+    def of(axes: tuple[bool, ...]) -> "CoarseningPattern":
+        """Return the pattern of some axes; the same object each time."""
+        return CoarseningPattern(axes)
 
     @classmethod
     def of_all(cls, axes: int) -> "CoarseningPattern":
-        """Return that of so many axes, along each."""
-        return cls((True,) * axes)
-
-    def odd(self, of: Class) -> Class:
-        """Return along which halved axes the indices of a class are odd: along none of coarse nodes."""
-        return tuple(c if halved else 0 for c, halved in zip(of, self.axes, strict=True))
-
-    def number_of(self, below: Class) -> int:
-        """Return the number of the class in which the nodes of one of the level below are."""
-        along = zip(below, self.axes, strict=True)
-        return self.number[tuple(0 if halved else c for c, halved in along)]
+        """Return the pattern that halves all of so many axes."""
+        return cls.of((True,) * axes)
 
     def coarse(self, box: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the first and last coarse node per axis in a box, by their indices in the level below."""
@@ -67,6 +73,20 @@ class CoarseningPattern:
     def along(self, axis: int, first: int, last: int) -> tuple[int, int]:
         """Return the first and last coarse node from a node to another along an axis, by their indices in the level below."""
         return ((first + 1) >> 1, last >> 1) if self.axes[axis] else (first, last)
+
+
+class _Neighbours(dict[tuple[Class, Step], tuple[Class, int]]):
+    """The neighbours of classes, computed when they are first asked for."""
+
+    def __init__(self, strides: Sequence[int]):
+        self._strides = strides
+
+    def __missing__(self, key: tuple[Class, Step]) -> tuple[Class, int]:
+        """Compute the neighbour of a class in a direction."""
+        pairs = list(zip(*key, self._strides, strict=True))
+        distance = sum([((c + s) >> 1) * stride for c, s, stride in pairs])
+        self[key] = tuple([c ^ (s & 1) for c, s, _ in pairs]), distance
+        return self[key]
 
 
 class ColourLayout:
@@ -82,10 +102,14 @@ class ColourLayout:
 
     Attributes
     ----------
+    box
+        The first and the last node per axis.
     classes
         All of them, ascending.
     size
         ``M``, slots of a class.
+    neighbours
+        By class and step: the class of the nodes so many further, and how many slots further they are.
     """
 
     def __init__(
@@ -108,19 +132,16 @@ class ColourLayout:
         self.size = self._high + self._low
         self.classes: list[Class] = list(itertools.product((0, 1), repeat=self.axes))
         self.number = {of: i for i, of in enumerate(self.classes)}
-        self._neighbours: dict[tuple[Class, Step], tuple[Class, int]] = {}
+        self.box = list(zip(self.first, self.last, strict=True))
+        self.neighbours = _Neighbours(self._strides)
+        self._stretches: dict[int, list[slice]] = {}
 
     @classmethod
     def of(
         cls, box: Sequence[tuple[int, int]], device: torch.device | str = "cpu"
     ) -> "ColourLayout":
-        """Return those of a box, by its first and last node per axis."""
-        return cls([first for first, _ in box], [last for _, last in box], device)
-
-    @property
-    def box(self) -> list[tuple[int, int]]:
-        """The first and the last node per axis."""
-        return list(zip(self.first, self.last, strict=True))
+        """Return the layout of a box, by its first and last node per axis; layouts of late are kept."""
+        return _layout_of(tuple(box), str(device))
 
     @property
     def count(self) -> int:
@@ -135,16 +156,9 @@ class ColourLayout:
         """Return as much room, where nothing has been written yet."""
         return torch.empty(len(self.classes), self.size, dtype=dtype, device=self.device)
 
-    def neighbour(self, of: Class, step: Step) -> tuple[Class, int]:
-        """Return the class of the nodes so many further than those of a class, and how many slots further they are."""
-        if (of, step) not in self._neighbours:
-            there = tuple(c ^ (s & 1) for c, s in zip(of, step, strict=True))
-            self._neighbours[of, step] = there, self.distance(slots_beside(of, step))
-        return self._neighbours[of, step]
-
     def distance(self, slots: Sequence[int]) -> int:
         """Return how many slots of the flat array so many slots per axis are."""
-        return sum(n * stride for n, stride in zip(slots, self._strides, strict=True))
+        return sum([n * stride for n, stride in zip(slots, self._strides, strict=True)])
 
     def stretches(self, slots: int = _STRETCH) -> list[slice]:
         """Return parts of the flat arrays that hold all nodes, for the cache.
@@ -157,9 +171,11 @@ class ColourLayout:
         slots
             Of a stretch, about.
         """
-        count, reach = self._high - self._low, self._low + 1
-        parts = even(count, max(slots, 2 * reach) if self.device.type == "cpu" else count)
-        return [slice(self._low + part.start, self._low + part.stop) for part in parts]
+        if slots not in self._stretches:
+            count, reach, low = self._high - self._low, self._low + 1, self._low
+            parts = even(count, max(slots, 2 * reach) if self.device.type == "cpu" else count)
+            self._stretches[slots] = [slice(low + part.start, low + part.stop) for part in parts]
+        return self._stretches[slots]
 
     def at_slots(self, values: torch.Tensor) -> torch.Tensor:
         """Return a view of one class's values by their slots per axis."""
@@ -177,16 +193,22 @@ class ColourLayout:
 
     def indices_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
         """Return the global indices of a class's nodes in a box, by its first and last ones."""
+        ends = zip(self.classes[number], box, strict=True)
         return tuple(
-            slice(low + ((low ^ c) & 1), high - ((high ^ c) & 1) + 1, 2)
-            for c, (low, high) in zip(self.classes[number], box, strict=True)
+            [
+                slice(low + ((low ^ c) & 1), high - ((high ^ c) & 1) + 1, 2)
+                for c, (low, high) in ends
+            ]
         )
 
     def slots_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
         """Return at which slots the nodes of a class are in a box, by its first and last indices."""
+        ends = zip(self.classes[number], box, self._base, strict=True)
         return tuple(
-            slice((along.start >> 1) - base, max(((along.stop - 1) >> 1) - base + 1, 0))
-            for along, base in zip(self.indices_of(number, box), self._base, strict=True)
+            [
+                slice(((low + 1 - c) >> 1) - base, max(((high - c) >> 1) - base + 1, 0))
+                for c, (low, high), base in ends
+            ]
         )
 
     def places(self, nodes: Sequence[np.ndarray]) -> torch.Tensor:
@@ -251,24 +273,24 @@ class ColourLayout:
     def of_coarse(self, by: CoarseningPattern, indices: tuple[slice, ...]) -> tuple[slice, ...]:
         """Return at which slots the coarse nodes of some indices of the coarser level are, every second per axis."""
         return tuple(
-            slice(i.start - base, max(i.stop - base, 0), i.step)
-            if halved
-            else slice((i.start >> 1) - base, max(((i.stop - 1) >> 1) - base + 1, 0))
-            for i, base, halved in zip(indices, self._base, by.axes, strict=True)
+            [
+                slice(i.start - base, max(i.stop - base, 0), i.step)
+                if halved
+                else slice((i.start >> 1) - base, max(((i.stop - 1) >> 1) - base + 1, 0))
+                for i, base, halved in zip(indices, self._base, by.axes, strict=True)
+            ]
         )
+
+
+@functools.lru_cache(256)
+def _layout_of(box: tuple[tuple[int, int], ...], device: str) -> ColourLayout:
+    return ColourLayout([first for first, _ in box], [last for _, last in box], device)
 
 
 def _since(first: Sequence[int], indices: tuple[slice, ...]) -> tuple[slice, ...]:
     """Return where global indices are in an array from a node on."""
-    return tuple(
-        slice(i.start - low, max(i.stop - low, 0), i.step)
-        for i, low in zip(indices, first, strict=True)
-    )
-
-
-def slots_beside(of: Class, step: Step) -> Slots:
-    """Return how many slots per axis from a node of a class to the one so many nodes further."""
-    return tuple((c + s) >> 1 for c, s in zip(of, step, strict=True))
+    ends = zip(indices, first, strict=True)
+    return tuple([slice(i.start - low, max(i.stop - low, 0), i.step) for i, low in ends])
 
 
 def forward(axes: int) -> list[Step]:
@@ -277,6 +299,7 @@ def forward(axes: int) -> list[Step]:
     return [step for step in steps if step > (0,) * axes]
 
 
+@functools.cache
 def opposite(step: Step) -> Step:
     """Return the direction back."""
-    return tuple(-s for s in step)
+    return tuple([-s for s in step])

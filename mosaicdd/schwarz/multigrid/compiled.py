@@ -30,14 +30,16 @@ def kernels() -> ModuleType | None:
 
 def is_plain(parts: Iterable[tuple[torch.Tensor | None, torch.dtype]]) -> bool:
     """Say whether all that is there is contiguous numbers of the kind beside it, of a processor."""
-    return all(
-        part is None or (part.dtype == dtype and part.device.type == "cpu" and part.is_contiguous())
-        for part, dtype in parts
-    )
+    for part, dtype in parts:
+        if part is None:
+            continue
+        if part.dtype != dtype or part.device.type != "cpu" or not part.is_contiguous():
+            return False
+    return True
 
 
 def arrays_of(*tensors: torch.Tensor) -> list[np.ndarray] | None:
     """Return views of tensors for compiled loops; None where these are not for them."""
-    if kernels() is None or not is_plain((of, of.dtype) for of in tensors):
+    if kernels() is None or not is_plain([(of, of.dtype) for of in tensors]):
         return None
     return [of.numpy() for of in tensors]

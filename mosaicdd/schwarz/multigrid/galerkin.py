@@ -6,13 +6,15 @@ k_ij (s_i - s_j))`` with the sums ``s`` of weights, of which what is missing to 
 Where a velocity makes the couplings of two nodes differ, the weights before these sums are those of the way back.
 """
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 
 from mosaicdd.schwarz.multigrid.colour_layout import (
     Class,
+    CoarseningPattern,
     ColourLayout,
     Step,
     forward,
@@ -31,10 +33,11 @@ def coarser(level: LevelOperator, by: Interpolation, transfer: LevelTransfer) ->
         ways += [opposite(step) for step in ways]
     at_slots = {step: level.excess.new_zeros(len(to.classes), fine.size) for step in ways}
     excess = level.excess.new_zeros(len(to.classes), fine.size)
+    values = {of: by.of(of) for of in fine.classes}
     for of in fine.classes:
-        if level.positive and not level.directed and all(to.odd(of)):
+        if level.positive and not level.directed and all(to.odd[of]):
             continue  # values there are those of their own equations, with nothing left
-        nodes = _NodesOfClass(level, by, of, ways)
+        nodes = _NodesOfClass(level, by, values, of, tuple(ways))
         for stretch in fine.stretches():
             nodes.add(stretch, at_slots, excess)
 
@@ -63,7 +66,7 @@ def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: ColourLayout) -> None
     every = slice(reach, nodes.size - reach)
     for step in forward(nodes.axes):
         for number, of in enumerate(nodes.classes):
-            there, distance = nodes.neighbour(of, step)
+            there, distance = nodes.neighbours[of, step]
             forth = couplings[step][number, every]
             back = shifted(couplings[opposite(step)][nodes.number[there]], every, distance)
             more = torch.minimum(forth, back).clamp_(max=0.0)
@@ -71,71 +74,119 @@ def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: ColourLayout) -> None
             back -= more
 
 
+Corners = tuple[Step, ...]
+Weights = Mapping[Step, torch.Tensor | None]
+
+
+@functools.cache
+def _coupled(
+    own: Corners,
+    around: tuple[tuple[Step, Corners], ...],
+    to: CoarseningPattern,
+    ways: tuple[Step, ...],
+) -> tuple[dict[Step, dict[Step, Step]], dict[Step, dict[Step, Step]]]:
+    """Return which coarse nodes the nodes of a class couple, and which the values beside them come from.
+
+    Parameters
+    ----------
+    own
+        From a node to the coarse nodes that its residual goes to.
+    around
+        By direction, from the neighbour there to the coarse nodes of its value.
+    ways
+        Directions of the level below that couplings are computed for.
+
+    Returns
+    -------
+    pairs
+        For each coarse node of a value near by, as seen from the node: the own coarse nodes coupled to it, and by which way.
+    corners
+        By direction: the same coarse nodes, as seen from the neighbour.
+    """
+    corners = {
+        step: {tuple([a + b for a, b in zip(step, c, strict=True)]): c for c in theirs}
+        for step, theirs in around
+    }
+    ends_of_values = {*own}.union(*corners.values())
+    pairs: dict[Step, dict[Step, Step]] = {}
+    for end in sorted(ends_of_values):
+        pairs[end] = {}
+        for corner in own:
+            ends = zip(end, corner, to.axes, strict=True)
+            way = tuple([(a - b) // (1 + halved) for a, b, halved in ends])
+            if way in ways:
+                pairs[end][corner] = way
+    return pairs, corners
+
+
+Term = tuple[torch.Tensor, Mapping[Step, Step], Weights, slice]
+"""Couplings in a direction, coarse nodes by how they are seen from the neighbours, weights there, and where these are."""
+
+
 class _NodesOfClass:
     """What the nodes of a class contribute, by the ways to coarse nodes around."""
 
-    def __init__(self, level: LevelOperator, by: Interpolation, of: Class, ways: Sequence[Step]):
+    def __init__(
+        self,
+        level: LevelOperator,
+        by: Interpolation,
+        values: Mapping[Class, Weights],
+        of: Class,
+        ways: tuple[Step, ...],
+    ):
         self._level, self._by, self._of = level, by, of
-        self._values, self._own = by.of(of), by.back_of(of)
-        self._theirs: dict[Step, dict[Step, torch.Tensor | None]] = {}
-        for step in level.steps:
-            beside = by.of(level.nodes.neighbour(of, step)[0])
-            self._theirs[step] = {
-                tuple(a + b for a, b in zip(step, corner, strict=True)): weight
-                for corner, weight in beside.items()
-            }
-        known = {*self._own, *(to for theirs in self._theirs.values() for to in theirs)}
-        self._pairs = {to: self._coupled_to(to, set(ways)) for to in sorted(known)}
+        self._values, self._own = values[of], by.back_of(of)
+        self._beside = {q: values[level.nodes.neighbours[of, q][0]] for q in level.steps}
+        around = tuple([(step, tuple(weights)) for step, weights in self._beside.items()])
+        self._pairs, self._corners = _coupled(tuple(self._own), around, by.to, ways)
 
     def add(
         self, stretch: slice, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
     ) -> None:
         """Add what those in a stretch do."""
-        own, values = (
+        own, values = [
             {corner: None if weight is None else weight[stretch] for corner, weight in of.items()}
             for of in (self._own, self._values)
-        )
-        of_ones = self._of_ones(stretch)
+        ]
+        row = self._level.row(self._of, stretch)
+        of_ones = self._of_ones(row, stretch)
         for corner, weight in own.items():
             _accumulate(self._at(excess, corner, stretch), weight, of_ones)
+        terms = [(k, self._corners[q], self._beside[q], there) for q, k, _, there in row]
         for to, pairs in self._pairs.items():
             if pairs:
-                flow = self._flow(to, values.get(to), stretch)
+                flow = self._flow(to, values.get(to), terms, stretch)
             for corner, step in pairs.items():
                 _accumulate(self._at(couplings[step], corner, stretch), own[corner], flow)
 
     def _at(self, values: torch.Tensor, corner: Step, stretch: slice) -> torch.Tensor:
         """Return a view of values ``(K, M)`` at the coarse nodes so far from those of the class."""
-        of, distance = self._level.nodes.neighbour(self._of, corner)
+        of, distance = self._level.nodes.neighbours[self._of, corner]
         return shifted(values[self._by.to.number[of]], stretch, distance)
 
-    def _coupled_to(self, to: Step, ways: set[Step]) -> dict[Step, Step]:
-        """Return the own coarse nodes, by the way there, that one is a neighbour of in some directions of the level below."""
-        steps = {}
-        for corner in self._own:
-            ends = zip(to, corner, self._by.to.axes, strict=True)
-            steps[corner] = tuple((a - b) // (1 + halved) for a, b, halved in ends)
-        return {corner: step for corner, step in steps.items() if step in ways}
-
-    def _flow(self, to: Step, here: torch.Tensor | None, stretch: slice) -> torch.Tensor:
+    def _flow(
+        self, to: Step, here: torch.Tensor | None, terms: list[Term], stretch: slice
+    ) -> torch.Tensor:
         """Return what flows into the nodes from all sides, of the coarse function of one node.
 
         Parameters
         ----------
         here
             Its values at the nodes; None for zero.
+        terms
+            By direction, the couplings and what values at the neighbours are made of.
         """
         level, of, flow = self._level, self._of, None
         if here is not None:
             flow = torch.mul(level.excess[level.nodes.number[of], stretch], here).neg_()
-        for step, theirs in self._theirs.items():
-            coupling, value = level.coupling(of, step, stretch), theirs.get(to)
-            if to not in theirs:
+        for coupling, corners, weights, there in terms:
+            if to not in corners:
                 if here is not None and flow is not None:
                     flow.addcmul_(coupling, here, value=-1.0)
                 continue
+            value = weights[corners[to]]
             if value is not None:
-                value = shifted(value, stretch, level.nodes.neighbour(of, step)[1])
+                value = value[there]
             if here is not None:
                 value = 1.0 - here if value is None else value - here
             if flow is None:
@@ -146,18 +197,19 @@ class _NodesOfClass:
             raise RuntimeError("a coarse node beside is of a neighbour")
         return flow
 
-    def _of_ones(self, stretch: slice) -> torch.Tensor:
+    def _of_ones(
+        self, row: list[tuple[Step, torch.Tensor, int, slice]], stretch: slice
+    ) -> torch.Tensor:
         """Return what their equations make of ones, by what sums ``s`` of weights lack to 1."""
         level, of, missing = self._level, self._of, self._by.missing
         out = level.excess[level.nodes.number[of], stretch].clone()
         mine = missing[of][stretch] if of in missing else None
         if mine is not None:
             out.addcmul_(out, mine, value=-1.0)
-        for step in level.steps:
-            beside, distance = level.nodes.neighbour(of, step)
-            coupling = level.coupling(of, step, stretch)
-            theirs = shifted(missing[beside], stretch, distance) if beside in missing else None
-            if theirs is not None:
+        for _, coupling, number, there in row:
+            beside = level.nodes.classes[number]
+            if beside in missing:
+                theirs = missing[beside][there]
                 out.addcmul_(coupling, theirs if mine is None else theirs - mine)
             elif mine is not None:
                 out.addcmul_(coupling, mine, value=-1.0)

@@ -9,14 +9,15 @@ Where a velocity makes couplings differ in both directions, values are interpola
 coarse nodes by the equations transposed, as their own hats (Dendy, 1983).
 """
 
+import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from mosaicdd.schwarz.multigrid.colour_layout import Class, CoarseningPattern, Step
-from mosaicdd.schwarz.multigrid.level_operator import LEAST, LevelOperator, shifted
+from mosaicdd.schwarz.multigrid.level_operator import LEAST, Couplings, LevelOperator, shifted
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,7 @@ class Interpolation:
 def _or_itself(
     every: Mapping[Class, Mapping[Step, torch.Tensor]], to: CoarseningPattern, of: Class
 ) -> Mapping[Step, torch.Tensor | None]:
-    return every[of] if any(to.odd(of)) else {(0,) * len(of): None}
-
-
-Couplings = Callable[[Class, Step, slice], torch.Tensor]
-"""Those of a class to its neighbours in a direction, in a stretch of slots."""
+    return every[of] if any(to.odd[of]) else {(0,) * len(of): None}
 
 
 def interpolation(level: LevelOperator, to: CoarseningPattern | None = None) -> Interpolation:
@@ -70,15 +67,15 @@ def interpolation(level: LevelOperator, to: CoarseningPattern | None = None) -> 
     """
     to = to or CoarseningPattern.of_all(level.nodes.axes)
     if not level.directed:
-        return _interpolation(level, to, level.coupling)
-    back = _interpolation(level, to, level.coupling_back).weights
-    return replace(_interpolation(level, to, level.mean_coupling), back=back)
+        return _interpolation(level, to, level.couplings_of)
+    back = _interpolation(level, to, level.couplings_back).weights
+    return replace(_interpolation(level, to, level.mean_couplings), back=back)
 
 
 def _interpolation(
-    level: LevelOperator, to: CoarseningPattern, coupling: Couplings
+    level: LevelOperator, to: CoarseningPattern, couplings: Couplings
 ) -> Interpolation:
-    """Return that of other couplings, with the same way back."""
+    """Return the interpolation of other couplings, with the same way back."""
     nodes, weights = level.nodes, dict[Class, dict[Step, torch.Tensor]]()
     made = Interpolation(to, weights, {}, weights)
     coarse = level.excess.new_zeros(len(to.classes), nodes.size)
@@ -88,20 +85,20 @@ def _interpolation(
         nodes.at_slots(values)[own] = 1.0 + (nodes.at_slots(level.inverse[number])[own] > 0).to(
             values
         )
-    for of in sorted(nodes.classes, key=lambda of: sum(to.odd(of))):
-        if of in to.number:
+    for odd, of in sorted([(sum(to.odd[of]), of) for of in nodes.classes]):
+        if not odd:
             continue
-        corners = itertools.product(*[(-1, 1) if c else (0,) for c in to.odd(of)])
+        corners = itertools.product(*[(-1, 1) if c else (0,) for c in to.odd[of]])
         made.weights[of] = {corner: torch.zeros_like(coarse[0]) for corner in corners}
         made.missing[of] = torch.zeros_like(coarse[0])
         for stretch in nodes.stretches():
-            _interpolate(level, coupling, made, of, stretch, coarse)
+            _interpolate(level, couplings, made, of, stretch, coarse)
     return made
 
 
 def _interpolate(
     level: LevelOperator,
-    coupling_of: Couplings,
+    couplings: Couplings,
     made: Interpolation,
     of: Class,
     stretch: slice,
@@ -114,8 +111,8 @@ def _interpolate(
     coarse
         2 at coarse nodes with an unknown, 1 at others, ``(K, M)``; 0 elsewhere.
     """
-    nodes, odd = level.nodes, made.to.odd(of)
-    collapsed = _collapsed(level, coupling_of, of, odd, stretch)
+    nodes, odd = level.nodes, made.to.odd[of]
+    collapsed = _collapsed(couplings(of, stretch), odd, level.positive)
     excess = level.excess[nodes.number[of], stretch]
     if sum(odd) < nodes.axes:  # across the line values vary alike, unless a given one ends it
         excess = torch.where(_least_end(odd, collapsed) == 0, excess, 0.0)
@@ -123,14 +120,14 @@ def _interpolate(
     sums: dict[Step, torch.Tensor] = {}
     for step, coupling in collapsed.items():
         total = total + coupling if total is excess else total.add_(coupling)
-        beside, distance = nodes.neighbour(of, step)
+        beside, distance = nodes.neighbours[of, step]
         if beside in made.to.number:
             _add(sums, step, coupling)
             continue
         lacking = shifted(made.missing[beside], stretch, distance)
         missing = torch.addcmul(missing, coupling, lacking)
         for corner, weight in made.weights[beside].items():
-            corner = tuple(a + b for a, b in zip(step, corner, strict=True))
+            corner = tuple([a + b for a, b in zip(step, corner, strict=True)])
             _add(sums, corner, coupling, shifted(weight, stretch, distance))
     lone = torch.nonzero(total < LEAST).ravel()
     inverse = total.clamp_(min=LEAST).reciprocal_()
@@ -140,7 +137,7 @@ def _interpolate(
     if len(lone):
         # No coupling along the line: the mean of its ends with an unknown, or if none has one of all.
         places = lone + stretch.start
-        beside_of = [nodes.neighbour(of, corner) for corner in made.weights[of]]
+        beside_of = [nodes.neighbours[of, corner] for corner in made.weights[of]]
         ends = [coarse[made.to.number[end]][places + distance] for end, distance in beside_of]
         most = torch.stack(ends).amax(0).clamp_(min=1.0)
         ends = [(end == most).to(end) for end in ends]
@@ -165,29 +162,36 @@ def _add(
         sums[corner].addcmul_(coupling, weight)
 
 
+@functools.cache
+def _lines(steps: tuple[Step, ...], odd: Class) -> dict[Step, list[Step]]:
+    """Return which directions collapse to each one within a line, face or cell, along odd axes."""
+    lines: dict[Step, list[Step]] = {}
+    for step in steps:
+        within = tuple([s if c else 0 for s, c in zip(step, odd, strict=True)])
+        if any(within):
+            lines.setdefault(within, []).append(step)
+    return lines
+
+
 def _collapsed(
-    level: LevelOperator, coupling_of: Couplings, of: Class, odd: Class, stretch: slice
+    couplings: Mapping[Step, torch.Tensor], odd: Class, positive: bool
 ) -> dict[Step, torch.Tensor]:
     """Return a class's couplings within its line, face or cell, along odd axes; of one sign, as weights are shares of them."""
-    parts: dict[Step, list[torch.Tensor]] = {}
-    for step in level.steps:
-        within = tuple(s if c else 0 for s, c in zip(step, odd, strict=True))
-        if any(within):
-            parts.setdefault(within, []).append(coupling_of(of, step, stretch))
     collapsed = {}
-    for within, (coupling, *more) in parts.items():
-        for other in more:
-            coupling = coupling + other
-        collapsed[within] = coupling if level.positive else coupling.clamp(min=0.0)
+    for within, (first, *more) in _lines(tuple(couplings), odd).items():
+        coupling = couplings[first]
+        for step in more:
+            coupling = coupling + couplings[step]
+        collapsed[within] = coupling if positive else coupling.clamp(min=0.0)
     return collapsed
 
 
 def _least_end(odd: Class, collapsed: dict[Step, torch.Tensor]) -> torch.Tensor:
     """Return the least of what couples a class to the ends of odd axes: zero where nothing does at one of them."""
     ends: list[torch.Tensor] = []
-    for axis in (axis for axis, c in enumerate(odd) if c):
-        for end in (-1, 1):
-            there, *more = (k for step, k in collapsed.items() if step[axis] == end)
+    for axis, is_odd in enumerate(odd):
+        for end in (-1, 1) if is_odd else ():
+            there, *more = [k for step, k in collapsed.items() if step[axis] == end]
             for coupling in more:
                 there = there + coupling
             ends.append(there)

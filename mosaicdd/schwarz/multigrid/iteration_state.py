@@ -115,10 +115,8 @@ class Product:
         """Plan a stretch."""
         level, images = self._level, []
         for number, of in enumerate(level.nodes.classes):
-            products = [
-                (level.coupling(of, q, stretch), level.beside(self.p, of, q, stretch))
-                for q in level.steps
-            ]
+            row = level.row(of, stretch)
+            products = [(k, self.p[beside, there]) for _, k, beside, there in row]
             excess = None if self._excess is None else self._excess[number, stretch]
             images.append(Image(self.q[number, stretch], self.p[number, stretch], products, excess))
         return planned(images)

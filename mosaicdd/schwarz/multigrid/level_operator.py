@@ -6,7 +6,7 @@ conditions add to the diagonal is the excess ``e``, which is carried by itself. 
 preconditioner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import scipy.sparse
 import torch
@@ -20,6 +20,10 @@ LEAST = 1e-37
 # Of the sizes of a node's couplings: where these cancel to less, its diagonal is rounding, whose inverse enlarges what a sweep
 # finds. Such a coarse function is next to nothing: beside an outline, where it belongs to a node without an unknown.
 _LOST = 1e-5
+
+
+Couplings = Callable[[Class, slice], Mapping[Step, torch.Tensor]]
+"""The couplings of a class to its neighbours, by direction, in a stretch of slots."""
 
 
 class LevelOperator:
@@ -50,17 +54,16 @@ class LevelOperator:
     ):
         self.nodes, self.couplings, self.excess = nodes, dict(couplings), excess
         self.directed = any(opposite(step) in couplings for step in couplings)
-        self.steps = list(
-            dict.fromkeys(either for step in couplings for either in (step, opposite(step)))
-        )
-        self.positive = all(float(k.min()) >= 0 for k in self.couplings.values())
+        ways = [either for step in couplings for either in (step, opposite(step))]
+        self.steps = tuple(dict.fromkeys(ways))
+        self._rows = {of: self._row(of) for of in nodes.classes}
+        self.positive = min([float(k.min()) for k in self.couplings.values()], default=0.0) >= 0
         self.inverse = excess.clone()
         for number, of in enumerate(nodes.classes):
             for stretch in nodes.stretches():
                 diagonal = self.inverse[number, stretch]
                 sizes: torch.Tensor | None = None
-                for step in self.steps:
-                    coupling = self.coupling(of, step, stretch)
+                for _, coupling, _, _ in self.row(of, stretch):
                     diagonal += coupling
                     if not self.positive:
                         sizes = coupling.abs() if sizes is None else sizes.add_(coupling.abs())
@@ -69,29 +72,41 @@ class LevelOperator:
                     there &= diagonal >= _LOST * sizes
                 diagonal.reciprocal_().masked_fill_(there.logical_not_(), 0.0)
 
-    def coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
-        """Return a view of a class's couplings to its neighbours in a direction, in a stretch of slots."""
-        if step in self.couplings:
-            return self.couplings[step][self.nodes.number[of], stretch]
-        there, distance = self.nodes.neighbour(of, step)
-        values = self.couplings[opposite(step)][self.nodes.number[there]]
-        return shifted(values, stretch, distance)
+    def _row(self, of: Class) -> list[tuple[Step, torch.Tensor, int, int, int]]:
+        """Return per direction a class's couplings and by how many slots they begin later; the neighbours' number and distance."""
+        row, own = [], self.nodes.number[of]
+        for step in self.steps:
+            there, distance = self.nodes.neighbours[of, step]
+            number = self.nodes.number[there]
+            if step in self.couplings:
+                row.append((step, self.couplings[step][own], 0, number, distance))
+            else:
+                row.append(
+                    (step, self.couplings[opposite(step)][number], distance, number, distance)
+                )
+        return row
 
-    def coupling_back(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
-        """Return a view of the couplings to a class in the equations of its neighbours in a direction."""
-        if not self.directed:
-            return self.coupling(of, step, stretch)
-        return self.beside(self.couplings[opposite(step)], of, step, stretch)
+    def row(self, of: Class, stretch: slice) -> list[tuple[Step, torch.Tensor, int, slice]]:
+        """Return a class's rows in a stretch of slots: per direction the couplings, the neighbours' number and their slots."""
+        start, stop = stretch.start, stretch.stop
+        return [
+            (step, k[start + later : stop + later], number, slice(start + d, stop + d))
+            for step, k, later, number, d in self._rows[of]
+        ]
 
-    def mean_coupling(self, of: Class, step: Step, stretch: slice) -> torch.Tensor:
+    def couplings_of(self, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
+        """Return the couplings of a class in its own equations, by direction."""
+        return {step: k for step, k, _, _ in self.row(of, stretch)}
+
+    def couplings_back(self, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
+        """Return the couplings to a class in the equations of its neighbours, by the direction of these; of a directed level."""
+        row = self.row(of, stretch)
+        return {q: self.couplings[opposite(q)][beside, there] for q, _, beside, there in row}
+
+    def mean_couplings(self, of: Class, stretch: slice) -> dict[Step, torch.Tensor]:
         """Return the means of both, which are those without the velocity where it is small."""
-        forth = self.coupling(of, step, stretch)
-        return (forth + self.coupling_back(of, step, stretch)).mul_(0.5)
-
-    def beside(self, values: torch.Tensor, of: Class, step: Step, stretch: slice) -> torch.Tensor:
-        """Return a view of the values ``(C, M)`` at a class's neighbours in a direction."""
-        there, distance = self.nodes.neighbour(of, step)
-        return shifted(values[self.nodes.number[there]], stretch, distance)
+        back = self.couplings_back(of, stretch)
+        return {q: (k + back[q]).mul_(0.5) for q, k in self.couplings_of(of, stretch).items()}
 
     def matrix(
         self, copies: GhostExchange | PeriodicGhosts | None = None
@@ -124,10 +139,10 @@ class LevelOperator:
         entries = []
         for of in nodes.classes:
             own = own_row[nodes.number[of], every]
-            for step in self.steps:
-                other = self.beside(row, of, step, every)
+            for _, coupling, beside, there in self.row(of, every):
+                other = row[beside, there]
                 both = (own >= 0) & (other >= 0)
-                k = self.coupling(of, step, every)[both].double()
+                k = coupling[both].double()
                 entries.append((own[both], other[both], -k))
                 diagonal.index_add_(0, own[both], k)
         entries.append((rows, rows, diagonal))

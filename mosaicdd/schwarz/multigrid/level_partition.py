@@ -9,6 +9,7 @@ has an odd number of coarse nodes puts another one between two of them, see `put
 import functools
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class LevelPartition:
         """Whether there is more than one rank."""
         return any(len(per_rank) > 1 for per_rank in self.ranges)
 
-    @property
+    @cached_property
     def domain(self) -> list[Range]:
         """The first and the last node per axis."""
         return [(per_rank[0][0], per_rank[-1][1]) for per_rank in self.ranges]
@@ -84,7 +85,7 @@ class LevelPartition:
             for first, last in per_rank
         )
 
-    @property
+    @cached_property
     def rounds(self) -> tuple[int | None, ...]:
         """After how many nodes each axis comes round; None where it does not."""
         ends = zip(self.domain, self.periodic, strict=True)

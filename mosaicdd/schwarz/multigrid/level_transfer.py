@@ -2,15 +2,56 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern
+from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout
 from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_partition import Range
+
+Parts = list[tuple[list[Slices], list[Slices]]]
+"""For each class of the level below, at which slots its nodes are among coarse nodes, and in a vector of that level."""
+
+
+@functools.lru_cache(256)
+def _parts(
+    fine: ColourLayout,
+    nodes: ColourLayout,
+    by: CoarseningPattern,
+    box: tuple[Range, ...],
+    rounds: tuple[int | None, ...],
+    between: tuple[int | None, ...],
+) -> Parts:
+    """Return where the coarse nodes of a box lie in two levels.
+
+    Along periodic axes it is cut where the level below has another node (`between`): each part is as much further there as
+    nodes are put between others before it.
+    """
+    axes: list[list[tuple[Range, int]]] = []
+    for (first, last), count, after in zip(box, rounds, between, strict=True):
+        if count is None or after is None:
+            axes.append([((first, last), 0)])
+            continue
+        coarse, parts = count // 2, []
+        turns = [(end - after - 1) // coarse + 1 for end in (first, last)]
+        for turn in range(turns[0], turns[1] + 1):
+            low = max(first, after + 1 + (turn - 1) * coarse)
+            parts.append(((low, min(last, after + turn * coarse)), turn))
+        axes.append(parts)
+    places: Parts = []
+    for several in itertools.product(*axes):
+        there = [(first + turn, last + turn) for (first, last), turn in several]
+        slots: tuple[list[Slices], list[Slices]] = [], []
+        for number in range(len(nodes.classes)):
+            ends = zip(nodes.indices_of(number, there), several, strict=True)
+            indices = [slice(i.start - turn, i.stop - turn, i.step) for i, (_, turn) in ends]
+            slots[0].append(fine.of_coarse(by, tuple(indices)))
+            slots[1].append(nodes.slots_of(number, there))
+        places.append(slots)
+    return places
 
 
 class LevelTransfer:
@@ -41,8 +82,17 @@ class LevelTransfer:
         self.nodes = self.below.nodes
         self._copies = self.below.exchange(self.nodes.room(dtype))
         self._ranks = blocks.ranks if blocks.shared and not self.below.shared else None
-        self._owned = list(self._parts(blocks, by.coarse(blocks.owned)))
-        self._around = list(self._parts(blocks, by.coarse(blocks.nodes.box)))
+        self._owned, self._around = [
+            _parts(
+                self._fine,
+                self.nodes,
+                by,
+                tuple(by.coarse(box)),
+                blocks.shares.rounds,
+                self.between,
+            )
+            for box in (blocks.owned, blocks.nodes.box)
+        ]
 
     def down(self, coarse: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Fill a vector of the level below, copies included, with values at the coarse nodes, ``(K, M)``.
@@ -86,57 +136,18 @@ class LevelTransfer:
             self._copies.refresh(vector)
 
     def _pairs(
-        self, parts: list[tuple[list[Slices], list[Slices]]], coarse: torch.Tensor, of: torch.Tensor
+        self, parts: Parts, coarse: torch.Tensor, of: torch.Tensor
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return views of values at coarse nodes, and of where they are in a vector of the level below."""
         slots = [self._fine.at_slots(values) for values in coarse]
         return [
             (
-                slots[self.by.number_of(below)][here[number]],
+                slots[self.by.number_of[below]][here[number]],
                 self.nodes.at_slots(values)[there[number]],
             )
             for number, (below, values) in enumerate(zip(self.nodes.classes, of, strict=True))
             for here, there in parts
         ]
-
-    def _parts(
-        self, blocks: LevelBox, box: Sequence[Range]
-    ) -> Iterator[tuple[list[Slices], list[Slices]]]:
-        """Yield, for each class of the level below, at which slots coarse nodes of a box are here, and there.
-
-        Each part is as much further there as nodes are put between others before it.
-        """
-        axes: list[list[tuple[Range, int]]] = []
-        for (first, last), count, after in zip(
-            box, blocks.shares.rounds, self.between, strict=True
-        ):
-            if count is None or after is None:
-                axes.append([((first, last), 0)])
-                continue
-            coarse, parts = count // 2, []
-            turns = [(end - after - 1) // coarse + 1 for end in (first, last)]
-            for turn in range(turns[0], turns[1] + 1):
-                low = max(first, after + 1 + (turn - 1) * coarse)
-                parts.append(((low, min(last, after + turn * coarse)), turn))
-            axes.append(parts)
-        for several in itertools.product(*axes):
-            there = [(first + turn, last + turn) for (first, last), turn in several]
-            numbers = range(len(self.nodes.classes))
-            yield (
-                [
-                    self._fine.of_coarse(
-                        self.by,
-                        tuple(
-                            slice(i.start - turn, i.stop - turn, i.step)
-                            for i, (_, turn) in zip(
-                                self.nodes.indices_of(number, there), several, strict=True
-                            )
-                        ),
-                    )
-                    for number in numbers
-                ],
-                [self.nodes.slots_of(number, there) for number in numbers],
-            )
 
 
 def _copying(values: torch.Tensor, to: torch.Tensor) -> Callable[[], object]:

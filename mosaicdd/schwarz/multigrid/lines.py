@@ -100,7 +100,7 @@ class LineSweeps:
         distances = np.zeros((len(nodes.classes), len(steps)), np.int64)
         for number, of in enumerate(nodes.classes):
             for column, step in enumerate(steps):
-                there, distance = nodes.neighbour(of, step)
+                there, distance = nodes.neighbours[of, step]
                 distances[number, column] = (nodes.number[there] - number) * nodes.size + distance
         return distances
 

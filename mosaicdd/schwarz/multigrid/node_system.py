@@ -282,7 +282,7 @@ class NodeSystem(Coupled):
         """Yield a class's couplings in all directions in a stretch: whose, and where in these; the neighbours' number and distance."""
         for forth in self.couplings:
             for step in (forth, opposite(forth))[: 1 if self.directed else 2]:
-                there, distance = self.nodes.neighbour(of, step)
+                there, distance = self.nodes.neighbours[of, step]
                 beside = self.nodes.number[there]
                 where = beside, slice(s.start + distance, s.stop + distance)
                 own = self.nodes.number[of], s

@@ -26,7 +26,7 @@ Stage = Sequence[Callable[[slice], Row]]
 def colours(level: LevelOperator) -> list[list[Class]]:
     """Return the groups of classes, in the order of the first sweep."""
     classes, axes = level.nodes.classes, level.nodes.axes
-    if all(sum(map(abs, step)) == 1 for step in level.steps):
+    if max([sum(map(abs, step)) for step in level.steps], default=1) == 1:
         return [[of for of in classes if sum(of) % 2 == odd] for odd in (1, 0)]
     return [[of] for of in sorted(classes, key=sum)] if axes else []
 
@@ -82,7 +82,7 @@ class LevelStep:
         own, weighted = self.residual.get(coarse), []
         for of, left in self.residual.items():
             for corner, weight in self._by.back.get(of, {}).items():
-                there, distance = nodes.neighbour(of, corner)
+                there, distance = nodes.neighbours[of, corner]
                 if there == coarse:
                     weighted.append((weight, left, -distance))
         return lambda s: Sum(
@@ -99,7 +99,7 @@ class LevelStep:
         def of_stretch(s: slice) -> Sum:
             values, products = self.values[number, s], []
             for corner, weight in weights.items():
-                there, distance = nodes.neighbour(of, corner)
+                there, distance = nodes.neighbours[of, corner]
                 coarse = shifted(self.coarse[to.number[there]], s, distance)
                 products.append((self.ones[: len(coarse)] if weight is None else weight[s], coarse))
             return Sum(values, values, products)
@@ -141,25 +141,23 @@ class Smoothing(LevelStep):
     def _relaxed(self, of: Class, *, first: bool) -> Callable[[slice], Sum]:
         level, number, turn = self.level, self.level.nodes.number[of], self._turn
         b, x = self.right_hand_side, self.values
-        steps = [
-            step
-            for step in level.steps
-            if not first or turn[level.nodes.neighbour(of, step)[0]] < turn[of]
-        ]
+        read = [
+            not first or turn[of_class] < turn[of] for of_class in level.nodes.classes
+        ]  # of values at neighbours
         return lambda s: Sum(
             x[number, s],
             b[number, s],
-            [(level.coupling(of, q, s), level.beside(x, of, q, s)) for q in steps],
+            [(k, x[there, at]) for _, k, there, at in level.row(of, s) if read[there]],
             level.inverse[number, s],
         )
 
     def _remaining(self, of: Class) -> Callable[[slice], Sum]:
-        level, turn = self.level, self._turn
-        later = [q for q in level.steps if turn[level.nodes.neighbour(of, q)[0]] > turn[of]]
+        level, turn, x = self.level, self._turn, self.values
+        later = [turn[of_class] > turn[of] for of_class in level.nodes.classes]
         return lambda s: Sum(
             self.residual[of][s],
             None,
-            [(level.coupling(of, q, s), level.beside(self.values, of, q, s)) for q in later],
+            [(k, x[there, at]) for _, k, there, at in level.row(of, s) if later[there]],
         )
 
 
@@ -203,6 +201,6 @@ class LineGaussSeidel(LevelStep):
             self.residual[of][s],
             self.right_hand_side[number, s],
             x[number, s],
-            [(level.coupling(of, q, s), None, level.beside(x, of, q, s)) for q in level.steps],
+            [(k, None, x[there, at]) for _, k, there, at in level.row(of, s)],
             level.excess[number, s],
         )

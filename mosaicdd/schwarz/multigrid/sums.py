@@ -142,24 +142,34 @@ def planned(rows: Sequence[Row]) -> Callable[..., float]:
 def _planned(rows: list[Row]) -> Callable[..., float]:
     """Plan rows of one form."""
     code, first = kernels(), rows[0]
-    kinds = first.out.dtype, first.base.dtype if isinstance(first, Residual) else first.out.dtype
-    if code is None or not all(is_plain(_parts(row, *kinds)) for row in rows):
+    short, value = first.out.dtype, first.out.dtype
+    kinds = [short, value]
+    if isinstance(first, Residual):
+        value = first.base.dtype
+        kinds = [short, short, value]
+    kinds = [short, value, value, value, *kinds * max([len(row.products) for row in rows])]
+    parts = [[*_ends(row), *itertools.chain.from_iterable(row.products)] for row in rows]
+    if code is None or not is_plain([pair for row in parts for pair in zip(row, kinds)]):  # noqa: B905 - rows may be short
 
         def by_torch(*scalars: float) -> float:
             products = [product for row in rows if (product := row(*scalars)) is not None]
             return sum(torch.stack(products).tolist()) if products else 0.0
 
         return by_torch
-    table = _table(rows, code.HEAD)
-    short, value = (torch.empty(0, dtype=kind).numpy() for kind in kinds)
+    table = np.zeros((len(rows), code.HEAD + len(kinds) - 4), np.int64)
+    for line, row, of in zip(table, rows, parts, strict=True):
+        addresses = [0 if part is None else part.data_ptr() for part in of]
+        line[:4], line[4:6] = addresses[:4], (len(row.products), len(row.out))
+        line[code.HEAD : code.HEAD + len(of) - 4] = addresses[4:]
+    short_zero, zero = (torch.empty(0, dtype=kind).numpy() for kind in (short, value))
     # The numbers of rows stay where they are as long as these are kept.
     if isinstance(first, Image):
-        return lambda kept=rows: code.images(table, short)
+        return lambda kept=rows: code.images(table, short_zero)
     if isinstance(first, Sum):
-        return lambda kept=rows: code.sums(table, short) or 0.0
+        return lambda kept=rows: code.sums(table, short_zero) or 0.0
 
     def left(weight: float = 1.0, scale: float = 1.0, kept: object = rows) -> float:
-        code.residuals(table, weight, scale, short, value)
+        code.residuals(table, weight, scale, short_zero, zero)
         return 0.0
 
     return left
@@ -169,32 +179,4 @@ def _ends(row: Row) -> tuple[torch.Tensor | None, ...]:
     """Return what a row of a table begins with: see `kernels.sums`, `kernels.images` and `kernels.residuals`."""
     if isinstance(row, Sum):
         return row.out, row.base, row.scale, None
-    return row.out, getattr(row, "base", None), row.excess, row.own
-
-
-def _parts(
-    row: Row, short: torch.dtype, value: torch.dtype
-) -> list[tuple[torch.Tensor | None, torch.dtype]]:
-    """Return all arrays of a row, and of what numbers each is."""
-    out, *ends = _ends(row)
-    parts = [(out, short), *((end, value) for end in ends)]
-    for *couplings, b in row.products:
-        parts += [*((a, short) for a in couplings), (b, value)]
-    return parts
-
-
-def _table(rows: Sequence[Row], head: int) -> np.ndarray:
-    """Return addresses and numbers of rows, ``(rows, columns)``."""
-    lines = [
-        [*map(_address, _ends(row)), len(row.products), len(row.out)]
-        + [_address(of) for product in row.products for of in product]
-        for row in rows
-    ]
-    table = np.zeros((len(lines), max(map(len, lines))), np.int64)
-    for row, line in zip(table, lines, strict=True):
-        row[: len(line)] = line
-    return table
-
-
-def _address(of: torch.Tensor | None) -> int:
-    return 0 if of is None else of.data_ptr()
+    return row.out, row.base if isinstance(row, Residual) else None, row.excess, row.own

@@ -95,5 +95,5 @@ def test_coarse_nodes_are_of_classes_whose_indices_are_even_along_halved_axes():
     to = CoarseningPattern((True, False))
     assert to.classes == [(0, 0), (0, 1)]
     assert to.coarse([(1, 6), (1, 6)]) == [(1, 3), (1, 6)]
-    assert [to.number_of(below) for below in [(0, 0), (0, 1), (1, 0), (1, 1)]] == [0, 1, 0, 1]
-    assert to.odd((1, 1)) == (1, 0)
+    assert [to.number_of[below] for below in [(0, 0), (0, 1), (1, 0), (1, 1)]] == [0, 1, 0, 1]
+    assert to.odd[1, 1] == (1, 0)

@@ -119,7 +119,7 @@ def test_a_neighbour_in_any_direction_is_the_node_there(shape):
         for index in (middle, tuple(i + 1 for i in middle)):
             of = tuple((i + 3) & 1 for i in index)
             (place,) = torch.nonzero(vector[nodes.number[of]] == array[index]).tolist()
-            there, distance = nodes.neighbour(of, step)
+            there, distance = nodes.neighbours[of, step]
             value = vector[nodes.number[there], place[0] + distance]
             assert value == array[tuple(i + s for i, s in zip(index, step, strict=True))]
 
@@ -136,7 +136,7 @@ def interpolation_matrix(level, by, transfer, below):
         number, slot = divmod(place, level.nodes.size)
         of = level.nodes.classes[number]
         for corner, weight in by.of(of).items():
-            there, distance = level.nodes.neighbour(of, corner)
+            there, distance = level.nodes.neighbours[of, corner]
             column = int(at_slots[by.to.number[there], slot + distance])
             if column >= 0:
                 matrix[row, column] = 1.0 if weight is None else weight[slot].double()
