@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.discretisation.floating import without_floating
     from mosaicdd.problems.domain import Domain
-    from mosaicdd.problems.equations.equation import Equation
-    from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+    from mosaicdd.problems.equations.linear import Equation
+    from mosaicdd.problems.equations.nonlinear import NonlinearEquation
     from mosaicdd.problems.operators.elliptic import EllipticOperator
     from mosaicdd.problems.operators.foils import Foil, Foils
     from mosaicdd.problems.problem import Problem
@@ -54,14 +54,14 @@ _HOMES = {
     "Domain": "problems.domain",
     "Effective": "schwarz.effective.effective_conductivity",
     "EllipticOperator": "problems.operators.elliptic",
-    "Equation": "problems.equations.equation",
+    "Equation": "problems.equations.linear",
     "ExecutionSettings": "training",
     "Foil": "problems.operators.foils",
     "Foils": "problems.operators.foils",
     "GenerationSettings": "training",
     "Held": "problems.sides.held",
     "Neumann": "problems.sides.conditions",
-    "NonlinearEquation": "problems.equations.nonlinear_equation",
+    "NonlinearEquation": "problems.equations.nonlinear",
     "Output": "schwarz.settings",
     "Periodic": "problems.sides.conditions",
     "Problem": "problems.problem",

@@ -21,7 +21,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
-from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.schwarz.settings import SolveSettings
 
 _RANKS = (1, 2, 4)

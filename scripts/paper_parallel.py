@@ -38,8 +38,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.training.equation_lesson import EquationLosses
-from mosaicdd.training.objective import SIGNALS, Objective, ParallelObjective
-from mosaicdd.training.rank_group import RankGroup, rank_group
+from mosaicdd.training.objective import SIGNALS, Objective, ParallelObjective, RankGroup, rank_group
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 

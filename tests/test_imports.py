@@ -36,7 +36,7 @@ HOMES = {
     "pyamg": {"problems"},
     "h5py": {"storage"},
     "llvmlite": {"schwarz.multigrid.kernels"},
-    "numba": {f"schwarz.multigrid.{name}" for name in ("compilation", "compiled", "kernels")},
+    "numba": {"schwarz.multigrid.kernels", "schwarz.multigrid.vector_operations"},
     "click": {"cli"},
     "rich": {"report"},
     "matplotlib": {"report"},
@@ -154,7 +154,7 @@ def test_nothing_is_printed_or_executed():
 def test_only_the_command_line_knows_all_ranks():
     # What takes all ranks of the job is for programs: the command line, the probe's own, and what ends one
     # where nothing catches its exception.
-    programs = {"cli", "parallel.launcher", "parallel.messages"}
+    programs = {"cli", "parallel.launcher", "parallel.halo"}
     for name, node in nodes():
         names = {getattr(node, "id", None), getattr(node, "attr", None)}
         assert name == "parallel.launcher" or "COMM_WORLD" not in names, f"{name}: {node.lineno}"

@@ -56,7 +56,7 @@ def doctor(as_json: bool) -> int:
 def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
     """Collect all findings, on rank 0."""
     from mosaicdd.cli import findings as look
-    from mosaicdd.parallel.messages import probe_device_buffers
+    from mosaicdd.parallel.halo import probe_device_buffers
 
     return [
         look.python(),

@@ -59,7 +59,7 @@ def generate(
     run that was ended has made lies in OUT.parts, and the next call continues from it.
     """
     start = time.perf_counter()
-    from mosaicdd.training.data import Generation
+    from mosaicdd.training.samples import Generation
 
     ranks = world()
     with bad_input():

@@ -52,8 +52,8 @@ def given_problem(description: Description) -> "Problem":
     from mosaicdd.problems.fields.given import one_corner
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.shapes.outline import side_names
+    from mosaicdd.problems.sides.boundary import BoundarySpec, Data, is_file
     from mosaicdd.problems.sides.conditions import Dirichlet
-    from mosaicdd.problems.sides.edge_data import BoundarySpec, Data, is_file
     from mosaicdd.problems.sides.parts import is_outline
     from mosaicdd.problems.sides.sides import Sides
     from mosaicdd.settings import argument
@@ -154,7 +154,7 @@ def _with_foils(
     """Return the diffusion with foils in it, by the names that the equation has for it."""
     from mosaicdd.lattice.axes import coordinates
     from mosaicdd.problems.equations import find_any_equation
-    from mosaicdd.problems.fields.signs import DIFFUSION
+    from mosaicdd.problems.fields.fields import DIFFUSION
     from mosaicdd.problems.operators.foils import Foil, Foils
 
     equation = find_any_equation(pde)

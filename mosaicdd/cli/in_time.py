@@ -9,7 +9,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.options import collected, option_given
 from mosaicdd.cli.show import say, stage
-from mosaicdd.parallel.watch import listening
+from mosaicdd.parallel.launcher import listening
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import RTOL, TimeSettings

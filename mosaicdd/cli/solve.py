@@ -31,8 +31,7 @@ from mosaicdd.cli.options import (
 )
 from mosaicdd.cli.show import interrupted, quiet_option, say, stage, summary
 from mosaicdd.lattice.axes import coordinates
-from mosaicdd.parallel.launcher import launcher_rank, threads_per_rank
-from mosaicdd.parallel.watch import listening
+from mosaicdd.parallel.launcher import launcher_rank, listening, threads_per_rank
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import TimeSettings

@@ -128,11 +128,11 @@ def train(
     """
     import torch
 
-    from mosaicdd.parallel.watch import Watch, listening
+    from mosaicdd.parallel.launcher import Watch, listening
     from mosaicdd.storage.metrics_file import require_tensorboard
     from mosaicdd.training.loop import Training
+    from mosaicdd.training.objective import rank_group
     from mosaicdd.training.optimisers import TrainingDivergedError
-    from mosaicdd.training.rank_group import rank_group
 
     torch.set_num_threads(threads_per_rank())
     everyone = world()

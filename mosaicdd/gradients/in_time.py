@@ -22,7 +22,9 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
+    SourceInTime,
     problems_in_time,
+    sampled,
     varies,
 )
 from mosaicdd.problems.limits import just_after, just_before, stage_time
@@ -30,7 +32,6 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import evaluated
-from mosaicdd.problems.source_in_time import SourceInTime, sampled
 from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.settings import unknown
 from mosaicdd.time.jumps import Jumps

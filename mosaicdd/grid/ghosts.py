@@ -9,8 +9,7 @@ import torch
 from mosaicdd.grid.partition import Partition
 from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, within
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.tensors import Tensors
 

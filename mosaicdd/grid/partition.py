@@ -14,8 +14,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
+from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.partition import Cuts, Dims, require_fitting, share
 from mosaicdd.parallel.ranks import Ranks
 

@@ -8,8 +8,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.bound import require_plain
 from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.local_solvers.networks.family import FamilyNetwork, invariants
 from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.registry import FamilyNetwork, invariants
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator

@@ -12,9 +12,8 @@ import numpy as np
 from mosaicdd.lattice.axes import coordinates, in_order, letters, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.given import as_mask, one_corner, require_place, spacing_of, usable
-from mosaicdd.problems.shapes.masks import level_of_cells, level_of_mask
 from mosaicdd.problems.shapes.polygons import Polygons
-from mosaicdd.problems.shapes.shape import Level, Shape
+from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask
 from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.settings import unknown
 from mosaicdd.unsupported import Unsupported

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.checksum import checksum_of_row
-from mosaicdd.problems.fields.evaluated import evaluate
+from mosaicdd.problems.fields.evaluated import checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import is_number, read, real_array
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -19,8 +18,8 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
+from mosaicdd.problems.sides.boundary import is_text
 from mosaicdd.problems.sides.conditions import is_one_each
-from mosaicdd.problems.sides.edge_data import is_text
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 

@@ -11,8 +11,7 @@ import numpy as np
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
-from mosaicdd.problems.fields.checksum import checksum_of
-from mosaicdd.problems.fields.evaluated import Sliced
+from mosaicdd.problems.fields.evaluated import Sliced, checksum_of
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_read_later, one_corner, same_values, usable
 from mosaicdd.problems.in_space import require_in_space
@@ -24,12 +23,10 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary, Data
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
-from mosaicdd.problems.sides.edge_data import Data
-from mosaicdd.problems.sides.imposed_slope import require_no_jump
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
-from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.problems.sides.sides import Sides, require_no_jump
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 

@@ -5,16 +5,14 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.discretisation.covering import Covering
-from mosaicdd.problems.fields.arguments import OfPlace
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
-from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.fields.expressions import OfPlace
+from mosaicdd.problems.fields.fields import Field, Part, require_sign, sample_signed
 from mosaicdd.problems.fields.given import real_array
-from mosaicdd.problems.fields.signs import require_sign, sample_signed
-from mosaicdd.problems.in_time import SidesInTime
+from mosaicdd.problems.in_time import SidesInTime, sampled
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.in_volumes import means_in_volumes
 from mosaicdd.problems.shapes.shape import inside_ring
-from mosaicdd.problems.source_in_time import sampled
 from mosaicdd.unsupported import Unsupported
 
 

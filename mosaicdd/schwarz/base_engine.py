@@ -15,8 +15,8 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import BoundSolver
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import Points
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary

@@ -20,7 +20,7 @@ from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.imposed_slope import mean_slope
+from mosaicdd.problems.sides.sides import mean_slope
 
 INCOMPATIBLE = 1e-2
 """The net inflow, relative to all that flows in and out, beyond which data are refused: what is less may

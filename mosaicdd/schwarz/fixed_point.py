@@ -30,7 +30,7 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
-from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
+from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
 

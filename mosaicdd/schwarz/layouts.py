@@ -10,8 +10,7 @@ from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo
+from mosaicdd.parallel.layouts.layout import Halo, Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
 

@@ -12,7 +12,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
-from mosaicdd.schwarz.coarse.coarse_space import CoarseSpace
+from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange

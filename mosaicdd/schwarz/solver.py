@@ -16,10 +16,9 @@ from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.window import Extent
 from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.parallel.launcher import abort_uncaught
+from mosaicdd.parallel.launcher import Watch, abort_uncaught
 from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.changes import change_of

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.schwarz.norms import OwnedNorms
 from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums

@@ -12,13 +12,13 @@ import torch
 from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import REFERENCES
-from mosaicdd.problems.sides.imposed_slope import jumps_of, without_slope
+from mosaicdd.problems.sides.sides import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.results.beyond_float64 import beyond_numbers, explained

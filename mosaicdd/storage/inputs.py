@@ -22,7 +22,7 @@ from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.scattered import Scattered
+from mosaicdd.problems.sides.conditions import Scattered
 from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.storage.field_file import npy_array

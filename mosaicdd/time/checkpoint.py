@@ -12,7 +12,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import times
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
-from mosaicdd.problems.fields.checksum import checksum, over_ranks
+from mosaicdd.problems.fields.evaluated import checksum, over_ranks
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.in_time import SidesInTime, one_in_time, stills_of
 from mosaicdd.problems.problem import Problem

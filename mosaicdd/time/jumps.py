@@ -12,14 +12,14 @@ from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.in_time import (
     CoefficientsInTime,
     SidesInTime,
+    SourceInTime,
     at_time,
     may_jump,
 )
 from mosaicdd.problems.limits import just_after, just_before
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
-from mosaicdd.problems.source_in_time import SourceInTime
 
 _NOTHING = (
     1e-9  # of data, below which a change is rounding, or that of smooth data between two limits

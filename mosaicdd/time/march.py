@@ -11,7 +11,7 @@ from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fields.checksum import checksum
+from mosaicdd.problems.fields.evaluated import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.settings import Output, SolveSettings

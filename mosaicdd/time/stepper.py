@@ -16,12 +16,12 @@ from mosaicdd.problems import in_time
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, LocalPart
+from mosaicdd.problems.in_time import SourceInTime, sampled
 from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.problems.source_in_time import SourceInTime, sampled
 from mosaicdd.problems.step_problem import Storage, step_problem
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import Solver

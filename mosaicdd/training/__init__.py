@@ -26,7 +26,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "generate":
-        from mosaicdd.training.data import generate
+        from mosaicdd.training.samples import generate
 
         return generate
     if name == "train":

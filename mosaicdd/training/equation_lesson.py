@@ -19,7 +19,7 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
 from mosaicdd.training.memory import PROBES
-from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.reports import Report
 from mosaicdd.training.samples import (
     Batches,

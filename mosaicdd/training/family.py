@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.networks.family import (
+from mosaicdd.local_solvers.networks.registry import (
     SAME,
     FamilyNetwork,
     canonical,
@@ -41,7 +41,7 @@ from mosaicdd.training.equation_lesson import (
     require_recomputing,
 )
 from mosaicdd.training.memory import PROBES
-from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.reports import Report
 from mosaicdd.training.samples import Batches, Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings

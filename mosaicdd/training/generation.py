@@ -16,10 +16,10 @@ import numpy as np
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.local_solvers.networks.family import coordinates
+from mosaicdd.local_solvers.networks.registry import coordinates
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation
-from mosaicdd.problems.fields.gaussian_process import (
+from mosaicdd.problems.fields.random_media import (
     sample_at_points,
     sample_closed_curve,
     sobol_hyperparameters,

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.objective import Objective, RankGroup
 from mosaicdd.training.optimisers import build_optimiser
-from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp
     own = tmp_path / "own.py"
     own.write_text(
         "from mosaicdd.problems.operators.elliptic import EllipticOperator\n"
-        "from mosaicdd.problems.equations.equation import Equation\n"
+        "from mosaicdd.problems.equations.linear import Equation\n"
         "OWN = Equation('my-own', '-2 lap u = f', lambda: EllipticOperator(axx=2.0, ayy=2.0))\n"
     )
     grid = Grid((8, 12), 0.25)

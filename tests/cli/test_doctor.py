@@ -8,9 +8,9 @@ import h5py
 import pytest
 
 from mosaicdd.cli import findings
+from mosaicdd.parallel.halo import probe, verdict
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
-from mosaicdd.parallel.messages import probe, verdict
 
 SUBJECTS = [
     "mosaicdd",

@@ -9,7 +9,7 @@ from mosaicdd.storage.model_file import read_model
 
 HELMHOLTZ = """
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.linear import Equation
 
 HELMHOLTZ = Equation(
     name="helmholtz",

@@ -29,7 +29,7 @@ class Lacking:
     pass
 """
 EQUATION = """
-from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.linear import Equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)

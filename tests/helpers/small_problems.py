@@ -3,7 +3,7 @@
 import numpy as np
 
 from mosaicdd import Dirichlet, Neumann, Problem, Robin
-from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.problems.sides.boundary import BoundarySpec
 
 CELLS = (128, 192)
 NODES = (129, 193)

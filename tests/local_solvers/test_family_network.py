@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.networks.family import (
+from mosaicdd.local_solvers.networks.registry import (
     FamilyNetwork,
     FamilySettings,
     MatrixNetwork,

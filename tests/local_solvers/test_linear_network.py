@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.local_solvers.networks.network import Symmetry
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.local_solvers.networks.trunk import LinearNetwork, LinearSettings
 
 SUBDOMAIN = Subdomain(cells=12)  # 2 / 12 is not a binary fraction: folding must bear rounding

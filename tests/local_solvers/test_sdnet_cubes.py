@@ -6,8 +6,8 @@ import torch
 
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.mlp import SDNetSettings
+from mosaicdd.local_solvers.networks.network import Symmetry
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.training.losses import UnitOperator, pde_residual
 
 CUBE = Subdomain(4, axes=3)

@@ -10,7 +10,7 @@ from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.training_range import GuardedSolver, SpectrumRange
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.fields.gaussian_process import sample_closed_curve
+from mosaicdd.problems.fields.random_media import sample_closed_curve
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}
 SQUARE = Subdomain()

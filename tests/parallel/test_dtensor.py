@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import mosaicdd as m
-from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.objective import rank_group
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4)
 

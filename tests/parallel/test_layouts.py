@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mosaicdd.parallel.messages import buffers_arrive
+from mosaicdd.parallel.halo import buffers_arrive
 
 CPU = torch.device("cpu")
 

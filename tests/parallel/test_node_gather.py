@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.parallel.node_gather import NodeGather
+from mosaicdd.parallel.collect import NodeGather
 
 
 def places_of(ranks, counts, overlap=0):

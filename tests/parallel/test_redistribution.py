@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from movements import CountedMovements
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)

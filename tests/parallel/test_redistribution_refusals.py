@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
+from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)

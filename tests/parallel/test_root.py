@@ -5,8 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -7,8 +7,7 @@ import pytest
 import scipy.fft
 from movements import CountedMovements
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.sine_solve import SineSolve
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -5,10 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
-from mosaicdd.parallel.sine_solve import SineSolve
-from mosaicdd.parallel.waves import Waves
+from mosaicdd.parallel.layouts.layout import Layout, Shard
+from mosaicdd.parallel.sine_solve import SineSolve, Waves
 
 GIVEN = [(True, True), (True, False), (False, True), (False, False), None]
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.edge_data import BoundarySpec, is_file
+from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec, is_file
 
 GRID = Grid((16, 24), 0.1)
 

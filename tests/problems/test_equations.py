@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
-from mosaicdd.problems.equations.equation import Equation
-from mosaicdd.problems.equations.linear import tensor
+from mosaicdd.problems.equations.linear import Equation, tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 OPERATOR = "lambda k: EllipticOperator(c=-(k**2))"
 OWN = """
 NOT_ONE = 3
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.linear import Equation
 
 OWN = Equation(
     name="{name}", text="-lap u - k^2 u = f", parameters={{"k": 1.0}},

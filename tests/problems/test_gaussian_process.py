@@ -6,7 +6,7 @@ Seeds are fixed, so a test passes or fails for ever; its tolerance is 5 standard
 import numpy as np
 import pytest
 
-from mosaicdd.problems.fields.gaussian_process import sample_closed_curve, sobol_hyperparameters
+from mosaicdd.problems.fields.random_media import sample_closed_curve, sobol_hyperparameters
 
 SAMPLES = 10_000
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.operators import nonlinear_part
 from mosaicdd.problems.operators.gradient_flux import outflow
 from mosaicdd.problems.operators.patch import Patch

@@ -9,7 +9,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.operators.patch import Patch

@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.equation import Equation
+from mosaicdd.problems.equations.linear import Equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary

@@ -6,7 +6,7 @@ import pytest
 
 from mosaicdd import Dirichlet, Output, Problem, Solver, SolveSettings, solve
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.storage.checkpoint_file import MARCH, writing_checkpoint
 from mosaicdd.storage.hdf5 import new_file
 

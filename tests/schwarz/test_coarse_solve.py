@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.schwarz.coarse import coarse_solve
+from mosaicdd.schwarz import coarse_space as coarse_solve
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -12,8 +12,7 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.coarse.coarse_solve import assemble, sine_symbol
-from mosaicdd.schwarz.coarse.coarse_space import hat_responses
+from mosaicdd.schwarz.coarse_space import assemble, hat_responses, sine_symbol
 from mosaicdd.schwarz.layouts import block_of as block_of_rank
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -11,7 +11,7 @@ import torch
 from mpi4py import MPI
 
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.parallel.life import Alone, Life
+from mosaicdd.parallel.ranks import Alone, Life
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.solver import solve

@@ -7,7 +7,7 @@ import scipy.sparse.linalg
 
 import mosaicdd as m
 from mosaicdd import Neumann, Periodic, Problem, solve
-from mosaicdd.problems.shapes.masks import level_of_cells
+from mosaicdd.problems.shapes.shape import level_of_cells
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 SHAPES = {"plane": (46, 72), "box": (10, 12, 20)}

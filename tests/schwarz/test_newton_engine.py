@@ -8,7 +8,7 @@ import torch
 
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly

@@ -7,7 +7,7 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.problems.equations import NONLINEAR
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 
 X, Y, Z = PLACES = sympy.symbols("x y z")
 

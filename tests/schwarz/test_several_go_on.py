@@ -15,7 +15,7 @@ from mosaicdd import (
     solve,
 )
 from mosaicdd.problems.shapes.shape import Level
-from mosaicdd.problems.sides.edge_data import BoundarySpec
+from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.schwarz.results import checkpoints
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 

@@ -231,7 +231,7 @@ def test_new_values_need_no_new_elements():
 
 
 def test_several_problems_differ_in_their_edges_whose_surface_gives_the_outline():
-    from mosaicdd.problems.sides.edge_data import BoundarySpec
+    from mosaicdd.problems.sides.boundary import BoundarySpec
 
     domain = Domain.from_distance(disk, (64, 64), 1 / 64)
     problem = Problem(domain, "poisson", {"f": 1.0}, BoundarySpec("gp:seed=0..2"))

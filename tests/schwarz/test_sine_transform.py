@@ -5,7 +5,7 @@ import pytest
 import scipy.fft
 import torch
 
-from mosaicdd.schwarz.coarse.coarse_solve import sine_transform
+from mosaicdd.schwarz.coarse_space import sine_transform
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.parallel.watch import Watch
+from mosaicdd.parallel.launcher import Watch
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4)
 

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.objective import rank_group
 from mosaicdd.training.settings import GenerationSettings
 
 

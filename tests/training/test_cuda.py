@@ -7,7 +7,7 @@ import torch
 
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.objective import rank_group
 from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.training import data
+from mosaicdd.training import samples as data
 from mosaicdd.training.settings import GenerationSettings
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)

@@ -13,17 +13,15 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.local_solvers.networks.family import canonical, coordinates
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.local_solvers.networks.registry import build_network, canonical, coordinates
 from mosaicdd.local_solvers.trained_model import TrainedModel
-from mosaicdd.parallel.watch import Watch
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.course import Course
 from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
-from mosaicdd.training.loop import Training, train_course
-from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.loop import Course, Training, train_course
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 SUBDOMAIN = Subdomain(8, 0.125)

@@ -9,10 +9,9 @@ import torch
 from drawn_data import generate_dataset
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.training.course import Course
-from mosaicdd.training.loop import train_course
+from mosaicdd.training.loop import Course, train_course
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 SMALL = {

@@ -11,8 +11,7 @@ from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import memory
 from mosaicdd.training.equation_lesson import EquationLesson, EquationLosses
 from mosaicdd.training.memory import KeptBytes, kept_bytes, memory_plan, samples_per_pass
-from mosaicdd.training.objective import Objective
-from mosaicdd.training.rank_group import RankGroup
+from mosaicdd.training.objective import Objective, RankGroup
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer

@@ -12,8 +12,8 @@ from drawn_data import generate_dataset
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training.data import Generation, generate
 from mosaicdd.training.generation import PartGenerator
+from mosaicdd.training.samples import Generation, generate
 from mosaicdd.training.settings import GenerationSettings
 
 SETTINGS = GenerationSettings(

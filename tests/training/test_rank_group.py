@@ -22,7 +22,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from mosaicdd.cli.launch import world
-from mosaicdd.training.rank_group import rank_group
+from mosaicdd.training.objective import rank_group
 
 def train():
     with rank_group(world()):

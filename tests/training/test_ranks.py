@@ -8,10 +8,10 @@ import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.parallel.watch import Watch
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.rank_group import RankGroup
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 

@@ -24,10 +24,10 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.network import (
     FourierFeatures,
     Network,
+    Symmetry,
     TrunkSettings,
     perceptron,
 )
-from mosaicdd.local_solvers.networks.symmetry import Symmetry
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     CompleteJet,

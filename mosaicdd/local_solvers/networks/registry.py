@@ -18,26 +18,229 @@ A name with a colon, ``module:Class``, is a network of the user's own, checked b
 names the network that it belongs to, and loading a file must not run code that the file has chosen. So a module is
 imported only where its name was given by the user: by `allow`, or in the environment variable ``MOSAICDD_NETWORKS``
 (names separated by commas).
+
+The network for a family of operators: linear in the boundary, its operator generated from theirs.
+
+    ``u(x) = t(x) . W(p) g``,   ``W(p) = W_0 + sum_k z_k(p) W_k``
+
+A perceptron gives the coordinates ``z`` for the numbers ``p`` of an operator
+``-div(T grad u) + b . grad u + c u``. Trunk ``t`` and branches ``W_k`` span the operators that occur in
+training (`training.family` finds them by a singular value decomposition). Bound to an operator
+(`FamilyNetwork.at`) it is one matrix, as `trunk.LinearNetwork` is.
+
+The square's symmetries take the operator along: ``u(x; g, p) = u(R x; R g, R p)``, so only one of the
+eight images of ``p`` is ever learned, and the symmetries that an operator has, its matrix has exactly.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` points, ``N = (m - 1)^2`` interior
+nodes, ``D`` width, ``K`` modes.
 """
 
 import dataclasses
+import functools
 import importlib
+import math
 import os
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 
 from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
-from mosaicdd.local_solvers.networks.family import FamilyNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
-from mosaicdd.local_solvers.networks.network import Network
+from mosaicdd.local_solvers.networks.network import Network, Symmetry, perceptron, require_counts
 from mosaicdd.local_solvers.networks.trunk import DeepONet, LinearNetwork
+from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.settings import meant, unknown
 from mosaicdd.torch_defaults import float32_on_processor
+
+_COORDINATES = 5
+
+
+SAME = 1e-9  # difference of coordinates that is rounding
+
+
+# Along the coordinates solutions change fast below these sizes, then ever slower.
+_SCALES = (1.0, 1.0, 4.0, 4.0, 4.0)
+
+
+def coordinates(operator: EllipticOperator, size: float) -> np.ndarray:
+    """Return the numbers without units that an operator is known by on a square of a size, ``(5,)``.
+
+    The logarithm of the diffusion tensor, as far as it is not isotropic, in the directions ``x``
+    against ``y`` and across; velocity times size, along x and y; reaction times squared size, the
+    last three over the diffusion's geometric mean.
+    """
+    mean = math.sqrt(operator.axx * operator.ayy - operator.axy**2)
+    across, along = operator.axy / mean, (operator.axx - operator.ayy) / (2 * mean)
+    radius = math.hypot(along, across)
+    stretch = math.asinh(radius) / radius if radius else 1.0
+    velocity, reaction = size / mean, size**2 / mean
+    return np.array(
+        [
+            *(stretch * along, stretch * across),
+            *(velocity * operator.bx, velocity * operator.by, reaction * operator.c),
+        ]
+    )
+
+
+def invariants(operator: EllipticOperator, subdomain: Subdomain) -> dict[str, float]:
+    """Return what limits a family, by name: none changes when the square is turned."""
+    p = coordinates(operator, subdomain.size)
+    return {
+        "the ratio of the tensor's eigenvalues": math.exp(2 * math.hypot(p[0], p[1])),
+        "the cell Peclet number": math.hypot(p[2], p[3]) / subdomain.cells,
+        "c": p[4] / subdomain.size**2,
+    }
+
+
+@dataclass(frozen=True)
+class FamilySettings:
+    """Settings of `FamilyNetwork`."""
+
+    modes: int = 32  # ``K``, of the operators
+    width: int = 400  # ``D``, of the trunk
+    # hidden, depth: width and number of the hidden layers of the perceptron
+    hidden: int = 128
+    depth: int = 3
+
+    def __post_init__(self) -> None:
+        require_counts("a family network", self)
+
+
+class FamilyNetwork(Network):
+    """A perceptron of the operator, over modes of the operators."""
+
+    Settings = FamilySettings
+    linear = True
+    # trunk, branches: ``(N, D)``, the trunk at interior nodes, and ``(1 + K, D, P)``; the first
+    # branch is ``W_0``
+    trunk: torch.Tensor
+    branches: torch.Tensor
+    amplitudes: torch.Tensor  # ``(K,)``, root mean square of each coordinate ``z``
+    # centre, reach: ``(5,)``, the range of the perceptron's inputs in training
+    centre: torch.Tensor
+    reach: torch.Tensor
+
+    def __init__(self, perimeter: int, settings: FamilySettings):
+        super().__init__()
+        self.settings = settings
+        self.cells = perimeter // 4
+        nodes = (self.cells - 1) ** 2
+        # There are no more directions than nodes.
+        width = min(settings.width, nodes)
+        self.register_buffer("trunk", torch.zeros(nodes, width))
+        self.register_buffer("branches", torch.zeros(1 + settings.modes, width, perimeter))
+        self.register_buffer("amplitudes", torch.ones(settings.modes))
+        self.register_buffer("centre", torch.zeros(_COORDINATES))
+        self.register_buffer("reach", torch.ones(_COORDINATES))
+        layers = perceptron(_COORDINATES, settings.hidden, settings.depth, settings.modes)
+        self.perceptron = torch.nn.Sequential(*layers)
+        self.square = Symmetry(perimeter)
+
+    # Of operators: perimeters are for the network that it makes of one.
+    def forward(self, p: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Return the coordinates ``z`` of operators, ``(n, K)``, for canonical ``p``, ``(n, 5)``."""
+        inputs = (compressed(p) - self.centre) / self.reach
+        return self.perceptron(inputs) * self.amplitudes
+
+    @torch.no_grad()
+    def at(self, operator: EllipticOperator, subdomain: Subdomain) -> "MatrixNetwork":
+        """Return the network for one operator."""
+        p = coordinates(operator, subdomain.size)
+        element, p = canonical(p)
+        z = self(torch.as_tensor(p).to(self.trunk)[None])[0]
+        branch = self.branches[0] + torch.einsum("k,kdp->dp", z, self.branches[1:])
+        rows = self.trunk @ branch  # (N, P), of the canonical image
+        own = [r for r, image in enumerate(images(p)) if np.abs(image - p).max() <= SAME]
+        even = functools.reduce(torch.add, (self._transported(rows, r) for r in own)) / len(own)
+        return MatrixNetwork(self._transported(even, element), self.cells)
+
+    def _transported(self, rows: torch.Tensor, element: int) -> torch.Tensor:
+        """Return the matrix ``A`` with ``A g = (rows R g)`` at the images of the nodes."""
+        nodes = interior_images(self.square, self.cells)[element].to(rows.device)
+        return rows[nodes][:, self.square.images[element]]
+
+
+class MatrixNetwork(Network):
+    """A network that is one matrix, ``(N, P)`` at inner nodes; between these its values are interpolated by cubics."""
+
+    linear = True
+    operator: torch.Tensor
+
+    def __init__(self, rows: torch.Tensor, cells: int):
+        super().__init__()
+        self.cells = cells
+        perimeter = Subdomain(cells=cells).perimeter
+        operator = rows.new_zeros(cells + 1, cells + 1, rows.shape[1])
+        operator[1:-1, 1:-1] = rows.view(cells - 1, cells - 1, -1)
+        edge = torch.as_tensor(perimeter, device=rows.device)
+        operator[edge[:, 0], edge[:, 1], torch.arange(len(edge), device=rows.device)] = 1.0
+        self.register_buffer("operator", operator)
+
+    def prepare(self, points: torch.Tensor) -> torch.Tensor:
+        """Return the matrix ``(Q, P)`` at points ``(Q, 2)`` in ``[-1, 1]``, order (y, x); see `Network.prepare`."""
+        if points.ndim == 3:
+            return self.prepare(points.flatten(0, 1)).view(*points.shape[:2], -1)
+        cells = 0.5 * (points + 1.0) * self.cells
+        nodes = cells.round()
+        if (cells - nodes).abs().max() <= 1e-4:
+            return self.operator[nodes[:, 0].long(), nodes[:, 1].long()]
+        (rows, along_y), (columns, along_x) = (_cubic(t, self.cells) for t in cells.T)
+        near = self.operator[rows[:, :, None], columns[:, None, :]]  # (Q, 4, 4, P)
+        return torch.einsum("qi,qj,qijp->qp", along_y, along_x, near)
+
+
+def compressed(p: torch.Tensor) -> torch.Tensor:
+    """Return coordinates ``(n, 5)`` on scales on which solutions change evenly."""
+    return torch.asinh(p / p.new_tensor(_SCALES))
+
+
+def images(p: np.ndarray) -> np.ndarray:
+    """Return the eight images of coordinates, ``(8, 5)``, in the order of `Symmetry`."""
+    along, across, bx, by, c = p
+    tensor, velocity = np.array([[-along, across], [across, along]]), np.array([by, bx])
+    result = []
+    for r in Symmetry(8).matrices.numpy().astype(float):
+        turned, blown = r @ tensor @ r.T, r @ velocity
+        result.append([turned[1, 1], turned[0, 1], blown[1], blown[0], c])
+    return np.array(result)
+
+
+def canonical(p: np.ndarray) -> tuple[int, np.ndarray]:
+    """Choose among the images of coordinates: the symmetry that leads there, and the image.
+
+    The one with the largest velocity along x, then along y, then the strongest diffusion along x,
+    then the most across.
+    """
+    every = images(p)
+    element = max(range(8), key=lambda r: tuple(np.round(every[r, [2, 3, 0, 1]], 9)))
+    return element, every[element]
+
+
+def interior_images(square: Symmetry, cells: int) -> torch.Tensor:
+    """Return the interior node that each goes to, ``(8, N)``."""
+    nodes = torch.as_tensor(2 * Subdomain(cells=cells).interior - cells)
+    turned = torch.einsum("rij,nj->rni", square.matrices.long().cpu(), nodes)
+    places = (turned + cells) // 2 - 1
+    return places[..., 0] * (cells - 1) + places[..., 1]
+
+
+def _cubic(t: torch.Tensor, cells: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return four nodes about each ``t``, ``(Q, 4)``, and the weights of the cubic through them."""
+    first = (t.floor().long() - 1).clamp(0, max(0, cells - 3))
+    nodes = first[:, None] + torch.arange(4, device=t.device)
+    distance = t[:, None] - nodes
+    others = [[j for j in range(4) if j != i] for i in range(4)]
+    weights = [
+        distance[:, every].prod(dim=1) / math.prod(i - j for j in every)
+        for i, every in enumerate(others)
+    ]
+    return nodes, torch.stack(weights, dim=1)
+
 
 NETWORKS: dict[str, type[Network]] = {
     "linear": LinearNetwork,
@@ -105,6 +308,8 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
 
 
 _METHODS = ("forward", "prepare", "apply_prepared")
+
+
 _allowed: set[str] = set()
 
 

@@ -11,8 +11,12 @@ from typing import cast
 
 import torch
 
-from mosaicdd.local_solvers.networks.network import FourierFeatures, Network, TrunkSettings
-from mosaicdd.local_solvers.networks.symmetry import Symmetry
+from mosaicdd.local_solvers.networks.network import (
+    FourierFeatures,
+    Network,
+    Symmetry,
+    TrunkSettings,
+)
 from mosaicdd.local_solvers.networks.taylor import (
     Coefficients,
     Jet,

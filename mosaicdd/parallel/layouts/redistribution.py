@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mosaicdd.parallel.layouts.layout import Layout, Slices, overlaps
-from mosaicdd.parallel.layouts.placements import Shard
+from mosaicdd.parallel.layouts.layout import Layout, Shard, Slices, overlaps
 from mosaicdd.parallel.ranks import Ranks
 
 if TYPE_CHECKING:

@@ -14,17 +14,15 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.exchange import OutlineExchange
 from mosaicdd.problems.discretisation.periodic import GridNodes
-from mosaicdd.problems.fields.checksum import STRIP
-from mosaicdd.problems.fields.evaluated import evaluate
+from mosaicdd.problems.fields.evaluated import STRIP, evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Scattered
 from mosaicdd.problems.sides.parts import require_outlines
-from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 

@@ -28,7 +28,7 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.imposed_slope import mean_slope, slope_at
+from mosaicdd.problems.sides.sides import mean_slope, slope_at
 
 Places = tuple[slice, ...]
 Array = TypeVar("Array", np.ndarray, torch.Tensor)

@@ -41,10 +41,10 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.shapes.sample_near import sample_near
-from mosaicdd.problems.sides.imposed_slope import mean_slope, slope_at
+from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
+from mosaicdd.problems.sides.sides import mean_slope, slope_at
 
 _Tied = tuple[np.ndarray, np.ndarray, np.ndarray]
 

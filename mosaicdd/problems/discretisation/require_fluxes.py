@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mosaicdd.problems.sides.conditions import Neumann
-from mosaicdd.problems.sides.imposed_slope import jumps_of
-from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.problems.sides.sides import Sides, jumps_of
 
 if TYPE_CHECKING:
     from mosaicdd.problems.discretisation.discretisation import Discretisation

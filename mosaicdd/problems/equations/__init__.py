@@ -5,7 +5,6 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from mosaicdd.problems.equations.equation import Equation
 from mosaicdd.problems.equations.linear import (
     ADVECTION_DIFFUSION,
     ANISOTROPIC_DIFFUSION,
@@ -15,6 +14,7 @@ from mosaicdd.problems.equations.linear import (
     LAPLACE,
     POISSON,
     SCREENED_POISSON,
+    Equation,
 )
 from mosaicdd.problems.equations.nonlinear import (
     ALLEN_CAHN,
@@ -24,8 +24,8 @@ from mosaicdd.problems.equations.nonlinear import (
     POISSON_BOLTZMANN,
     QUASILINEAR_DIFFUSION,
     REACTION_DIFFUSION,
+    NonlinearEquation,
 )
-from mosaicdd.problems.equations.nonlinear_equation import NonlinearEquation
 from mosaicdd.settings import unknown
 
 EQUATIONS = {

@@ -1,4 +1,7 @@
-"""Values over the domain in whatever form the user has them, sampled at the nodes of a part of it."""
+"""Values over the domain in whatever form the user has them, sampled at the nodes of a part of it.
+
+Which signs the values of coefficients must have.
+"""
 
 import functools
 import itertools
@@ -20,8 +23,7 @@ from mosaicdd.lattice.axes import (
     within,
 )
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.checksum import STRIP, checksum_of
-from mosaicdd.problems.fields.evaluated import evaluate, require_finite
+from mosaicdd.problems.fields.evaluated import STRIP, checksum_of, evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable
 from mosaicdd.problems.fields.random_media import PREFIX, Lognormal
@@ -29,12 +31,19 @@ from mosaicdd.unsupported import Unsupported
 
 _STRIP = 2**16  # values that are looked at at a time
 
+
 Part = Slices
+
+
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
+
 
 _READ = 2**20  # values of a file that are read at once
 
+
 Periods = tuple[int | None, ...]
+
+
 """After how many nodes each axis comes round, (y, x); None where it does not."""
 
 
@@ -349,3 +358,42 @@ class LocalPart:
     def __getitem__(self, place: tuple) -> np.ndarray:
         """Return ``[..., rows, columns]`` of the domain; `IndexError` if this rank does not hold all of them."""
         return self._values[within(place[-len(self._part) :], self._part)]
+
+
+DIFFUSION = "a", "axx", "ayy", "azz"
+
+
+def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np.ndarray:
+    """Return a coefficient at the nodes of a part of a rectangle, ``(rows, columns)``.
+
+    `ValueError` if a value is not finite, or has the wrong sign, as `require_sign`.
+    """
+    values = field.sample(grid, part)[0]
+    if not field.per_cell(grid):
+        return require_sign(values, field, grid, part, positive=positive)
+    cells = cells_of(part, grid)
+    require_sign(field.sample_cells(cells), field, grid, cells, positive=positive)
+    return values
+
+
+def require_sign(
+    values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
+) -> np.ndarray:
+    """Check the sign of a coefficient's values in a part of a grid, and return them.
+
+    `ValueError` if one is not positive, or negative: with its place, how many there are in the array that was given,
+    and what to do where nothing conducts.
+    """
+    bad = values <= 0 if positive else values < 0
+    if not bad.any():
+        return values
+    first = np.argwhere(bad)[0]
+    place = tuple(int(i) + p.start for i, p in zip(first, part, strict=True))
+    count, size = field.count(lambda held: held <= 0 if positive else held < 0)
+    what = f"{count} of the {size} values given are not, the first is" if size else "it is"
+    way_out = ": leave what does not conduct out of the domain, by --domain or Domain.from_mask"
+    raise ValueError(
+        f"the field {field.name} must be {'positive' if positive else 'not negative'} everywhere; "
+        f"{what} {values[tuple(first)]:g} at {'cell' if field.per_cell(grid) else 'node'} {place}"
+        f"{way_out if field.name in DIFFUSION else ''}"
+    )

@@ -6,8 +6,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, even
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, cells_of
-from mosaicdd.problems.fields.signs import require_sign
+from mosaicdd.problems.fields.fields import Field, Part, cells_of, require_sign
 
 MIXED = "axy", "axz", "ayz"
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mosaicdd.lattice.axes import Slices, coordinates, spelled
 from mosaicdd.lattice.grid import Grid
+from mosaicdd.problems.fields.fields import DIFFUSION
 from mosaicdd.problems.fields.given import real_array, same_values
-from mosaicdd.problems.fields.signs import DIFFUSION
 from mosaicdd.problems.operators.foil_edges import FoilEdges, Sheet, edges_of
 from mosaicdd.unsupported import Unsupported
 

@@ -20,15 +20,13 @@ import numpy as np
 
 from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.fields.signs import DIFFUSION, require_sign, sample_signed
+from mosaicdd.problems.fields.fields import DIFFUSION, Field, Part, require_sign, sample_signed
 from mosaicdd.problems.operators import edge_means
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.shapes.in_volumes import cells_around, means_in_volumes
-from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.shapes.in_volumes import cells_around, means_in_volumes, sample_near
 from mosaicdd.unsupported import Unsupported
 
 

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, Periods
-from mosaicdd.problems.fields.signs import require_sign, sample_signed
+from mosaicdd.problems.fields.fields import Field, Part, Periods, require_sign, sample_signed
 from mosaicdd.problems.operators import probes
 from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
 from mosaicdd.problems.operators.known_by_cells import require_known_by_cells
@@ -25,8 +24,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.shapes.in_volumes import means_in_volumes
-from mosaicdd.problems.shapes.sample_near import sample_near
+from mosaicdd.problems.shapes.in_volumes import means_in_volumes, sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 

@@ -19,7 +19,7 @@ from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.quantities.control_volumes import ControlVolumes
 from mosaicdd.problems.quantities.held_field import HeldField
-from mosaicdd.problems.sides.imposed_slope import mean_slope
+from mosaicdd.problems.sides.sides import mean_slope
 
 
 def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField:

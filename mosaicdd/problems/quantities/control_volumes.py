@@ -32,9 +32,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.nonlinear_volumes import NonlinearVolumesPart
 from mosaicdd.problems.quantities.volumes_part import VolumesPart
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.problems.shapes.in_volumes import cells_around
+from mosaicdd.problems.shapes.in_volumes import cells_around, sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
-from mosaicdd.problems.shapes.sample_near import sample_near
 from mosaicdd.unsupported import Unsupported
 
 T = TypeVar("T")

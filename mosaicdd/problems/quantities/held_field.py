@@ -10,7 +10,7 @@ from mosaicdd.lattice.axes import in_rows, within
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.imposed_slope import jumps_of
+from mosaicdd.problems.sides.sides import jumps_of
 
 _VALUES = 2**17  # that are handled at once, for the cache
 

@@ -17,8 +17,8 @@ from mosaicdd.problems.quantities.side_flows import SideFlows
 from mosaicdd.problems.quantities.sums import Region, RegionVolumes, integrals
 from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
-from mosaicdd.problems.sides.imposed_slope import jumps_of
 from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
+from mosaicdd.problems.sides.sides import jumps_of
 from mosaicdd.settings import unknown
 from mosaicdd.unsupported import Unsupported
 

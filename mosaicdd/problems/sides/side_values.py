@@ -23,11 +23,11 @@ from mosaicdd.problems.sides.conditions import (
     Neumann,
     Periodic,
     Robin,
+    Scattered,
     is_one_each,
 )
 from mosaicdd.problems.sides.held import Held, NodesPlace
 from mosaicdd.problems.sides.parts import SidePart
-from mosaicdd.problems.sides.scattered import Scattered
 from mosaicdd.settings import concerning
 
 ROUNDING_OF_ENDS = 1e-6

@@ -2,9 +2,16 @@
 
 A condition belongs to a piece, or to a part of a side, as ``left[0:0.5]``, from one coordinate along it
 to another. Where nothing is said a value is given: zero, or that of boundary data for all edges.
+
+Periodic sides with a jump: the mean slope that they impose.
+
+A solution that is larger by a jump at the high side of an axis is a slope, even all along it, and something periodic.
+The latter is what is solved for, with what the slope drives on the right-hand side. Parts of the grid may reach beyond it, where
+nodes are counted on and on; the slope is zero in the middle of the grid.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,22 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import others, times
+from mosaicdd.lattice.axes import crossed, others, times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
-from mosaicdd.problems.fields.fields import Periods
+from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import is_number, real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
-from mosaicdd.problems.sides.edge_data import (
+from mosaicdd.problems.sides.boundary import (
+    Boundary,
     Data,
     GivenBoundaries,
     SomeOfData,
     joined_edges,
 )
+from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -36,6 +43,7 @@ from mosaicdd.problems.sides.parts import (
     require_conditions,
 )
 from mosaicdd.settings import concerning
+from mosaicdd.unsupported import Unsupported
 
 
 class Sides:
@@ -347,3 +355,46 @@ class Sides:
         shape: tuple[int, ...] = np.shape(values) if isinstance(values, (list, tuple)) else ()
         shape = tuple(getattr(values, "shape", shape))
         return shape[0] if len(shape) == axes else 1
+
+
+def jumps_of(sides: Sides) -> tuple[float, ...]:
+    """Return by how much the solution is larger at the high side of each axis, (y, x), between periodic sides."""
+    jumps, names = [0.0] * sides.axes, side_names(sides.axes)
+    for part in sides.parts:
+        if isinstance(part.condition, Periodic) and part.name in names:
+            jumps[names[part.name][0]] = part.condition.jump
+    return tuple(jumps)
+
+
+def mean_slope(sides: Sides, grid: Grid, part: Part, *, halves: bool = False) -> np.ndarray | None:
+    """Return the slope at the nodes of a part, ``(rows, columns)``; None without any jump.
+
+    ``halves``: with the mean of both of a pair of periodic sides on each, as of the volumes between them.
+    """
+    if not any(jumps_of(sides)):
+        return None
+    along = []
+    for p, cells, jump in zip(part, grid.shape, jumps_of(sides), strict=True):
+        at = np.arange(p.start, p.stop)
+        share = at / cells - 0.5
+        along.append(jump * np.where(halves & (at % cells == 0), 0.0, share))
+    return functools.reduce(np.add, crossed(*along))
+
+
+def slope_at(sides: Sides, grid: Grid, nodes: np.ndarray) -> np.ndarray:
+    """Return the slope at nodes ``(K, axes)``; zero without any jump."""
+    return (nodes / grid.shape - 0.5) @ np.array(jumps_of(sides))
+
+
+def without_slope(sides: Sides, grid: Grid, part: Part, values: Any) -> Any:
+    """Return what is periodic of values ``(.., rows, columns)`` at the nodes of a part."""
+    slope = mean_slope(sides, grid, part)
+    return values if slope is None else values - slope
+
+
+def require_no_jump(sides: Sides, equation: str, *, unless: bool) -> None:
+    """Raise `Unsupported` where periodic sides jump, with an equation that does not take it."""
+    if any(jumps_of(sides)) and not unless:
+        raise Unsupported(
+            f"periodic sides with a jump are for steady linear equations, {equation} is none: leave the jump out"
+        )

@@ -27,15 +27,16 @@ from mosaicdd.schwarz.effective.effective_conductivity import (
     NO_PATH,
     AxisConductivity,
     Effective,
+    FlowJudge,
+    ThroughFlow,
+    shown,
 )
 from mosaicdd.schwarz.effective.summary import Paths, Summary, with_copies
-from mosaicdd.schwarz.effective.through_flow import FlowJudge, ThroughFlow, shown
 from mosaicdd.schwarz.effective.voxels import Voxels
-from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.biconjugate_gradients import try_out
+from mosaicdd.schwarz.multigrid.conjugate_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import CONTRAST, NodeSystem
-from mosaicdd.schwarz.multigrid.stabilised_gradients import try_out
 from mosaicdd.schwarz.settings import OUT_OF_ITERATIONS
 from mosaicdd.settings import require_type
 from mosaicdd.torch_defaults import on_processor

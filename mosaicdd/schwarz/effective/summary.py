@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from mosaicdd.lattice.axes import Slices, at, within
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.effective.voxels import Voxels
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox
 
 _RATIO = 1e30  # between conductances that float32 holds, with room for what is made of them
 

@@ -6,24 +6,86 @@ added up block by block in registers, and a block is read before it is written: 
 same number. All that is read or written has to lie one after another, and to live as long as the call.
 
 Compiled code is taken from files as long as this file is the same, so all that it is made of is in this one.
+
+What numba leaves of loops that it compiles: files for later processes, and a line for who waits.
 """
 
 import contextlib
+import fcntl
+import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, event
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
-from mosaicdd.schwarz.multigrid.compilation import Files
+from mosaicdd.parallel.launcher import launcher_rank
+
+logger = logging.getLogger(__name__)
+
+
+_LONG = 2.0  # seconds of compilation that a user would wonder about
+
+
+class Notice(event.Listener):
+    """Says once that compilation of the package's loops takes long."""
+
+    def __init__(self) -> None:
+        self._depth, self._begun, self._spent = 0, 0.0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        """Begin to measure, unless it is for a loop that calls this one."""
+        if _is_ours(event):
+            if not self._depth:
+                self._begun = time.monotonic()
+            self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """Add up seconds; tell when they become long."""
+        if not _is_ours(event):
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        before = self._spent
+        self._spent += time.monotonic() - self._begun
+        if before <= _LONG < self._spent:
+            logger.warning("compiling loops for this processor, which takes some seconds, once")
+
+
+def _is_ours(event: Any) -> bool:
+    return event.data["dispatcher"].py_func.__module__.startswith("mosaicdd.")
+
+
+if launcher_rank() == 0:
+    event.register("numba:compile", Notice())
+
+
+class Files(FunctionCache):
+    """Compiled code in files, which processes that start together write in turns; where none can be written it is not kept."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write what was compiled for some types."""
+        with contextlib.suppress(OSError), open(f"{self._cache_path}/kernels.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super().save_overload(sig, data)
+
 
 # Numbers of a sum at once: eight registers of AVX2 for float32, eight of AVX-512 for float64. Loops over half as many LLVM
 # unrolls before it would make vectors of them.
 _BLOCK = 64
+
+
 _NEAR = 16 * _BLOCK  # numbers that stay in the first cache
+
+
 HEAD = 6
+
+
 """Numbers of a row before products; see `sums`."""
 
 

@@ -21,7 +21,7 @@ from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
 from mosaicdd.schwarz.measure import NodeSource
-from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.iteration import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule

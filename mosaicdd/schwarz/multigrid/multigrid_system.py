@@ -21,10 +21,9 @@ from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.aggregates import require_levels
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.biconjugate_gradients import gradients_of, try_out
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.stabilised_gradients import gradients_of, try_out
 from mosaicdd.schwarz.stopwatch import Stopwatch
 
 AROUND = 9  # nodes: the copies of four colours, and one more

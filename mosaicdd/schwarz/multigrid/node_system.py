@@ -13,11 +13,9 @@ from mosaicdd.lattice.block import frame
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.colour_layout import Class, Step, opposite
-from mosaicdd.schwarz.multigrid.coupled import Coupled
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_operator import LevelOperator, shifted
-from mosaicdd.schwarz.multigrid.sums import Residual, planned
-from mosaicdd.schwarz.multigrid.vectors import dot
+from mosaicdd.schwarz.multigrid.level_operator import Coupled, LevelOperator, shifted
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox
+from mosaicdd.schwarz.multigrid.vector_operations import Residual, dot, planned
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations

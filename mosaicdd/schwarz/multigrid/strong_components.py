@@ -15,7 +15,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices, in_rows, within
 from mosaicdd.schwarz.multigrid.colour_layout import Step
-from mosaicdd.schwarz.multigrid.coupled import Coupled
+from mosaicdd.schwarz.multigrid.level_operator import Coupled
 
 # Of the strongest coupling of either end: a soft node has to be no part of the conductor beside it. In SPE10 0.25 makes
 # half as many pieces more, to the same effect; 0.01 joins too much.

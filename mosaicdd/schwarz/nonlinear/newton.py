@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
-from mosaicdd.parallel.watch import Watch
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate

@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.local_solvers.exact import NewtonSolver
-from mosaicdd.parallel.watch import Watch
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary

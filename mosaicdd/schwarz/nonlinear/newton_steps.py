@@ -12,8 +12,7 @@ from numpy.typing import DTypeLike
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices, at, crossed, within
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo, Shard
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve

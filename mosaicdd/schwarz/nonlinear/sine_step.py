@@ -20,8 +20,14 @@ import torch
 from mosaicdd.lattice.axes import Slices, ends_of
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
-from mosaicdd.schwarz.multigrid.sums import Image, planned
-from mosaicdd.schwarz.multigrid.vectors import adding, dot, stepping, turning
+from mosaicdd.schwarz.multigrid.vector_operations import (
+    Image,
+    adding,
+    dot,
+    planned,
+    stepping,
+    turning,
+)
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, NodesInside, Steps
 

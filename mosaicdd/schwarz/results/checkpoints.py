@@ -18,10 +18,10 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import times
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.watch import Watch
 from mosaicdd.problems.discretisation.given_conditions import conditions_of
-from mosaicdd.problems.fields.checksum import checksum_of, over_ranks
+from mosaicdd.problems.fields.evaluated import checksum_of, over_ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.base_engine import BaseEngine
 from mosaicdd.schwarz.results.output import SolutionOutput, write_lines

@@ -26,7 +26,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.held_field import HeldField
 from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.imposed_slope import mean_slope, without_slope
+from mosaicdd.problems.sides.sides import mean_slope, without_slope
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mosaicdd.lattice.axes import even
-from mosaicdd.schwarz.multigrid.compiled import kernels
+from mosaicdd.schwarz.multigrid.vector_operations import kernels
 
 _VALUES = 2**13  # of a row that are handled at once: with the rows beside they stay in the cache
 

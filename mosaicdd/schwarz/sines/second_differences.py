@@ -6,12 +6,11 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import at, even
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Halo
+from mosaicdd.parallel.layouts.layout import Halo, Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.waves import Waves
-from mosaicdd.schwarz.multigrid.sums import Image, planned
+from mosaicdd.parallel.sine_solve import Waves
+from mosaicdd.schwarz.multigrid.vector_operations import Image, planned
 
 _VALUES = 2**13  # that are handled at once, for the cache
 

@@ -14,16 +14,14 @@ from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices, common, crossed, within
 from mosaicdd.local_solvers.exact import SineSolver
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
-from mosaicdd.parallel.sine_solve import Eliminate, SineSolve
-from mosaicdd.parallel.waves import Waves
+from mosaicdd.parallel.layouts.layout import Layout, Shard
+from mosaicdd.parallel.sine_solve import Eliminate, SineSolve, Waves
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import Measure, NodeSource, require_range
-from mosaicdd.schwarz.multigrid.judge import Judge
+from mosaicdd.schwarz.multigrid.iteration import Judge
 from mosaicdd.schwarz.sines.elimination import elimination, is_compiled
 from mosaicdd.schwarz.sines.second_differences import SecondDifferences
 from mosaicdd.schwarz.stopwatch import Stopwatch

@@ -9,8 +9,8 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.schwarz.effective import effective
+from mosaicdd.schwarz.effective.effective_conductivity import FlowJudge
 from mosaicdd.schwarz.effective.summary import hashin_shtrikman
-from mosaicdd.schwarz.effective.through_flow import FlowJudge
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 
 SINGLE = 3e-7  # conductances are float32 numbers, right to 6e-8; of conductivities they are means

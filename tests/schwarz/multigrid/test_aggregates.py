@@ -10,7 +10,9 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid import aggregates, balancing, flexible_gradients
+from mosaicdd.schwarz.multigrid import aggregates
+from mosaicdd.schwarz.multigrid import conjugate_gradients as flexible_gradients
+from mosaicdd.schwarz.multigrid import cycle as balancing
 from mosaicdd.schwarz.multigrid.aggregates import Aggregates
 from mosaicdd.schwarz.multigrid.cycle import Cycle
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem

@@ -8,11 +8,10 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.multigrid.anisotropy import halving
+from mosaicdd.schwarz.multigrid.coarsening import halving
 from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
 from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 
 
 def iterations(shape, spacing, *, decades, rtol=1e-8, **settings):

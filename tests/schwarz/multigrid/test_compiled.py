@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mosaicdd.schwarz.multigrid import compiled
+from mosaicdd.schwarz.multigrid import vector_operations as compiled
 
 pytest.importorskip("numba")
 from numba.core import caching
 
-from mosaicdd.schwarz.multigrid import compilation, kernels
+from mosaicdd.schwarz.multigrid import kernels
+from mosaicdd.schwarz.multigrid import kernels as compilation
 
 TABLE, SHORT, LONG = np.zeros((0, 8), np.int64), np.zeros(0, np.float32), np.zeros(0)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from mosaicdd.schwarz.multigrid import factors
-from mosaicdd.schwarz.multigrid.factors import Factors
+from mosaicdd.schwarz.multigrid import aggregates as factors
+from mosaicdd.schwarz.multigrid.aggregates import Factors
 
 
 def network(count, seed=0):

@@ -12,11 +12,11 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid import cycle, lines
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
-from mosaicdd.schwarz.multigrid.lines import LineSweeps, earlier, orders
+from mosaicdd.schwarz.multigrid import cycle
+from mosaicdd.schwarz.multigrid import smoothing as lines
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
+from mosaicdd.schwarz.multigrid.smoothing import LineSweeps, earlier, orders
 
 
 def flowing(kind, cells, peclet, *, contrast=1e4):

@@ -8,11 +8,13 @@ from media import MEDIA
 import mosaicdd as m
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.multigrid import aggregates, compiled, sums, vectors
-from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
-from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid import aggregates
+from mosaicdd.schwarz.multigrid import vector_operations as compiled
+from mosaicdd.schwarz.multigrid import vector_operations as sums
+from mosaicdd.schwarz.multigrid import vector_operations as vectors
+from mosaicdd.schwarz.multigrid.conjugate_gradients import FlexibleGradients
+from mosaicdd.schwarz.multigrid.iteration import Judge
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.settings import CONVERGED, StoppingRule
 

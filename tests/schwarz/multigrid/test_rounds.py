@@ -11,11 +11,10 @@ from products import require_symmetric_and_positive
 
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.schwarz.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.schwarz.multigrid.cycle import Cycle
-from mosaicdd.schwarz.multigrid.flexible_gradients import FlexibleGradients
-from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.iteration import Judge
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.settings import StoppingRule
 

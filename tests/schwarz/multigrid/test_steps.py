@@ -12,7 +12,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.schwarz.engines import engine_of
-from mosaicdd.schwarz.multigrid import flexible_gradients
+from mosaicdd.schwarz.multigrid import conjugate_gradients as flexible_gradients
 from mosaicdd.schwarz.nonlinear import sine_step
 
 CELLS, H = (64, 96), 1 / 64

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from mosaicdd.schwarz.multigrid import aggregates, compiled, sums
-from mosaicdd.schwarz.multigrid.sums import Image, Residual, Sum, planned
+from mosaicdd.schwarz.multigrid import aggregates
+from mosaicdd.schwarz.multigrid import vector_operations as compiled
+from mosaicdd.schwarz.multigrid import vector_operations as sums
+from mosaicdd.schwarz.multigrid.vector_operations import Image, Residual, Sum, planned
 
 LENGTHS = [1, 7, 63, 64, 65, 128, 1000, 1100]
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from mosaicdd.schwarz.multigrid import compiled, vectors
-from mosaicdd.schwarz.multigrid.vectors import adding, dot, stepping, turning
+from mosaicdd.schwarz.multigrid import vector_operations as compiled
+from mosaicdd.schwarz.multigrid import vector_operations as vectors
+from mosaicdd.schwarz.multigrid.vector_operations import adding, dot, stepping, turning
 
 LENGTHS = [1, 15, 16, 17, 32, 1000]
 FACTOR = 0.3

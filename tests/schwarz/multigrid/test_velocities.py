@@ -9,11 +9,10 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.multigrid.judge import Judge
-from mosaicdd.schwarz.multigrid.level_box import LevelBox
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.schwarz.multigrid.biconjugate_gradients import StabilisedGradients, gradients_of
+from mosaicdd.schwarz.multigrid.iteration import Judge
+from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.schwarz.multigrid.node_system import NodeSystem
-from mosaicdd.schwarz.multigrid.stabilised_gradients import StabilisedGradients, gradients_of
 from mosaicdd.schwarz.settings import StoppingRule
 
 FLOWS = [0.1, 1.0, 3.0]  # cell Peclet numbers

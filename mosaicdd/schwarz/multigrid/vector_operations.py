@@ -1,21 +1,68 @@
-"""Sums of products over the nodes of a class: what every step of a cycle is made of, planned once.
+"""Where compiled loops are: with numba installed, and for contiguous numbers of a processor.
+
+Sums of products over the nodes of a class: what every step of a cycle is made of, planned once.
 
 A sum by torch is a call per product, which reads and writes the result each time: in the caches a cycle takes twice
 as long that way, and on small levels calls are all that it takes. In compiled code a result stays in registers until its
 last product. It is the same number: products are added in the same order, each with one rounding where the processor can.
+
+What conjugate gradients do with vectors beside a cycle: to add others with a factor, and inner products in float64.
+
+By torch each of these reads its numbers anew, and some write results that only the next one needs, which takes as long as
+the cycle itself. In compiled code each number passes once.
 """
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import TypeVar
 
 import numpy as np
 import torch
 
-from mosaicdd.schwarz.multigrid.compiled import is_plain, kernels
+logger = logging.getLogger(__name__)
+
+
+@cache
+def kernels() -> ModuleType | None:
+    """Return the module of compiled loops; None without numba, and where that is told to compile nothing."""
+    try:
+        import numba
+    except ModuleNotFoundError:
+        return None
+    except ImportError as error:  # as it asks for another numpy
+        logger.warning("loops are not compiled, and take twice as long: %s", error)
+        return None
+    if numba.config.DISABLE_JIT:
+        return None
+    from mosaicdd.schwarz.multigrid import kernels
+
+    return kernels
+
+
+def is_plain(parts: Iterable[tuple[torch.Tensor | None, torch.dtype]]) -> bool:
+    """Say whether all that is there is contiguous numbers of the kind beside it, of a processor."""
+    for part, dtype in parts:
+        if part is None:
+            continue
+        if part.dtype != dtype or part.device.type != "cpu" or not part.is_contiguous():
+            return False
+    return True
+
+
+def arrays_of(*tensors: torch.Tensor) -> list[np.ndarray] | None:
+    """Return views of tensors for compiled loops; None where these are not for them."""
+    if kernels() is None or not is_plain([(of, of.dtype) for of in tensors]):
+        return None
+    return [of.numpy() for of in tensors]
+
 
 T = TypeVar("T")
+
+
 Factors = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -180,3 +227,60 @@ def _ends(row: Row) -> tuple[torch.Tensor | None, ...]:
     if isinstance(row, Sum):
         return row.out, row.base, row.scale, None
     return row.out, row.base if isinstance(row, Residual) else None, row.excess, row.own
+
+
+_ALL = slice(0, None)
+
+
+def dot(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return the inner product of two vectors, the second of longer numbers if they differ."""
+    code, arrays = kernels(), arrays_of(a, b)
+    if code is None or arrays is None:
+        return float(torch.dot(a.reshape(-1).to(b.dtype), b.reshape(-1)))
+    return code.dot(*(of.reshape(-1) for of in arrays))
+
+
+def adding(x: torch.Tensor, a: torch.Tensor) -> Callable[..., None]:
+    """Return what lets ``x = x + factor a``, ``(C, M)``, for a factor and a stretch of columns."""
+    code, arrays = kernels(), arrays_of(x, a)
+
+    def by_torch(factor: float, stretch: slice = _ALL) -> None:
+        for of, more in zip(x[:, stretch], a[:, stretch], strict=True):
+            of.add_(more.to(of.dtype), alpha=factor)
+
+    if code is None or arrays is None:
+        return by_torch
+    return lambda factor, stretch=_ALL: code.add(*arrays, factor, *_columns(stretch, x))
+
+
+def turning(p: torch.Tensor, z: torch.Tensor, r: torch.Tensor) -> Callable[..., float]:
+    """Return what lets ``p = z + factor p``, ``(C, M)``, for a factor and a stretch of columns, and returns ``p r`` there."""
+    code, arrays = kernels(), arrays_of(p, z, r)
+
+    def by_torch(factor: float, stretch: slice = _ALL) -> float:
+        for of, more in zip(p[:, stretch], z[:, stretch], strict=True):
+            torch.add(more, of, alpha=factor, out=of)
+        pairs = zip(p[:, stretch], r[:, stretch], strict=True)
+        return sum(torch.stack([torch.dot(*pair) for pair in pairs]).tolist())
+
+    if code is None or arrays is None:
+        return by_torch
+    return lambda factor, stretch=_ALL: code.turn(*arrays, factor, *_columns(stretch, p))
+
+
+def stepping(r: torch.Tensor, q: torch.Tensor) -> Callable[[float], float]:
+    """Return what lets ``r = r + factor q`` for a factor, and returns ``r r``."""
+    r, q = r.view(-1), q.view(-1)
+    code, arrays = kernels(), arrays_of(r, q)
+    if code is not None and arrays is not None:
+        return lambda factor: code.step(*arrays, factor)
+
+    def by_torch(factor: float) -> float:
+        r.add_(q, alpha=factor)
+        return float(torch.dot(r, r))
+
+    return by_torch
+
+
+def _columns(stretch: slice, vector: torch.Tensor) -> tuple[int, int]:
+    return stretch.start, vector.shape[1] if stretch.stop is None else stretch.stop

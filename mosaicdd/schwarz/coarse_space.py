@@ -1,4 +1,12 @@
-"""The coarse problem, solved by sine transforms where they diagonalise it, else by a factorisation.
+"""The coarse space: hats on the coarse nodes, which carry values across the domain.
+
+A hat is 1 at its node and falls linearly along the lattice lines to 0 at the next coarse nodes. With
+restriction by injection at the nodes, row ``i`` of the coarse operator ``A_c = R (I - T) P`` is 1 at the
+node and minus the responses there of the one or two subdomains on whose centre lines it lies to the
+hats on their perimeters. So it is assembled from the responses of the local solver, for any linear
+equation (`coarse_solve`).
+
+The coarse problem, solved by sine transforms where they diagonalise it, else by a factorisation.
 
 Fast sine transforms need one coarse node per lattice cell and a stencil that is symmetric in both
 axes. Everything else is assembled from the local solver's responses, factorised and solved by every
@@ -21,10 +29,10 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.parallel.layouts.placements import Shard
-from mosaicdd.parallel.node_gather import NodeGather
+from mosaicdd.lattice.transfer import Batch, Transfer
+from mosaicdd.local_solvers.lifting import exact_solutions
+from mosaicdd.parallel.collect import NodeGather
+from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.layouts import block_of, nodes_layout
@@ -33,12 +41,20 @@ from mosaicdd.schwarz.sweep import Task
 from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB
+
+
 _NEGLIGIBLE = 1e-9  # response, beside the 1 of the diagonal: what a flow carries upstream
 
+
 Symbol = Callable[..., np.ndarray]
+
+
 """``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1, in space ``kz`` first."""
 
+
 CoarseSolver = Callable[[torch.Tensor, np.ndarray, Interface], np.ndarray]
+
+
 """``solve(residual, sums, correction)``: this rank's residuals ``(n, touched)`` to the correction on its
 part of the coarse interface; returns ``sums`` added up over the ranks."""
 
@@ -246,3 +262,85 @@ def sine_transform(values: torch.Tensor, axis: int) -> torch.Tensor:
     zero = torch.zeros_like(values.narrow(axis, 0, 1))
     odd = torch.cat([zero, values, zero, -values.flip(axis)], dim=axis)
     return -torch.fft.rfft(odd, dim=axis).imag.narrow(axis, 1, n)
+
+
+class CoarseSpace:
+    """The coarse correction ``c = A_c^-1 R (T v - v)`` and its effect on the interface.
+
+    Parameters
+    ----------
+    operator
+        Whose equation is solved.
+    responses
+        Centre lines for a hat on each coarse node around a subdomain, weighted by `Lattice.hat`, ``(8 q, 2 (m - 1))``.
+    points
+        Coarse nodes per lattice cell along a line, ``q``.
+    """
+
+    def __init__(
+        self, task: Task, operator: EllipticOperator, responses: torch.Tensor, points: int
+    ):
+        tensors, problems = task.tensors, task.problems
+        self._coarsening = coarsening = Coarsening(task.block.lattice, points)
+        self._responses = responses = hat_responses(task.block, operator, responses, points)
+        self._solve = coarse_solver(task, coarsening, responses, operator)
+        coarse = coarsening.block(task.block)
+        self._correction = Interface(coarse, problems=problems, **tensors)
+        self._transfer = Transfer(coarse, **tensors)
+        touched = len(coarsening.touched(task.block))
+        self._residual = torch.empty(problems, touched, **tensors)
+        nodes = len(coarsening.lattice.subdomain.perimeter)
+        self._around = torch.empty(problems * task.largest, nodes, **tensors)
+        self._moving = task.clock.part("gather_scatter")
+        self._solving = task.clock.part("coarse")
+
+    def correct(
+        self, v: Interface, out: Interface, residual: torch.Tensor, sums: np.ndarray, *, alone: bool
+    ) -> np.ndarray:
+        """Solve for the correction to the residual ``T v - v``, or a multiple of it.
+
+        Returns ``sums``, added up over the ranks by the way.
+
+        Parameters
+        ----------
+        out
+            Of the sweep; the residual is ``out - v``.
+        residual
+            It, at the owned lattice nodes, ``(n, rows, columns)``.
+        alone
+            Whether, at nodes of other ranks, ``out`` holds this rank's contribution alone.
+        """
+        if self._coarsening.points == 1:  # there are no others
+            return self._solve(residual.flatten(1), sums, self._correction)
+        self._coarsening.sample(out, self._residual, minus=v, alone=alone)
+        return self._solve(self._residual, sums, self._correction)
+
+    def sweep(self, batch: Batch, out: torch.Tensor) -> None:
+        """Write ``T P c`` on the centre lines of a batch, as they respond, to ``out``, ``(B, 2 (m - 1))``."""
+        around = self._around[: len(out)]
+        with self._moving:
+            self._transfer.restrict(self._correction, batch, around)
+        with self._solving:
+            torch.mm(around, self._responses, out=out)
+
+
+def hat_responses(
+    block: Block, operator: EllipticOperator, responses: torch.Tensor, points: int
+) -> torch.Tensor:
+    """Return weighted responses ``(8 q, 2 (m - 1))`` that reproduce the exact solutions that the hats do.
+
+    For a linear local solver under the lifting this changes nothing; one that is not linear gives responses that do
+    not add up, and the coarse operator would be wrong just for the smoothest functions.
+    """
+    subdomain = block.lattice.subdomain
+    hats = subdomain.hats(points)
+    around, inside, known = (  # (4 m, J), (2 (m - 1), J) and (8 q, J)
+        exact_solutions(operator, subdomain, 2, where)
+        for where in (subdomain.perimeter, subdomain.centre_lines, subdomain.coarse_nodes(points))
+    )
+    kept = np.abs(hats.T @ known - around).max(axis=0) < 1e-12
+    if not kept.any():
+        return responses
+    known, inside = known[:, kept], block.lattice.centre_weights[:, None] * inside[:, kept]
+    missing = inside.T - known.T @ responses.double().cpu().numpy()
+    return responses + torch.as_tensor(np.linalg.pinv(known.T) @ missing).to(responses)

@@ -1,1 +1,0 @@
-"""The coarse problems of two levels: what they know of the lattice, and how they are solved."""
