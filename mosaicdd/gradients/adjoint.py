@@ -65,7 +65,7 @@ def adjoint(
     with Ranks.of(kept.given_ranks) as ranks:
         kept.require_told(solution.problem, ranks)
         w = ranks.sum(ranks.agree(lambda: _derivatives(solution, dJ_du, parameters)))
-        u = np.asarray(solution.gather(), float)
+        u = np.array(solution.gather(), float)  # that may be written to, as torch asks for
         strips = ranks.agree(lambda: InStrips(parameters, kept.own))
         ranks.agree(lambda: strips.require_values(u))
         v = _solved(parameters, solution, solver, u, w, rtol)

@@ -12,6 +12,7 @@ from mosaicdd.gradients.lagrangian import Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.lattice.axes import ends, even, within
+from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
 
@@ -101,7 +102,8 @@ class InStrips:
         Returns
         -------
         dict, array
-            The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w`` there.
+            The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w``
+            there; of both times a number where their squares need it.
         """
         fields, nodes = self._parameters.fields, self._parameters.grid.nodes
         of_shape = [name for name in self._parameters.of_shape if name in by]
@@ -113,7 +115,7 @@ class InStrips:
         by = [name for name in by if name not in common and name not in of_shape]
         gradient: dict[str, torch.Tensor] = {}
         shares = {name: torch.zeros((), dtype=torch.float64) for name in (*by, *common)}
-        left = np.zeros(2)
+        left, power = np.zeros(2), safe_power(largest_of(w.detach().numpy()))
         for strip, wide, lagrangian, counts in self._strips:
             cells = tuple(slice(p.start, p.stop - 1) for p in wide)
             here, numbers = dict[str, torch.Tensor](), set[str]()
@@ -141,7 +143,7 @@ class InStrips:
             product, *slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
             inside = within(strip, wide)
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
-                seen = torch.where(counts, values, 0.0).reshape(-1)
+                seen = power * torch.where(counts, values, 0.0).reshape(-1)
                 left[number] += float(torch.dot(seen, seen))
             if common:  # which the equations of each node count once
                 alone = torch.zeros_like(v[wide])

@@ -12,6 +12,7 @@ from mosaicdd.gradients.calls import require_names, untraced
 from mosaicdd.gradients.in_strips import OnDomain
 from mosaicdd.gradients.lagrangian import Tensors
 from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.torch_defaults import on_processor
@@ -256,7 +257,8 @@ class Differentiable:
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             (product,) = torch.autograd.grad((slope * change).sum(), v)
         counts = on.strips.counting(self._parameters.whole, on.lagrangian.active)
-        left = [torch.where(counts, r, 0.0).square().sum() for r in (product + w, w)]
+        power = safe_power(largest_of(w.numpy()))
+        left = [(power * torch.where(counts, r, 0.0)).square().sum() for r in (product + w, w)]
         require_solved(torch.stack(left).numpy())
         return change
 

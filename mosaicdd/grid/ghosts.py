@@ -1,5 +1,6 @@
 """Ghost nodes: a rank's own nodes of a field, with copies of its neighbours' around them."""
 
+import math
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -11,6 +12,7 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.safe_norms import is_safe, norm, squares_of
 from mosaicdd.tensors import Tensors
 
 
@@ -76,11 +78,12 @@ class GhostNodes:
         whole = tuple(slice(0, p.stop - p.start) for p in self.owned)
         return Strip(torch.from_numpy(owned).to(**tensors), whole, self.owned)
 
-    def mean_square(self, owned: np.ndarray) -> float:
-        """Return the mean square of values over the nodes of all ranks."""
+    def rms(self, owned: np.ndarray) -> float:
+        """Return the root mean square of values over the nodes of all ranks."""
         flat = owned.reshape(-1) if owned.flags.c_contiguous else owned.ravel()
-        total, count = self.ranks.sum(np.array([np.dot(flat, flat), owned.size]))
-        return float(total / count)
+        total, count = self.ranks.sum(np.array([squares_of(flat), owned.size])).tolist()
+        size = math.sqrt(total / count) if total >= 0 else math.nan
+        return size if is_safe(size) else norm(self.ranks, flat, total) / math.sqrt(count)
 
 
 class FieldStart:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, family, others
@@ -130,6 +131,11 @@ class Interface:
         for number, field in enumerate(fields):
             for axis, lines in enumerate(self.lines):
                 lines[number].copy_(_every(field[None], axis, s)[0].movedim(axis, 0))
+
+    def multiply(self, factors: np.ndarray) -> None:
+        """Multiply the values of each problem, ``(n,)``, in place."""
+        every = self.flat.view(self.problems, -1)
+        every *= torch.from_numpy(factors).to(every)[:, None]
 
     def owned_parts(self) -> list[torch.Tensor]:
         """Return views of the values that this block owns: every node of the interface once.

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse.linalg
 import torch
 
+from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
@@ -63,13 +64,28 @@ class Source(GridSource):
     def __init__(self, problem: Problem, grid: Grid, subdomain: Subdomain):
         super().__init__(problem, grid)
         self.subdomain = subdomain
+        self._factors = np.ones(1)
         self._kept: weakref.WeakValueDictionary[Hashable, BlockSource] = (
             weakref.WeakValueDictionary()
         )
 
+    def multiply(self, factors: np.ndarray) -> None:
+        """Let ``f`` of each problem be multiplied from now on, ``(n,)``."""
+        factors = factors if (factors != factors[0]).any() else factors[:1]
+        if not np.array_equal(factors, self._factors):
+            self._factors = factors
+            self.version += 1
+
+    def at(self, part: Slices) -> np.ndarray | None:
+        """Return ``f`` at the nodes of a part of the grid, ``(n or 1, rows, columns)``; None if it is zero."""
+        values = self.problem.source_at(self.grid, part)
+        if values is None or (self._factors == 1.0).all():
+            return values
+        return values * self._factors.reshape(-1, *[1] * len(part))
+
     def on(self, block: Block, **tensors: Unpack[Tensors]) -> torch.Tensor:
         """Sample ``f`` at the nodes of a block's region: ``(n or 1, rows, columns)``."""
-        values = self.problem.source_at(self.grid, block.nodes)
+        values = self.at(block.nodes)
         if values is None:
             values = np.zeros((1, *(p.stop - p.start for p in block.nodes)))
         return torch.as_tensor(values).to(**tensors)

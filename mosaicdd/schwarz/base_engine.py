@@ -23,11 +23,11 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Progress
+from mosaicdd.schwarz.stopping import History, Progress, history_times
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
 
-_VANISHING = 1e-146  # root mean square of values whose squares are near the least of float64
+_VANISHING = 1e-292  # root mean square of values that have lost digits
 
 S = TypeVar("S", bound=BoundSolver)
 
@@ -221,7 +221,10 @@ class BaseEngine(abc.ABC, Generic[S]):
         evidence: Evidence,
         estimate: ErrorEstimate,
         *,
+        history: History,
         vanishes: bool,
+        finite: bool = True,
+        power: float = 1.0,
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
@@ -229,24 +232,35 @@ class BaseEngine(abc.ABC, Generic[S]):
 
         Parameters
         ----------
-        vanishes
-            Whether all values of this rank are zero.
+        vanishes, finite
+            Whether all values of this rank are zero, and whether they are numbers.
+        power
+            What the data were multiplied by, of which evidence, estimate and history are.
         failure
             Why the method found no way on, if it did not.
         more
             What else an `Outcome` is made of.
         """
         final = verdict(status, evidence)
-        small = final == "converged_rtol" and evidence.size < _VANISHING
-        if small and self._ranks.any(not vanishes):
-            final = "converged_atol"  # squares of values that small say nothing of their ratios
+        size = float(evidence.size) / power
+        if (
+            final == "converged_rtol"
+            and size < _VANISHING
+            and self._ranks.any(not vanishes or power != 1.0)
+        ):
+            final = "converged_atol"
+        if power != 1.0 and self._ranks.any(not finite):
+            final = "diverged_nan"
+        history = history_times(history, 1 / power)
         told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
         return Outcome(
             status=final,
-            size=evidence.size,
+            update=history.update[-1],
+            history=history,
+            size=size,
             discrete_residual=evidence.residual,
             rounding=(evidence.rounding or None) if told else None,
-            error_estimate=estimate,
+            error_estimate=estimate.times(1 / power),
             place=self.place,
             layout=self.layout,
             failure=None if final in CONVERGED else failure,

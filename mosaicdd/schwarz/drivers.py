@@ -154,7 +154,7 @@ def _cycle(
         predicted = np.array([minimum for _, minimum in solved])
         failures = monitor.predict(predicted)
         enough = [
-            monitor.rule.reached(2 * predicted[i], monitor.sizes[i], np.inf)
+            monitor.reached(i, 2 * predicted[i], monitor.sizes[i], np.inf)
             or predicted[i] <= rounding[i]
             for i in running
         ]

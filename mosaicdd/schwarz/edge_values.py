@@ -1,5 +1,6 @@
 """Values given on the edge of a rectangle or box, at the nodes of a rank's region."""
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,6 +41,15 @@ class EdgeValues:
                 else:
                     each = [boundary.edges[axis, end][along] for boundary in boundaries]
                     self.values[axis, end] = np.stack(each)
+
+    def times(self, factors: np.ndarray) -> "EdgeValues":
+        """Return the values of each problem multiplied, ``(n,)``."""
+        scaled = copy.copy(self)
+        scaled.values = {
+            side: edge * factors.reshape(-1, *[1] * (edge.ndim - 1))
+            for side, edge in self.values.items()
+        }
+        return scaled
 
     def impose(self, values: np.ndarray, number: int) -> None:
         """Write the values of a problem to the edge of an array of the region, in place."""

@@ -25,12 +25,13 @@ from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_e
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.method import SharedMethod
+from mosaicdd.schwarz.powers import powers_of
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.stopping import Monitor, history_times
 from mosaicdd.schwarz.sweep import Task
 from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
 from mosaicdd.unsupported import Unsupported
@@ -60,8 +61,8 @@ class Engine(BaseEngine[SharedSolver]):
             )
         if problems > 1 and (not settings.takes_many or settings.until_mae is not None):
             raise Unsupported(
-                f"{problems} problems at once need an iteration without inner products, a "
-                "certificate or an aim for the MAE: use batch=1"
+                f"{problems} problems at once are for iterations other than Anderson's, and without an aim for the MAE: "
+                "use batch=1"
             )
         self._scheme = scheme_of(
             local_solver.operator, local_solver.subdomain, settings.coarse_points
@@ -184,20 +185,30 @@ class Engine(BaseEngine[SharedSolver]):
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         clock, rule = [time.perf_counter()], self._rule(options)
+        source = self._solver.source
+        unit = self._discrete_residual.scale, self.settings.dtype
+        powers = powers_of(self._ranks, boundaries, source, self.owned, *unit)
+        boundaries = [
+            boundary if power == 1.0 else boundary.each(functools.partial(np.multiply, power))
+            for boundary, power in zip(boundaries, powers, strict=True)
+        ]
+        if source is not None:
+            source.multiply(powers)
         # Before there are other values, so that never more than two interfaces are held.
         from_zero = self._updates_from_zero(boundaries)
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
+        reference = options.reference
+        if (powers != 1.0).any():
+            v.multiply(powers)
+            reference = reference and reference.like(reference.flat.clone())
+            if reference is not None:
+                reference.multiply(powers)
         v.impose(boundaries)
-        monitor = Monitor(
-            self._ranks,
-            rule,
-            v,
-            reference=options.reference,
-            progress=options.progress,
-            watch=options.watch,
-        )
+        watched = {"progress": options.progress, "watch": options.watch, "powers": powers}
+        monitor = Monitor(self._ranks, rule, v, reference=reference, **watched)
         if options.histories:
-            monitor.go_on(v, options.histories, options.statuses)
+            earlier = map(history_times, options.histories, powers.tolist())
+            monitor.go_on(v, list(earlier), options.statuses)
         statuses = monitor.final_statuses
         if not monitor.ended:
             v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
@@ -208,7 +219,7 @@ class Engine(BaseEngine[SharedSolver]):
             and self._fill is not None
             and "interrupted" not in statuses
         ):
-            monitor = Monitor(self._ranks, rule, v, progress=options.progress, watch=options.watch)
+            monitor = Monitor(self._ranks, rule, v, **watched)
             exactly = self._scheme.acceleration
             if exactly == "chebyshev" and not self._relaxed:
                 exactly = "none"
@@ -229,10 +240,11 @@ class Engine(BaseEngine[SharedSolver]):
         safety = self._scheme.safety
         estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error, safety)
         clock.append(time.perf_counter())
-        fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink)
+        fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink, powers)
         evidence = [
-            self._evidence(rule, *problem)
-            for problem in zip(
+            self._evidence(dataclasses.replace(rule, atol=power * rule.atol), *problem)
+            for power, *problem in zip(
+                powers.tolist(),
                 estimates,
                 monitor.sizes.tolist(),
                 discrete_residuals,
@@ -245,6 +257,12 @@ class Engine(BaseEngine[SharedSolver]):
         if self._outside_range is not None:
             batch = self.settings.batch_subdomains
             outside = subdomains_outside(v, self.block, self._outside_range, batch)
+        if (powers != 1.0).any():
+            v.multiply(1 / powers)
+            residuals = [
+                None if residual is None else residual / power
+                for residual, power in zip(residuals, powers.tolist(), strict=True)
+            ]
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
@@ -254,7 +272,8 @@ class Engine(BaseEngine[SharedSolver]):
                 evidence[i],
                 estimates[i],
                 vanishes=not v.flat.view(v.problems, -1)[i].any(),
-                update=histories[i].update[-1],
+                finite=bool(v.flat.view(v.problems, -1)[i].isfinite().all()),
+                power=float(powers[i]),
                 residual=residuals[i],
                 certificate=certificates[i],
                 outside=None if outside is None else outside[i],
@@ -289,7 +308,7 @@ class Engine(BaseEngine[SharedSolver]):
         ``driven``: whether the norm is that of a right-hand side.
         """
         settings, lattice = self.settings, self.block.lattice
-        largest = float(abs(self._discrete_residual.stencil).sum()) / norm
+        largest = self._discrete_residual.scale / norm
         everywhere = math.sqrt(math.prod(n - 1 for n in lattice.grid.shape))
         # What is strongest between the lattice lines, as beside a well, is no less there: |b| = |A u|.
         scale = max(size, 1 / (largest * everywhere)) if driven else size
@@ -309,14 +328,28 @@ class Engine(BaseEngine[SharedSolver]):
         return Evidence(estimate.interface, size, residual, promised, rounding, plausible)
 
     def _assemble(
-        self, v: Interface, boundaries: Sequence[Boundary], sink: Sink | None
+        self,
+        v: Interface,
+        boundaries: Sequence[Boundary],
+        sink: Sink | None,
+        powers: np.ndarray,
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
-        """Fill what is wanted of the field; return it, or None, and both residuals, if measured."""
+        """Fill what is wanted of the field; return it, or None, and both residuals, if measured.
+
+        ``powers``: what the data were multiplied by; fields are divided by them.
+        """
         unknown = [None] * self.problems
+        factors = torch.from_numpy(1 / powers).view(-1, *[1] * len(self.owned))
+
+        def as_given(strips: Iterator[Strip]) -> Iterator[Strip]:
+            if (powers == 1.0).all():
+                return strips
+            return (Strip(s.values * factors.to(s.values), s.inner, s.place) for s in strips)
+
         if self._window is not None and self._wanted:
             wide, fill = self.movement.widen(v, FILL_HALO), self._window_fill
             strips = iter(()) if fill is None else fill.strips(wide.part(fill.block))
-            return self._delivered(strips, sink), unknown, unknown
+            return self._delivered(as_given(strips), sink), unknown, unknown
         fill = self._fill
         if not self._wanted or fill is None:
             return None, unknown, unknown
@@ -327,8 +360,10 @@ class Engine(BaseEngine[SharedSolver]):
             for _ in self._strips(fill, v, node_residual, region):
                 pass
             fields = region[:, *block.owned_nodes()[0]]
+            if (powers != 1.0).any():
+                fields *= factors.to(fields)
         else:
-            sink(self._strips(fill, v, node_residual))
+            sink(as_given(self._strips(fill, v, node_residual)))
         discrete_residuals = self._discrete_residual.relative(boundaries)
         return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
 

@@ -12,6 +12,7 @@ filled there, the local solver is compared with the exact one at all nodes (`Edg
 gets wrong comes on top.
 """
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -61,6 +62,18 @@ class ErrorEstimate:
     nodes: torch.Tensor
     place: Slices
     energy: float | None = None
+
+    def times(self, factor: float) -> "ErrorEstimate":
+        """Return the estimate whose distances are multiplied."""
+        if factor == 1.0:
+            return self
+        return dataclasses.replace(
+            self,
+            rms=factor * self.rms,
+            interface=factor * self.interface,
+            nodes=factor * self.nodes,
+            energy=None if self.energy is None else factor * self.energy,
+        )
 
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache

@@ -98,6 +98,11 @@ class NodeSource:
     scale: float = 1.0
     nodes: np.ndarray | None = None
 
+    def times(self, factors: np.ndarray) -> "NodeSource":
+        """Return the source of each problem multiplied, ``(n,)``."""
+        every = torch.from_numpy(factors).view(-1, *[1] * (self.values.dim() - 1))
+        return dataclasses.replace(self, values=self.values * every.to(self.values))
+
 
 @dataclass(frozen=True)
 class _Beside:
@@ -209,15 +214,30 @@ class Measure:
         added = self.added(edges)
         sums = np.zeros((3, edges.problems))
         sums[2] = self._squares_of_image
-        counted = self._squares_of_ring * added
+        with np.errstate(over="ignore", invalid="ignore"):  # of data that are too large
+            counted = self._squares_of_ring * added
+            if source is not None:
+                values, scale = source.values.cpu().numpy(), source.scale
+                sums[0] = scale**2 * self._squares(values, source.nodes)
+                at_ring = values.reshape(len(values), -1)[:, self.ring]
+                sums[0] += 2 * scale * (at_ring * counted).sum(1)
+                sums[1] = scale * self._with_image(values)
+            sums[0] += (added * counted).sum(1)
+            sums[1] += added @ self._image_of_ring
+            return driven(*ranks.sum(sums), rtol=rtol)
+
+    def largest(self, ranks: Ranks, edges: EdgeValues, source: NodeSource | None) -> np.ndarray:
+        """Return the largest absolute number of right-hand sides, as rows count, ``(n,)``; all ranks together."""
+        added = self.added(edges)
         if source is not None:
-            values, scale = source.values.cpu().numpy(), source.scale
-            sums[0] = scale**2 * self._squares(values, source.nodes)
-            sums[0] += 2 * scale * (values.reshape(len(values), -1)[:, self.ring] * counted).sum(1)
-            sums[1] = scale * self._with_image(values)
-        sums[0] += (added * counted).sum(1)
-        sums[1] += added @ self._image_of_ring
-        return driven(*ranks.sum(sums), rtol=rtol)
+            values = source.scale * source.values.cpu().numpy()
+            added += values.reshape(len(values), -1)[:, self.ring]
+            inner = np.abs(values * self.weights.every(values.shape[1:]))[:, *self.inner]
+            mine = inner.reshape(len(values), -1).max(axis=1, initial=0.0)
+        else:
+            mine = np.zeros(edges.problems)
+        ring = np.abs(added * np.sqrt(self._squares_of_ring)).max(axis=1, initial=0.0)
+        return np.max(ranks.allgather(np.maximum(mine, ring)), axis=0)
 
     def added(self, edges: EdgeValues, problems: slice = slice(None)) -> np.ndarray:
         """Return what the values on the edge of the grid add to right-hand sides at the nodes `ring`.

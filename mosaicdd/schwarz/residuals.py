@@ -21,6 +21,7 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.safe_norms import safe_power
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.sides.boundary import Boundary
@@ -34,8 +35,8 @@ class DiscreteResidual:
 
     Attributes
     ----------
-    stencil
-        The rows of ``A``.
+    stencil, scale
+        The rows of ``A``, and the sum of their absolute values.
     norms
         By which the last residuals were divided, ``(n,)``: ``|b|``, or 1.
     driven
@@ -56,6 +57,8 @@ class DiscreteResidual:
         self._source = source
         self._problems = problems
         self.stencil = self._system.stencil
+        self.scale = float(abs(self.stencil).sum())
+        self._power = safe_power(self.scale)  # of both sides
         self.norms, self.driven = np.ones(problems), np.zeros(problems, bool)
         self._squares = np.zeros(problems)
         self._places: list[Slices] = []
@@ -77,11 +80,13 @@ class DiscreteResidual:
             if self._source is not None:
                 f = self._scaled_source(moved(piece, origin))
                 residual -= torch.from_numpy(f).movedim(0, -1).to(residual)
+            if self._power != 1.0:
+                residual *= self._power
             self._squares += residual.square().flatten(0, -2).sum(dim=0).cpu().numpy()
 
     def _scaled_source(self, place: Slices) -> np.ndarray:
         """Return the source times the squared spacing, ``(n or 1, rows, columns)``."""
-        f = None if self._source is None else self._source.problem.source_at(self._grid, place)
+        f = None if self._source is None else self._source.at(place)
         return np.zeros((1,) * (1 + len(place))) if f is None else self._grid.spacing**2 * f
 
     def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
@@ -89,6 +94,8 @@ class DiscreteResidual:
 
         For data without any effect (``b = 0``, or next to it) it is ``|b - A u|``.
         """
+        if self._power != 1.0:
+            boundaries = [b.each(lambda edge: self._power * edge) for b in boundaries]
         if self._source is None:
             squares = self._ranks.sum(self._squares)
             norms = self._system.right_hand_side_norms(boundaries)
@@ -98,8 +105,9 @@ class DiscreteResidual:
         self._squares = np.zeros(self._problems)
         self._places = []
         self.driven = np.asarray(norms > _LEAST)
-        self.norms = np.where(self.driven, norms, 1.0)
-        return np.sqrt(squares) / self.norms
+        norms = np.where(self.driven, norms, 1.0)
+        self.norms = norms / self._power
+        return np.sqrt(squares) / norms
 
     def _squares_of_b(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return the sum of the squares of ``b`` over the nodes of all strips, ``(n,)``."""
@@ -108,7 +116,7 @@ class DiscreteResidual:
         for place in self._places:
             for piece in in_rows(place, _PIECE):
                 shape = (self._problems, *(part.stop - part.start for part in piece))
-                b = np.broadcast_to(self._scaled_source(piece), shape).copy()
+                b = np.broadcast_to(self._power * self._scaled_source(piece), shape).copy()
                 for there, values in terms:
                     _add_common(b, piece, values, there)
                 b = b.reshape(self._problems, -1)

@@ -5,6 +5,7 @@ that of the values. NaN on one rank travels in the same sum, so all ranks leave 
 problems that are solved at once are judged one by one.
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,25 @@ class History:
         )
 
 
+def history_times(history: History, factor: float) -> History:
+    """Return a history whose updates and errors are multiplied."""
+    if factor == 1.0:
+        return history
+    return dataclasses.replace(
+        history,
+        update=[factor * update for update in history.update],
+        mae=[factor * mae for mae in history.mae],
+    )
+
+
+def progress_times(progress: Progress | None, factor: float) -> Progress | None:
+    """Return what shows measurements multiplied."""
+    if progress is None or factor == 1.0:
+        return progress
+    show = progress
+    return lambda iteration, *sizes: show(iteration, *(factor * size for size in sizes))
+
+
 def judged(history: History, rule: StoppingRule, aim: float, patience: int) -> str | None:
     """Return how an iteration ends that is judged by its residual, if the last one was the last.
 
@@ -102,6 +122,9 @@ class Monitor:
         those of the one with the largest update.
     watch
         What may interrupt the iteration, and keeps checkpoints of it.
+    powers
+        What the data of each problem were multiplied by, ``(n,)``, and with them all that is measured; by default 1.
+        Of the data themselves are absolute tolerances, checkpoints, and what progress shows.
     """
 
     def __init__(
@@ -113,9 +136,11 @@ class Monitor:
         reference: Interface | None = None,
         progress: Progress | None = None,
         watch: Watch | None = None,
+        powers: np.ndarray | None = None,
     ):
         self._ranks = ranks
         self.rule = rule
+        self._powers = np.ones(v.problems) if powers is None else powers
         self._reference = reference
         self._progress = progress
         self._watch = watch or Watch()
@@ -268,7 +293,7 @@ class Monitor:
         for i in running:
             self.largest[i] = max(self.largest[i], sizes[i], updates[i])
             self.sizes[i] = max(sizes[i], _VANISHED * self.largest[i])
-            status = self.rule.reached(updates[i], self.sizes[i], maes[i])
+            status = self.reached(i, updates[i], self.sizes[i], maes[i])
             self._enter(i, updates[i], residuals[i], maes[i], status)
         slowest = max(running, key=lambda i: self.histories[i].update[-1])
         self._report(slowest)
@@ -276,7 +301,7 @@ class Monitor:
         interrupted, due = called
         out = any(self.statuses[i] == OUT_OF_ITERATIONS for i in running)
         if self._watch.save is not None and (interrupted or due or out):
-            self._watch.keep(self.result(new), self.histories, None, self.statuses, 0)
+            self._watch.keep(*self._as_given(self.result(new)), None, self.statuses, 0)
         if interrupted:
             self.statuses = [status or "interrupted" for status in self.statuses]
             self._keep(new, running)
@@ -286,18 +311,21 @@ class Monitor:
         """Say whether the next iteration will probably be the last, to go by the last two."""
         if self.remaining <= 1:
             return True
-        return all(
-            status is not None or self._nearly(history, size)
-            for status, history, size in zip(self.statuses, self.histories, self.sizes, strict=True)
-        )
+        return all(status is not None or self._nearly(i) for i, status in enumerate(self.statuses))
 
-    def _nearly(self, history: History, size: float) -> bool:
+    def reached(self, problem: int, update: float, size: float, mae: float) -> str | None:
+        """Return how a problem ends with such measurements by the rule, if it does."""
+        power = float(self._powers[problem])
+        return self.rule.reached(update / power, size / power, mae / power)
+
+    def _nearly(self, problem: int) -> bool:
         """Say whether one more iteration that contracts as the last did will reach the rule."""
+        history, size = self.histories[problem], self.sizes[problem]
         if len(history.update) < 2 or not history.update[-2] > 0:
             return False
         factor = history.update[-1] / history.update[-2]
         mae = history.mae[-1] * (history.mae[-1] / history.mae[-2]) if history.mae[-2] > 0 else 0.0
-        return self.rule.reached(_CAUTION * factor * history.update[-1], size, mae) is not None
+        return self.reached(problem, _CAUTION * factor * history.update[-1], size, mae) is not None
 
     def predict(self, updates: np.ndarray) -> dict[int, str]:
         """Enter an iteration whose updates, ``(n,)``, are known without measuring them.
@@ -325,9 +353,18 @@ class Monitor:
 
     def _report(self, problem: int) -> None:
         if self._progress is not None:
-            history = self.histories[problem]
-            size = float(self.sizes[problem])
-            self._progress(self.iterations, history.update[-1], size, history.mae[-1])
+            history, power = self.histories[problem], float(self._powers[problem])
+            sizes = history.update[-1], float(self.sizes[problem]), history.mae[-1]
+            self._progress(self.iterations, *(size / power for size in sizes))
+
+    def _as_given(self, v: Interface) -> tuple[Interface, list[History]]:
+        """Return values and histories as those of the data themselves."""
+        if not (self._powers != 1.0).any():
+            return v, self.histories
+        scaled = v.like(v.flat.clone())
+        scaled.multiply(1 / self._powers)
+        pairs = zip(self.histories, self._powers.tolist(), strict=True)
+        return scaled, [history_times(history, 1 / power) for history, power in pairs]
 
     def _cannot_go_on(self, history: History) -> str | None:
         updates = history.update

@@ -1,6 +1,5 @@
 """One step in time: a problem with more reaction and the last values in its source, solved on all ranks."""
 
-import math
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -236,7 +235,7 @@ class Stepper:
         difference = np.subtract(new, share.without_ghosts(expected), out=self._difference)
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
-        squares = [share.mean_square(values) for values in (new, difference)]
+        size, far = (share.rms(values) for values in (new, difference))
         wide, balance = share.with_ghosts(new), planned.balance(share)
         stage = step.share * wide + rest * newest if rest else wide
         balanced: Balance | None = None
@@ -247,8 +246,8 @@ class Stepper:
             balanced = balance(problem, stage, gained, f)
         return Taken(
             wide,
-            math.sqrt(squares[0]),
-            math.sqrt(squares[1]),
+            size,
+            far,
             solution.error_estimate / step.share,
             solution.report,
             balanced,

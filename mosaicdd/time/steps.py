@@ -165,7 +165,7 @@ class Stepping:
         if control.chooses and self.record.time:
             self._fit()
         if control.chooses and not self.record.time:
-            control.see(math.sqrt(share.mean_square(share.without_ghosts(self.first))))
+            control.see(share.rms(share.without_ghosts(self.first)))
             self._begin()
         while not control.ended:
             try:

@@ -1,5 +1,6 @@
 """The engine for media by multigrid: conjugate gradients on all nodes under a cycle of operator-made hats."""
 
+import dataclasses
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import torch
 from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, even, within
 from mosaicdd.local_solvers.exact import MediumSolver
+from mosaicdd.parallel.safe_norms import is_safe, largest_of, power_for
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
@@ -25,7 +27,7 @@ from mosaicdd.schwarz.multigrid.iteration import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
-from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.stopping import History, history_times, progress_times
 from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Evidence, suspected
 
 _STRIP = 2**17  # values of the field that are handed out at once
@@ -90,7 +92,9 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         """Return what a force makes of zero, whatever the values, by what is planned; see `BaseEngine.change`."""
         system = self._planned(transposed=transposed and self._system.nodes.directed)
         here = within(system.region.owned, self.owned)  # without copies along periodic axes
-        b, x = system.start(force[here]), system.nodes.vector()
+        largest = self._ranks.largest(largest_of(force[here]))
+        power = self._power(largest, largest)
+        b, x = system.start(power * force[here]), system.nodes.vector()
         rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)
         judge = Judge(rule, None, None, None, lambda x, history: None, system.nodes.size_here)
         size = system.gradients.norm(b)
@@ -107,12 +111,25 @@ class MultigridEngine(BaseEngine[MediumSolver]):
                 rounding.add_rounding(strip)
             if judge.history.residual[-1] <= ROUNDINGS * float(rounding.rounding()[0]):
                 status = "converged_rounding"
-        return field[within(self.owned, self._system.region.nodes)], status
+        return field[within(self.owned, self._system.region.nodes)] / power, status
+
+    def _power(self, size: float, largest: float) -> float:
+        """Return what multiplies right-hand sides of a size, where squares of them or of their solutions need it."""
+        scale = self._system.nodes.scale
+        safe = is_safe(size) and is_safe(size / scale)
+        return 1.0 if safe else power_for(largest, math.sqrt(scale))
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         rule, system = self._rule(options), self._system
         edges, source, embedded = self._data(boundaries, options)
         measures, constants = system.measure(self._ranks, edges, source, rule.rtol)
+        powers, unscaled = np.ones(self.problems), edges
+        if not all(is_safe(size) and is_safe(size / system.nodes.scale) for size in measures):
+            largest = system.measure.largest(self._ranks, edges, source)
+            powers = np.array(list(map(self._power, measures, largest)))
+            edges = edges.times(powers)
+            source = None if source is None else source.times(powers)
+            measures, constants = system.measure(self._ranks, edges, source, rule.rtol)
         residual = FieldResidual(
             self._ranks,
             system.region,
@@ -127,14 +144,12 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         b: Room = None
         for i in range(self.problems):
             begun = time.perf_counter()
-            judge = self._judge(edges, i, rule, options)
-            x = self._begun(i, float(constants[i]), options, x)
+            judge = self._judge(edges, i, rule, options, float(powers[i]))
+            x = self._begun(i, float(constants[i]), options, x, float(powers[i]))
             b, size = system.right_hand_side(edges, source, i, b), float(measures[i]) or 1.0
             with self.clock.part("multigrid"):
                 status = system.gradients(b, x, size, judge)
             iterated = time.perf_counter()
-            if not measures[i] and self._ranks.any(bool(b.any())):
-                status = "converged_atol"  # of a right-hand side whose squares vanish
             b = b if i < self.problems - 1 else None  # the next one takes its place
             with self.clock.part("estimate"):
                 estimate = system.estimate()
@@ -146,7 +161,16 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             seconds["estimate"] += time.perf_counter() - iterated
         x = None
         begun = time.perf_counter()
-        strips = self._strips(fields, residual, embedded)
+        evidence: list[Evidence] | None = None
+        if (powers != 1.0).any():
+            if self._window is None:
+                self._measure(fields, residual)
+            evidence = self._evidence(rule.rtol, solves, fields, residual)
+            for i in range(self.problems):
+                with np.errstate(over="ignore"):
+                    fields[i] /= powers[i]
+                unscaled.impose(fields[i], i)
+        strips = self._strips(fields, residual if evidence is None else None, embedded)
         if embedded is None and self._is_wanted(fields, options.sink):
             for _ in strips:
                 pass  # measured
@@ -154,7 +178,8 @@ class MultigridEngine(BaseEngine[MediumSolver]):
             wanted: torch.Tensor | None = torch.from_numpy(those)
         else:
             wanted = self._delivered(strips, options.sink)
-        evidence = self._evidence(rule.rtol, solves, fields, residual)
+        if evidence is None:
+            evidence = self._evidence(rule.rtol, solves, fields, residual)
         seconds["assemble"] = time.perf_counter() - begun
         certify = self.settings.certify
         imbalance = None if embedded is None else embedded.imbalance
@@ -164,7 +189,8 @@ class MultigridEngine(BaseEngine[MediumSolver]):
                 evidence[i],
                 solved.estimate,
                 vanishes=not fields[i].any(),
-                update=solved.history.update[-1],
+                finite=bool(np.isfinite(fields[i]).all()),
+                power=float(powers[i]),
                 imbalance=None if imbalance is None else imbalance[i].item(),
                 certificate=None
                 if certify is None
@@ -197,27 +223,35 @@ class MultigridEngine(BaseEngine[MediumSolver]):
         return edges, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
 
     def _judge(
-        self, edges: EdgeValues, number: int, rule: StoppingRule, options: SolveOptions
+        self,
+        edges: EdgeValues,
+        number: int,
+        rule: StoppingRule,
+        options: SolveOptions,
+        power: float,
     ) -> Judge:
-        """Return what judges the iterations of a problem."""
+        """Return what judges the iterations of a problem whose data were multiplied."""
         watch = options.watch
 
         def save(x: torch.Tensor, history: History) -> None:
-            field = self._system.field(x, edges, number)[None]
+            field = self._system.field(x, edges, number)[None] / power
             if watch is not None:
-                watch.keep(None, [history], self._shown_strips(field), [None], number)
+                kept = history_times(history, 1 / power)
+                watch.keep(None, [kept], self._shown_strips(field), [None], number)
 
-        earlier, nodes = options.history(number), self._system.nodes
-        return Judge(rule, earlier, options.progress, watch, save, nodes.size_here)
+        earlier, nodes = history_times(options.history(number), power), self._system.nodes
+        rule = dataclasses.replace(rule, atol=power * rule.atol)
+        progress = progress_times(options.progress, 1 / power)
+        return Judge(rule, earlier, progress, watch, save, nodes.size_here)
 
     def _begun(
-        self, number: int, constant: float, options: SolveOptions, room: Room
+        self, number: int, constant: float, options: SolveOptions, room: Room, power: float
     ) -> torch.Tensor:
         """Return the vector that the iteration of a problem begins with; for its room see `MultigridSystem`."""
         own, start = self._system.region.owned, options.begun(number)
         if start is not None:
             values = start[number].double().cpu().numpy()[within(own, self.owned)]
-            return self._system.start(np.where(np.isnan(values), 0.0, values), room)
+            return self._system.start(power * np.where(np.isnan(values), 0.0, values), room)
         return self._system.start(np.full((1,) * len(own), constant), room)
 
     def _rule(self, options: SolveOptions) -> StoppingRule:
@@ -229,21 +263,27 @@ class MultigridEngine(BaseEngine[MediumSolver]):
     def _strips(
         self,
         fields: np.ndarray,
-        residual: FieldResidual,
+        residual: FieldResidual | None,
         embedded: Embedded | None,
     ) -> Iterator[Strip]:
-        """Hand out fields strip by strip, and measure them by the way."""
+        """Hand out fields strip by strip, and measure them by the way, if they are not measured yet."""
         if embedded is not None and embedded.imbalance is not None:
             embedded.centre(self._in_strips(fields))
         checking = self.clock.part("check")
         for strip in self._in_strips(fields):
-            if self._window is None:
+            if self._window is None and residual is not None:
                 with checking:
                     residual.add(strip)
             if embedded is not None:
                 own = Strip(strip.values.clone(), strip.inner, strip.place)
                 strip = embedded.completed(own)
             yield strip
+
+    def _measure(self, fields: np.ndarray, residual: FieldResidual) -> None:
+        """Measure the residual of fields as they are."""
+        with self.clock.part("check"):
+            for strip in self._in_strips(fields):
+                residual.add(strip)
 
     def _evidence(
         self,

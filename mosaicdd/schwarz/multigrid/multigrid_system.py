@@ -195,7 +195,7 @@ class MultigridSystem:
             there.append(sampled[inside])
         at_samples = np.zeros([part.stop - part.start for part in samples])
         places = nodes.nodes.places([n.ravel() for n in np.meshgrid(*there, indexing="ij")])
-        values = error.view(-1)[places].cpu().numpy()
+        values = error.view(-1)[places].double().cpu().numpy()
         at_samples[np.ix_(*where)] = np.abs(factor * values).reshape([len(n) for n in where])
         bound = None if math.isnan(energy) else energy
         return ErrorEstimate(rms, rms, torch.from_numpy(at_samples), samples, bound)

@@ -15,6 +15,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.launcher import Watch
+from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
@@ -128,11 +129,10 @@ class Newton:
         """Return what rounding leaves of the residual, zero where the derivative does not say; all ranks."""
         try:
             diagonal = self._steps.ranks.agree(lambda: self._equations.diagonal(self.u))
-        except ValueError:  # no elliptic equation at these values
+        except NotEllipticError:
             return 0.0
         products = self._place.without_ghosts(2 * self._weights * diagonal * self.u)
-        square = float(self._steps.ranks.sum(np.array([np.square(products).sum()]))[0])
-        return float(np.finfo(float).eps) * math.sqrt(square) / self._measure
+        return float(np.finfo(float).eps) * norm(self._steps.ranks, products) / self._measure
 
     @property
     def certificate(self) -> Certificate | None:
@@ -166,10 +166,9 @@ class Newton:
         scale = _SAFETY * (1.0 + change.error / change.size) / (1.0 - share) if change.size else 1.0
         energy = None
         if self._equations.self_adjoint:
-            products = change.values * self._place.without_ghosts(self._residual)
-            energy = scale * math.sqrt(
-                abs(float(self._steps.ranks.sum(np.array([products.sum()]))[0]))
-            )
+            units = self._units(change)
+            energy = scale * math.sqrt(abs(self._slope(change, units)))
+            energy /= math.sqrt(units[0]) * math.sqrt(units[1])
         rms, nodes = scale * change.size, scale * change.at_samples(self._place.partition)
         return ErrorEstimate(
             rms, rms, nodes.to(**self._steps.settings.tensors), self._samples, energy
@@ -208,11 +207,12 @@ class Newton:
             self.status = "diverged_nan"
             return
         u, length = self.u, 1.0
-        begin, slope = self._place.without_ghosts(u), self._slope(change)
+        begin, units = self._place.without_ghosts(u), self._units(change)
+        slope = self._slope(change, units)
         while True:
             self._take(self._place.with_ghosts(begin + length * change.values))
             long = length * change.size > math.sqrt(self._rtol) * self.size
-            if self._norm < before and not (long and is_beyond(slope, self._slope(change))):
+            if self._norm < before and not (long and is_beyond(slope, self._slope(change, units))):
                 break
             if length < _SHORTEST:
                 break
@@ -242,11 +242,17 @@ class Newton:
         calls = self._steps.ranks.sum(np.array(self._watch.calls()))
         self._answer(*(call > 0 for call in calls))
 
-    def _slope(self, change: Change) -> float:
-        """Return what the energy rises by along a change, where there is one, else zero."""
+    def _units(self, change: Change) -> tuple[float, float]:
+        """Return what a change and the residual are multiplied by, so that float64 holds their products."""
+        return safe_power(change.size), safe_power(self._norm)
+
+    def _slope(self, change: Change, units: tuple[float, float]) -> float:
+        """Return what the energy rises by along a change, where there is one, else zero, in units of both."""
         if not self._equations.self_adjoint:
             return 0.0
-        rises = change.values * self._place.without_ghosts(self._residual)
+        values = change.values if units[0] == 1.0 else units[0] * change.values
+        residual = self._place.without_ghosts(self._residual)
+        rises = values * (residual if units[1] == 1.0 else units[1] * residual)
         return float(self._steps.ranks.sum(np.array([rises.sum()]))[0])
 
     def _remeasure(self) -> None:
@@ -270,9 +276,12 @@ class Newton:
             self._place.without_ghosts(self._weights * values)
             for values in (form.right + self._equations.source, form.constant)
         )
+        size = norm(self._steps.ranks, b)
+        power = safe_power(size)
+        b = b if power == 1.0 else power * b
         products = np.array([np.vdot(b, b), np.vdot(b, constant), np.vdot(constant, constant)])
         measure, _ = driven(*self._steps.ranks.sum(products), rtol=self._rtol)
-        return float(measure) or 1.0
+        return float(measure) / power or 1.0
 
     def _enter(self, update: float) -> None:
         """Enter a step into the history."""
@@ -329,8 +338,10 @@ class Newton:
             weighted = self._place.without_ghosts(self._weights * residual)
             with np.errstate(over="ignore"):  # of a step that is too long
                 mine = [np.square(weighted).sum(), np.square(nodes).sum(), nodes.size]
-        norm, total, count = steps.ranks.sum(np.array(mine)).tolist()
-        self._norm, self.size = math.sqrt(norm), math.sqrt(total / count)
+        squares, total, count = steps.ranks.sum(np.array(mine)).tolist()
+        self._norm = norm(steps.ranks, weighted, squares)
+        size = math.sqrt(total / count) if total >= 0 else math.nan
+        self.size = size if is_safe(size) else norm(steps.ranks, nodes, total) / math.sqrt(count)
 
     def _solved(self, rtol: float) -> Change:
         """Solve for the change that the derivative asks for; the last derivative is kept."""

@@ -15,6 +15,7 @@ import torch
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.parallel.launcher import Watch
+from mosaicdd.parallel.safe_norms import norm
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
@@ -117,16 +118,13 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 how = self.settings, self._ranks.size
                 nested = self._ranks.agree(lambda: nested_start(*where, *how))
             problem = self._solver.source.problem
-            square = 0.0 if nested is None else self._square(residual, smooth)
-            self._known = _Beginning(data, u, smooth, (problem, number), square, nested)
+            left = 0.0 if nested is None else self._norm(residual, smooth)
+            self._known = _Beginning(data, u, smooth, (problem, number), left, nested)
         return self._known
 
-    def _square(self, residual: np.ndarray, smooth: LinearForm) -> float:
-        """Return the square of a residual over all ranks, as its rows count."""
-        own = self._place.without_ghosts(smooth.weights * residual)
-        with np.errstate(over="ignore"):  # between data that are too large
-            mine = np.array([np.square(own).sum()])
-        return float(self._ranks.sum(mine)[0])
+    def _norm(self, residual: np.ndarray, smooth: LinearForm) -> float:
+        """Return the 2-norm of a residual over all ranks, as its rows count."""
+        return norm(self._ranks, self._place.without_ghosts(smooth.weights * residual))
 
     def _linearised(
         self, u: np.ndarray, equations: NewtonEquations
@@ -231,7 +229,6 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
                 evidence,
                 estimate,
                 vanishes=not solve.u.any(),
-                update=solve.history.update[-1],
                 certificate=solve.certificate,
                 history=solve.history,
                 field=None if kept is None else kept[i],
@@ -256,9 +253,9 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         problem, known = self._solver.source.problem, beginning.of
         if known[0] is not problem or known[1] != number:  # of another source
             other = self._ranks.agree(lambda: equations.residual(beginning.u))
-            beginning.square = self._square(other, beginning.smooth)
+            beginning.left = self._norm(other, beginning.smooth)
             beginning.of = problem, number
-        if self._square(residual, beginning.smooth) < beginning.square:
+        if self._norm(residual, beginning.smooth) < beginning.left:
             return start, residual
         return beginning.u, None
 
@@ -274,8 +271,8 @@ class _Beginning:
     data: "_Data"
     u: np.ndarray  # the smooth surface, at the nodes that are held here
     smooth: LinearForm  # the equation linearised there
-    of: tuple[Problem, int]  # which of several problems this is the square of the residual there of
-    square: float  # over all ranks
+    of: tuple[Problem, int]  # which of several problems this is the residual there of
+    left: float  # its 2-norm over all ranks
     nested: NestedStart | None = None  # what finds the solution on a coarser grid
     step: Step | None = None  # by the derivative at ``u``, if it has been taken
 

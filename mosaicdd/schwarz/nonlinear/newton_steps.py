@@ -99,7 +99,7 @@ class MediumStep:
         values = outcome.field.double().cpu().numpy()
         return Change(
             values,
-            math.sqrt(steps.place.mean_square(values)),
+            steps.place.rms(values),
             outcome.error_estimate.rms,
             "converged_rtol" if outcome.history.residual[-1] <= rtol else outcome.status,
         )

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices, ends_of
+from mosaicdd.parallel.safe_norms import safe_power
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.schwarz.multigrid.vector_operations import (
@@ -31,7 +32,7 @@ from mosaicdd.schwarz.multigrid.vector_operations import (
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, NodesInside, Steps
 
-_MOST = 30  # iterations, from which on multigrid goes on; see `scripts/bench_nonlinear_peers.py`
+_MOST = 30  # iterations, from which on multigrid goes on; see `scripts/bench_nonlinear.py`
 _TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**18  # numbers of a vector that are handled at once
 _SHORT = 1e-5  # bounds of residuals down to which float32 is long enough
@@ -60,11 +61,12 @@ class SineStep:
             result = gradients(self._inner.of_wide(force), rtol)
         if result is None:
             return None
-        values, last = result
+        values, last, unit = result
         nodes = math.prod(self._inner.owned.shape)
         squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
-        size, error = np.sqrt(squares / nodes)
-        return Change(self._inner.embedded(values), float(size), float(error), "converged_rtol")
+        size, error = unit * np.sqrt(squares / nodes)
+        change = self._inner.embedded(unit * values)
+        return Change(change, float(size), float(error), "converged_rtol")
 
     def _of(self, dtype: type) -> "_Gradients | None":
         """Return what solves in numbers of a type; None where these are too short for the derivative, or nothing flows.
@@ -133,8 +135,11 @@ class _Gradients:
         self._add = adding(self._x[None], self._p[None])
         self._step = stepping(self._r, self._image)
 
-    def __call__(self, force: np.ndarray, rtol: float) -> tuple[np.ndarray, float] | None:
-        """Solve for a force at the nodes inside; return this and the square of the last part; None if that is slow."""
+    def __call__(self, force: np.ndarray, rtol: float) -> tuple[np.ndarray, float, float] | None:
+        """Solve for a force at the nodes inside; None if that is slow.
+
+        Returns the values, the square of their last part, and the unit of both.
+        """
         inner, inside = self._inner, self._inside
         size = self._ranks.largest(float(abs(force).max(initial=0.0))) or 1.0
         x, r, p, z, image = (
@@ -167,8 +172,10 @@ class _Gradients:
             (left,) = self._total(self._step(-alpha))
         if not left <= rtol**2 * first:
             return None
+        power = safe_power(size)
+        size *= power
         last = np.square(size * alpha * p[inside].astype(float)).sum()
-        return size * x[inside], float(last)
+        return size * x[inside], float(last), 1 / power
 
     def _images(self, derivative: Conductances) -> Iterator[Image]:
         """Yield the products of the derivative and directions, piece by piece from the first node inside to the last."""

@@ -1,4 +1,4 @@
-"""Data whose squares are beyond float64: a solve that ended without a number says so."""
+"""Data that make numbers beyond float64: a solve that ended without a number says so."""
 
 import dataclasses
 import math
@@ -14,8 +14,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.results.outcome import Outcome
 
-# Whose squares, summed over all nodes and divided by a squared spacing, are numbers.
-_LARGEST = 1e140
+_LARGEST = 1e140  # whose squares, as of equations that are not linear, are numbers
 
 
 def beyond_numbers(outcome: Outcome) -> bool:
@@ -32,7 +31,7 @@ def explained(
     grid: Grid,
     own: Slices,
 ) -> list[Outcome]:
-    """Say of solves that ended without a number if what was given is too large for its squares; all ranks together.
+    """Say of solves that ended without a number if what was given is too large; all ranks together.
 
     ``own``: the nodes of this rank.
     """
@@ -49,7 +48,7 @@ def explained(
     if largest < _LARGEST:
         return outcomes
     why = (
-        f"values of up to {largest:.0e} are given, whose squares are beyond float64: divide sources, fluxes "
+        f"values of up to {largest:.0e} are given, and what is made of them is beyond float64: divide sources, fluxes "
         "and values on sides by one number"
     )
     return [

@@ -44,6 +44,8 @@ class SineSystem:
         This, which says what vectors are, and solves.
     unknowns
         Nodes of the whole domain that have stencil.
+    scale
+        The number on the diagonal.
     """
 
     directed = False
@@ -93,7 +95,8 @@ class SineSystem:
             )
         couplings = [float(k.flat[0]) for k in stencil.along]
         reaction = float(stencil.reaction.flat[0])
-        require_range(reaction + 2 * sum(couplings))
+        self.scale = reaction + 2 * sum(couplings)
+        require_range(self.scale)
         with clock.part("levels"):
             layout, sizes = self._layout(unknown)
             along = [k * waves.eigenvalues for k, waves in zip(couplings, self._waves, strict=True)]
