@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
     from mosaicdd.problems.sides.held import Held
-    from mosaicdd.report.presented import compare, read
+    from mosaicdd.report.comparison import compare
+    from mosaicdd.report.stored import read
     from mosaicdd.schwarz.effective.effective import effective
     from mosaicdd.schwarz.effective.effective_conductivity import Effective
     from mosaicdd.schwarz.results.solution import Solution
@@ -75,13 +76,13 @@ _HOMES = {
     "Unsupported": "unsupported",
     "Wells": "problems.fields.wells",
     "adjoint": "gradients.adjoint",
-    "compare": "report.presented",
+    "compare": "report.comparison",
     "differentiable": "gradients.differentiable",
     "effective": "schwarz.effective.effective",
     "generate": "training",
     "in_jax": "gradients.in_jax",
     "march": "time.march",
-    "read": "report.presented",
+    "read": "report.stored",
     "solve": "schwarz.solver",
     "taylor_test": "gradients.taylor",
     "train": "training",

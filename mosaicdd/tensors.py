@@ -3,7 +3,9 @@
 Torch itself is not imported: settings, and so ``--help``, need only the names.
 """
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
@@ -14,3 +16,12 @@ class Tensors(TypedDict):
 
     device: "torch.device"
     dtype: "torch.dtype"
+
+
+def read_only(array: Any) -> Any:
+    """Return a read-only view of an array; a tensor, of which there are no such views, is copied."""
+    if not isinstance(array, np.ndarray):
+        return array.clone()
+    view = array.view()
+    view.flags.writeable = False
+    return view

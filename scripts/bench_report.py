@@ -15,8 +15,8 @@ from statistics import median
 
 from tables import publish, table
 
+from mosaicdd import read
 from mosaicdd.report.page import page
-from mosaicdd.report.presented import read
 
 _CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
 _ROUNDS = 5

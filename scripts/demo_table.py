@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 from tables import table
 
+from mosaicdd import read
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.report.stored import StoredSolution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 _OURS = {
@@ -32,7 +33,7 @@ _SPAN = (
 
 def main(folder: Path) -> None:
     """Solve by the baselines, compare, and print the table."""
-    ours = [read_solution(folder / f"{name}.h5") for name in _OURS]
+    ours = [read(folder / f"{name}.h5") for name in _OURS]
     boundary = ours[0].boundary
     problem = Problem(boundary.shape, ours[0].attributes["pde"], sides=boundary)
     (amg, amg_iterations), amg_seconds = _timed(solve_and_count_by_multigrid, problem)

@@ -18,7 +18,7 @@ ALLOWED = {
     "parallel": {"lattice"},
     "schwarz": {
         *("grid", "lattice", "local_solvers", "parallel", "problems"),
-        *("storage", "report.presented", "report.progress"),
+        *("storage", "report.presented", "report.progress", "report.stored"),
     },
     "storage": {"lattice", "parallel", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
@@ -27,7 +27,7 @@ ALLOWED = {
     "gradients": {"lattice", "parallel", "problems", "schwarz", "time"},
     "time": {
         *("grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"),
-        *("storage", "report.presented", "report.progress"),
+        *("storage", "report.presented", "report.progress", "report.stored"),
     },
 }
 # Outside library: the folders or modules it may be imported in.

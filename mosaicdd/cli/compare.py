@@ -8,8 +8,8 @@ from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.show import quiet_option
 from mosaicdd.report.comparison import Comparison, compare_all
+from mosaicdd.report.stored import read, read_all
 from mosaicdd.storage.json_line import json_line
-from mosaicdd.storage.solution_file import read_solution, read_solutions
 
 
 @click.command()
@@ -29,10 +29,10 @@ def compare(
     time they are those of one field; an expression may have t.
     """
     with bad_input():
-        solution = read_solution(solution_file, problem, frame)
+        solution = read(solution_file, problem, frame=frame)
         problems = solution.problems if problem is None else 1
         with waiting(reference, solution, problems, quiet=as_json) as method:
-            solutions = read_solutions(solution_file, frame) if problem is None else [solution]
+            solutions = read_all(solution_file, frame) if problem is None else [solution]
             comparison = compare_all(solutions, method)
     report = _report(comparison, method)
     if solution.time is not None:

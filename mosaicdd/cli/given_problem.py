@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.foils import Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
-    from mosaicdd.storage.stored_field import StoredField
+    from mosaicdd.storage.solution_file import StoredField
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def given_field(spec: str) -> "float | str | FieldFile":
 
 def given_initial(spec: str) -> "float | str | FieldFile | StoredField":
     """Say what initial values are, as `given_field`; of a solution file alone its field, at the last of its times."""
-    from mosaicdd.storage.stored_field import StoredField
+    from mosaicdd.storage.solution_file import StoredField
 
     if StoredField.is_named(spec) and not spec.startswith(("expr:", "lognormal:")):
         return StoredField(spec)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mosaicdd.parallel.ranks import Ranks
     from mosaicdd.problems.problem import Problem
     from mosaicdd.storage.field_file import FieldFile
-    from mosaicdd.storage.stored_field import StoredField
+    from mosaicdd.storage.solution_file import StoredField
 
 _NOT_IN_TIME = ("points", "trace")
 

@@ -12,9 +12,9 @@ from mosaicdd.cli.reference import own_equation_option, problem_option, referenc
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.comparison import reference_field
 from mosaicdd.report.sections import sections_of
+from mosaicdd.report.stored import read
 from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import require_replaceable
-from mosaicdd.storage.solution_file import read_solution
 
 
 @click.command()
@@ -57,7 +57,7 @@ def plot(
     with bad_input():
         if importlib.util.find_spec("matplotlib") is None:
             raise ValueError("plots need matplotlib: pip install 'mosaicdd[plot]'")
-        solution = read_solution(solution_file, problem, frame)
+        solution = read(solution_file, problem, frame=frame)
         path = Path(output or Path(solution_file).with_suffix(".png"))
         moving = path.suffix == ".gif" or "%" in path.name
         with argument("plane"):

@@ -6,7 +6,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.reference import own_equation_option, problem_option
 from mosaicdd.problems.quantities.quantities import Extreme
-from mosaicdd.report.presented import OpenedSolution, read
+from mosaicdd.report.stored import StoredSolution, read
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.unsupported import Unsupported
 
@@ -42,7 +42,7 @@ def quantities(
     click.echo(json_line(report) if as_json else _for_people(report))
 
 
-def _report(solution: OpenedSolution, flows: tuple[str, ...]) -> dict:
+def _report(solution: StoredSolution, flows: tuple[str, ...]) -> dict:
     """Return what ``--json`` prints."""
     report: dict = {
         "max": _extreme(solution.max()),

@@ -13,7 +13,7 @@ from mosaicdd.cli.options import completed
 from mosaicdd.cli.show import stage
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.report.comparison import available
-from mosaicdd.storage.solution_file import StoredSolution
+from mosaicdd.report.stored import StoredSolution
 
 # Of a core of 2024 for Laplace's equation; what takes longer is said to.
 _SECONDS_PER_NODE = {"pyamg": 2.5e-6, "direct": 1e-5}

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from mosaicdd.report.curves import save_figure
 from mosaicdd.report.pictures import in_blocks, limits_of
 from mosaicdd.report.sections import Plane, heading, sections_of
+from mosaicdd.report.stored import StoredSolution, read
 from mosaicdd.storage.atomic import MARK, atomic_file
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
 
 _DPI = 100
 _LONGEST = 5.0  # inches, of the side of the field
@@ -98,7 +98,7 @@ class Moving:
 
     def _field(self, number: int) -> np.ndarray:
         """Return what is drawn of the field of a time."""
-        solution = read_solution(self._path, self._problem, number)
+        solution = read(self._path, self._problem, frame=number)
         return replace(self._section, solution=solution).field()
 
     def _limits(self) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,20 +22,12 @@ from mosaicdd.problems.fields.given import real_array, usable
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.references.references import REFERENCES
+from mosaicdd.report.presented import Presented
+from mosaicdd.report.stored import StoredSolution, read, read_all
 from mosaicdd.settings import unknown
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
 from mosaicdd.unsupported import Unsupported
 
-
-class Solutions(Protocol):
-    """What holds the solutions of one or several problems."""
-
-    def each(self) -> list[StoredSolution]:
-        """Return the solution of each problem."""
-        ...
-
-
-Reference = str | PathLike | np.ndarray | torch.Tensor | Solutions | list[StoredSolution]
+Reference = str | PathLike | np.ndarray | torch.Tensor | Presented | list[StoredSolution]
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,14 @@ class Comparison:
         return {name: getattr(self, name) for name in ("mae", "max_error", "relative_l2")}
 
 
-def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Comparison:
-    """Compare a solution with a reference; errors as `reference_field`."""
+def compare(solution: Presented | str | PathLike, reference: Reference = "pyamg") -> Comparison:
+    """Compare a solution, or that of a file, with a reference (`Presented.compare`)."""
+    if isinstance(solution, (str, PathLike)):
+        return compare_all(read_all(solution), reference)
+    return solution.compare(reference)
+
+
+def _compared(solution: StoredSolution, reference: Reference) -> Comparison:
     truth, name, seconds = _timed(reference, solution)
     difference = np.abs(np.asarray(solution.field) - truth)
     inside = solution.inside
@@ -97,10 +95,10 @@ def compare(solution: StoredSolution, reference: Reference = "pyamg") -> Compari
 
 
 def compare_all(solutions: Iterable[StoredSolution], reference: Reference = "pyamg") -> Comparison:
-    """Compare the solutions of problems that were solved together; errors are over all their nodes."""
+    """Compare the solutions of problems that were solved together; errors, over all their nodes, as `reference_field`."""
     if hasattr(reference, "each"):
         reference = reference.each()  # once for all problems
-    each = tuple(compare(solution, reference) for solution in solutions)
+    each = tuple(_compared(solution, reference) for solution in solutions)
     if len(each) == 1:
         return each[0]
     return Comparison(
@@ -251,12 +249,12 @@ def _evaluated(text: str, solution: StoredSolution) -> np.ndarray:
 
 
 def _read(path: str, solution: StoredSolution) -> tuple[np.ndarray, str]:
-    other = read_solution(path)
+    other = read(path)
     if other.problems > 1:
-        other = read_solution(path, solution.number)
+        other = read(path, solution.number)
     if other.times is not None and solution.time is not None:
         number = _of_time(other.times, solution.time, path)
-        other = read_solution(path, other.number, number)
+        other = read(path, other.number, frame=number)
     return _of_solution(other, path, solution)
 
 

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mosaicdd.report.stored import StoredSolution
 from mosaicdd.storage.atomic import MARK, atomic_file
-from mosaicdd.storage.solution_file import StoredSolution
 
 SMALL = 9  # points
 _MARKED = 40  # iterations whose values are marked one by one

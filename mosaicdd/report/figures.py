@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from mosaicdd.report.curves import SMALL, draw_history
 from mosaicdd.report.pictures import in_blocks, limits_of
 from mosaicdd.report.sections import Plane, Section, heading, sections_of
-from mosaicdd.storage.solution_file import StoredSolution
+from mosaicdd.report.stored import StoredSolution
 
 _DPI = 200
 _BLOCKS = 0.6  # per pixel and axis: each is seen

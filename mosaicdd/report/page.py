@@ -15,8 +15,8 @@ import numpy as np
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Periodic, Robin
 from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, reduced
-from mosaicdd.report.presented import OpenedSolution
 from mosaicdd.report.sections import Section, heading, sections_of, sizes
+from mosaicdd.report.stored import StoredSolution
 from mosaicdd.storage.atomic import MARK
 
 _PIXELS = 1024  # along the longer side of a picture, at most
@@ -33,10 +33,10 @@ _PHASES = {
 }
 _ZOOM = "this.classList.toggle('near')"
 
-Rows = dict[str, Callable[[OpenedSolution], str]]
+Rows = dict[str, Callable[[StoredSolution], str]]
 
 
-def page(solutions: Sequence[OpenedSolution]) -> str:
+def page(solutions: Sequence[StoredSolution]) -> str:
     """Return the page, each solution a column.
 
     `ModuleNotFoundError` if matplotlib is not installed.
@@ -64,7 +64,7 @@ def page(solutions: Sequence[OpenedSolution]) -> str:
     )
 
 
-def _run(solution: OpenedSolution) -> str:
+def _run(solution: StoredSolution) -> str:
     """Return the card of a run: how it ended, its field, and its estimated error."""
     good = " good" if solution.status.startswith("converged") else ""
     estimate = solution.error_estimate
@@ -77,7 +77,7 @@ def _run(solution: OpenedSolution) -> str:
     )
 
 
-def _field(solution: OpenedSolution) -> str:
+def _field(solution: StoredSolution) -> str:
     """Return the pictures of the field, of a box in the planes in its middle."""
     step = -(-max(solution.window.shape) // _PIXELS)
     sections = sections_of(solution)
@@ -114,7 +114,7 @@ def _where(section: Section, title: str | None = None) -> str:
     return f" in the plane {section.title if title is None else title} ({across} to the right, {up} up)"
 
 
-def _errors(solution: OpenedSolution) -> str:
+def _errors(solution: StoredSolution) -> str:
     """Return the pictures of the estimated error at the lattice nodes, where the file has it."""
     errors = solution.error_map
     if errors is None or np.count_nonzero(errors > 0) < _LEAST:
@@ -154,7 +154,7 @@ def _picture(
     )
 
 
-def _convergence(solutions: Sequence[OpenedSolution]) -> str:
+def _convergence(solutions: Sequence[StoredSolution]) -> str:
     """Return the charts of what each iteration, or each step in time, said of itself."""
     names = {"update": "update", "residual": "residual", "mae": "error"}
     in_time = {"time_error": "error of a step in time", "solver_error": "of its solve"}
@@ -172,7 +172,7 @@ def _convergence(solutions: Sequence[OpenedSolution]) -> str:
     return "".join(charts) or "<p class='soft'>no history</p>"
 
 
-def _phases(solution: OpenedSolution) -> str:
+def _phases(solution: StoredSolution) -> str:
     """Return what a run spent its time with, and how parts of that differed over the ranks."""
     spent = solution.attributes.get("seconds", {})
     total = spent.get("total") or sum(spent.values())
@@ -193,7 +193,7 @@ def _phases(solution: OpenedSolution) -> str:
     )
 
 
-def _over_ranks(solution: OpenedSolution) -> str:
+def _over_ranks(solution: StoredSolution) -> str:
     """Return a table of the parts of the work: the mean over the ranks, and the rank with most."""
     parts = solution.attributes.get("parts") or {}
     if not parts:
@@ -206,7 +206,7 @@ def _over_ranks(solution: OpenedSolution) -> str:
     return f"<details><summary class='soft'>parts</summary><table>{head}<tbody>{rows}</tbody></table></details>"
 
 
-def _table(solutions: Sequence[OpenedSolution]) -> str:
+def _table(solutions: Sequence[StoredSolution]) -> str:
     """Return what the files say, a row for each thing that one of them says something of."""
     groups: dict[str, Rows] = {
         "Problem": {
@@ -262,18 +262,18 @@ def _row(label: str, texts: Sequence[str]) -> str:
     return f"<tr><th>{label}</th>{''.join(form.format(html.escape(t)) for t in texts)}</tr>"
 
 
-def _said(name: str) -> Callable[[OpenedSolution], str]:
+def _said(name: str) -> Callable[[StoredSolution], str]:
     """Return what tells an attribute in words, nothing where it is not known."""
 
-    def tell(solution: OpenedSolution) -> str:
+    def tell(solution: StoredSolution) -> str:
         value: Any = solution.attributes.get(name)
         return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
     return tell
 
 
-def _number(name: str) -> Callable[[OpenedSolution], str]:
-    def tell(solution: OpenedSolution) -> str:
+def _number(name: str) -> Callable[[StoredSolution], str]:
+    def tell(solution: StoredSolution) -> str:
         value = solution.attributes.get(name)
         return "" if value is None else f"{value:.3g}"
 
@@ -284,7 +284,7 @@ def _listed(values: dict[str, Any] | None) -> str:
     return ", ".join(f"{name} = {value}" for name, value in (values or {}).items())
 
 
-def _sides(solution: OpenedSolution) -> str:
+def _sides(solution: StoredSolution) -> str:
     """Say what was given on the sides; of values at nodes their range."""
     sides = solution.sides
     if isinstance(sides, Boundary):
@@ -304,7 +304,7 @@ def _range(values: Any) -> str:
     return f" {low}" if low == high else f" from {low} to {high}"
 
 
-def _balance(solution: OpenedSolution) -> str:
+def _balance(solution: StoredSolution) -> str:
     """Say what flows in and out, and what is left over; nothing of fields that are not read at once, and of own equations."""
     if solution.times is None and np.prod(solution.window.shape) > _PORTION:
         return ""
@@ -319,18 +319,18 @@ def _balance(solution: OpenedSolution) -> str:
     return ", ".join([*told, f"left over {balance.left_over:.1e}"])
 
 
-def _ranks(solution: OpenedSolution) -> str:
+def _ranks(solution: StoredSolution) -> str:
     ranks, dims = solution.attributes.get("ranks", 1), solution.attributes.get("dims")
     text = f"{ranks} rank" + "s" * (ranks > 1)
     return f"{text} ({' x '.join(map(str, dims))})" if dims and ranks > 1 else text
 
 
-def _memory(solution: OpenedSolution) -> str:
+def _memory(solution: StoredSolution) -> str:
     size = solution.attributes.get("peak_memory_bytes")
     return "" if size is None else f"{size / 2**20:,.0f} MiB"
 
 
-def _versions(solution: OpenedSolution) -> str:
+def _versions(solution: StoredSolution) -> str:
     known = solution.attributes
     names = [name for name in known if name.startswith("version_")]
     return ", ".join(f"{name.removeprefix('version_')} {known[name]}" for name in names)

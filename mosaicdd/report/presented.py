@@ -5,31 +5,22 @@ import html
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
-from mosaicdd.lattice.window import Window
-from mosaicdd.problems.quantities.balance import Balance, balance_until
-from mosaicdd.problems.quantities.held_field import alone
-from mosaicdd.problems.quantities.quantified import Quantified
-from mosaicdd.problems.quantities.quantities import Ask, Quantities
-from mosaicdd.report.comparison import Comparison, Reference, compare_all, reference_field
-from mosaicdd.storage.solution_file import StoredSolution, read_solution, read_solutions
-from mosaicdd.torch_defaults import on_processor
-from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    from mosaicdd.report.comparison import Comparison, Reference
     from mosaicdd.report.sections import Plane
+    from mosaicdd.report.stored import StoredSolution
 
 _DPI = 60  # of the picture in a notebook
 
@@ -40,22 +31,24 @@ class Presented:
     All of it is made of `each`.
     """
 
-    def each(self) -> list[StoredSolution]:
+    def each(self) -> list["StoredSolution"]:
         """Return the solution of each problem, with everything that is known of it."""
         raise NotImplementedError
 
-    def compare(self, reference: Reference = "pyamg") -> Comparison:
+    def compare(self, reference: "Reference" = "pyamg") -> "Comparison":
         """Compare with a reference: its method's name, ``expr:...``, a file, a solution or an array.
 
         Of several problems, errors are those over the nodes of all of them.
         """
+        from mosaicdd.report.comparison import compare_all
+
         return compare_all(self.each(), reference)
 
     def plot(
         self,
         path: str | PathLike | None = None,
         *,
-        reference: Reference | None = None,
+        reference: "Reference | None" = None,
         number: int = 0,
         planes: Sequence["Plane"] = (),
     ) -> "Figure":
@@ -77,6 +70,8 @@ class Presented:
         ValueError
             If a plane is beside the field.
         """
+        from mosaicdd.report.comparison import reference_field
+
         solution = self.each()[number]
         against = () if reference is None else reference_field(reference, solution)
         drawing = _figures().figure(solution, *against, planes=planes)
@@ -88,7 +83,7 @@ class Presented:
         return drawing
 
     def to_xarray(self) -> "xarray.DataArray":
-        """Return the field with its coordinates and what is known of it; all fields of a series.
+        """Return a copy of the field with its coordinates and what is known of it; all fields of a series.
 
         Raises
         ------
@@ -97,14 +92,14 @@ class Presented:
         """
         solutions = self.each()
         first, several = solutions[0], len(solutions) > 1
-        fields = [np.asarray(solution.field) for solution in solutions]
-        leading: list[tuple[str, np.ndarray | None]] = []
+        leading: list[tuple[str, np.ndarray | None]]
         if first.times is not None:
-            fields, leading = [first.series()], [("time", first.times)]
-        elif several:
-            fields, leading = [np.stack(fields)], [("problem", None)]
+            fields, leading = first.series(), [("time", first.times)]
+        else:  # copies
+            fields = np.stack([solution.field for solution in solutions])
+            leading = [("problem", None)] if several else []
         along = map(first.coordinates, range(len(first.grid.shape)))
-        return labelled(fields[0], tuple(along), first.attributes, leading)
+        return labelled(fields if leading else fields[0], tuple(along), first.attributes, leading)
 
     def _repr_html_(self) -> str:
         solution = self._first()
@@ -130,7 +125,7 @@ class Presented:
         )
         return f"<div><table>{lines}</table>{self._picture()}</div>"
 
-    def _first(self) -> StoredSolution:
+    def _first(self) -> "StoredSolution":
         """Return the solution of the first problem; of its arrays maybe none."""
         return self.each()[0]
 
@@ -141,82 +136,6 @@ class Presented:
         except ModuleNotFoundError:
             return ""
         return f"<img alt='solution' src='data:image/png;base64,{base64.b64encode(_png(drawing)).decode()}'>"
-
-
-class OpenedSolution(Quantified, Presented, StoredSolution):
-    """One problem of a solution file, as `read` gives it."""
-
-    def __repr__(self) -> str:
-        cells = "x".join(map(str, self.attributes.get("grid", self.grid.shape[::-1])))
-        which = f"problem {self.number} of {self.problems}, " if self.problems > 1 else ""
-        if self.times is not None:
-            which += f"time {self.time:g}, number {self.frame} of {len(self.times)}, "
-        return (
-            f"<solution of {self.attributes.get('pde', 'unknown')} on {cells} cells in "
-            f"{self.path}: {which}{self.status or 'unknown status'}>"
-        )
-
-    def each(self) -> list[StoredSolution]:
-        """Return the solution itself."""
-        return [self]
-
-    def balance(self) -> Balance:
-        """Return the `Balance`; of a series that of all steps up to the field, as `Series.balance` has it."""
-        known = None if self.times is None else balance_until(self.time, self.history)
-        if known is None:
-            return super().balance()
-        of_all = self.attributes.get("balance") or {
-            "flows": known.flows
-        }  # in the order of the sides
-        return replace(known, flows={name: known.flows[name] for name in of_all["flows"]})
-
-    def at(self, points: Any) -> np.ndarray:
-        """Return the values at points ``(q, 2)``, (x, y), in space (x, y, z), linear between the nodes, ``(q,)``.
-
-        Outside of a domain that is no rectangle they are NaN. `ValueError` as `Solution.at`.
-        """
-        cells = on_grid(as_points(points, len(self.grid.shape)), self.grid) - np.array(
-            self.window.start
-        )
-        field = np.asarray(self.field, float)[None]
-        if self.shape is None:
-            return interpolate(field, cells)[0]
-        level = self.shape.level(self.grid, self.window.place)
-        return interpolate_within(field, np.asarray(self.inside), level, cells)[0]
-
-    @property
-    def _spacing(self) -> float:
-        return min(self.grid.steps)
-
-    @on_processor()
-    def _asked(self, ask: Ask) -> Any:
-        """Return what is asked of the field."""
-        if self.window != Window.whole(self.grid):
-            raise Unsupported(
-                f"quantities are of the whole field, and {self.path} holds a window of it: solve without --window"
-            )
-        return ask(Quantities(alone(self.problem, self.grid, np.asarray(self.field)[None])))
-
-
-def read(
-    path: str | PathLike, number: int | None = None, *, frame: int | None = None
-) -> OpenedSolution:
-    """Open one problem of a solution file; its arrays are read when they are first asked for.
-
-    Parameters
-    ----------
-    number
-        Which of several problems, from 0; ``problems`` of what is returned says how many there are. Of a
-        series in time of one problem it may be that of the field.
-    frame
-        Of a series in time, which field, by default the last; ``times`` lists them.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, it is damaged, or has no such problem.
-    """
-    return OpenedSolution(**vars(read_solution(path, number, frame)))
 
 
 def labelled(
@@ -290,10 +209,3 @@ def _figures() -> ModuleType:
 
 def _missing(method: str, module: str | None, package: str) -> str:
     return f"{method} needs {module}, which is not installed: pip install '{package}'"
-
-
-def compare(solution: Presented | str | PathLike, reference: Reference = "pyamg") -> Comparison:
-    """Compare a solution, or that of a file, with a reference (`Presented.compare`)."""
-    if isinstance(solution, (str, PathLike)):
-        return compare_all(read_solutions(solution), reference)
-    return solution.compare(reference)

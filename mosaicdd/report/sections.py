@@ -10,7 +10,7 @@ import numpy as np
 
 from mosaicdd.lattice.axes import at, coordinates, letters, others
 from mosaicdd.problems.shapes.shape import Shape, has_values
-from mosaicdd.storage.solution_file import StoredSolution
+from mosaicdd.report.stored import StoredSolution
 from mosaicdd.unsupported import Unsupported
 
 Plane = tuple[str, float]

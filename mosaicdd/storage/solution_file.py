@@ -20,11 +20,9 @@ also before that of several problems; the histories have an entry per step, and 
 with an array for each problem.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from dataclasses import field as member
-from functools import cached_property
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -32,273 +30,267 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Placed, Window
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations import find_any_equation
-from mosaicdd.problems.operators.foils import Foils
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.shape import Shape, has_values
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.storage import solution_layout
+from mosaicdd.lattice.window import Window
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
-from mosaicdd.storage.hdf5 import line_name, open_to_read
+from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
 from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
 
-
-@dataclass(frozen=True)
-class StoredSolution(Placed):
-    """One problem of a solution file; its large arrays are read when they are first asked for.
-
-    Parameters
-    ----------
-    path
-        The file, and its ``version`` when it was opened.
-    sides
-        What was given on the outline.
-    window
-        Which of the nodes of the grid `field` has; all of them, as a rule.
-    history
-        Arrays of one number per iteration: ``update``, ``residual``, ``mae``, ``seconds``; or per step.
-    attributes
-        What ``solve --json`` printed, of this problem, and the equation's name as ``pde``.
-    shape
-        Which part of the rectangle the domain is; None for all.
-    number, problems
-        Which of how many problems of its file this is.
-    frame, times
-        Which of the fields of a series, and the times of all; else 0, and None.
-    foils
-        Those in coefficients, by the names of these, as `Foils.table`.
-    lattice_start, lattice_step
-        At which grid node, (y, x), the arrays with a value per lattice node begin, and how many cells
-        they go on by; None where they begin or end with the grid.
-    """
-
-    path: Path
-    version: tuple[int, ...]
-    grid: Grid
-    sides: Boundary | Sides
-    window: Window
-    history: dict[str, np.ndarray]
-    attributes: dict
-    shape: Shape | None = None
-    number: int = 0
-    problems: int = 1
-    frame: int = 0
-    lattice_start: tuple[int, ...] | None = None
-    lattice_step: int | None = None
-    times: np.ndarray | None = None
-    foils: Mapping[str, np.ndarray] = member(default_factory=dict)
-
-    @property
-    def time(self) -> float | None:
-        """Of the field, if it is one of a series."""
-        return None if self.times is None else float(self.times[self.frame])
-
-    def series(self) -> np.ndarray:
-        """Return all fields of a series, ``(times, ny + 1, nx + 1)``."""
-        with self._open() as file:
-            solution = file["solution"]
-            return solution[:, self.number] if self.problems > 1 else solution[()]
-
-    @cached_property
-    def field(self) -> np.ndarray:
-        """The solution, ``(ny + 1, nx + 1)``, in space ``(nz + 1, ny + 1, nx + 1)``, or a window of that."""
-        with self._open() as file:
-            return self._member(file).array("solution")
-
-    def plane(self, axis: int, index: int) -> np.ndarray:
-        """Return the values of a field in space in one plane, ``(rows, columns)``; no more is read.
-
-        ``index``: of the field's nodes along an axis that the plane is constant in.
-        """
-        place = at(axis, len(self.grid.shape), index)
-        if "field" in vars(self):
-            return np.asarray(self.field)[place]
-        with self._open() as file:
-            return self._member(file).part(*place)
-
-    def rows(self, count: int) -> Iterator[np.ndarray]:
-        """Yield the solution in portions of so many rows, without holding more of it."""
-        with self._open() as file:
-            member = self._member(file)
-            for first in range(0, self.window.shape[0], count):
-                yield member.part(slice(first, first + count))
-
-    @cached_property
-    def inside(self) -> np.ndarray | None:
-        """At which nodes `field` has values, by `has_values`; None of a rectangle, where it has them at all."""
-        if self.shape is None:
-            return None
-        return has_values(self.shape, self.grid, self.window.place, np.asarray(self.field))
-
-    @property
-    def boundary(self) -> Boundary | None:
-        """The values that were given on all edges; None where a side is natural."""
-        return self.sides if isinstance(self.sides, Boundary) else None
-
-    def coordinates(self, axis: int) -> np.ndarray:
-        """Return where the nodes of the field lie along an axis, in units of domain length."""
-        return self.window.coordinates(self.grid, axis)
-
-    @property
-    def status(self) -> str:
-        """How the solve ended; empty if the file does not say."""
-        return str(self.attributes.get("status", ""))
-
-    @property
-    def error_estimate(self) -> float | None:
-        """Estimated root mean square of the error; None if the file does not say."""
-        return self.attributes.get("error_estimate")
-
-    @cached_property
-    def error_map(self) -> np.ndarray | None:
-        """The estimated error at the lattice nodes, ``(K_y + 1, K_x + 1)``; None without one.
-
-        Along a periodic axis the last is the first, and left out.
-        """
-        return self._map("error_estimate")
-
-    @cached_property
-    def outside(self) -> np.ndarray | None:
-        """Per lattice node, whether its subdomain's data were outside of the training range.
-
-        None if there was no such range.
-        """
-        return self._map("outside_training_range")
-
-    @cached_property
-    def fields(self) -> dict[str, float | np.ndarray]:
-        """Coefficients and sources by name: numbers, or arrays on nodes or cells."""
-        with self._open() as file:
-            return (
-                dict(solution_layout.fields_of_file(file, self.number)) if "fields" in file else {}
-            )
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The coefficients and sources that are numbers, by name; arrays are not read for them."""
-        if "fields" in vars(self):
-            every = self.fields.items()
-            return {name: float(value) for name, value in every if np.ndim(value) == 0}
-        with self._open() as file:
-            return solution_layout.numbers_of_file(file, self.number)
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The boundary value problem that was solved; one of the user's own equations must be in use."""
-        domain = Domain.of_grid(self.grid, self.shape)
-        pde = find_any_equation(str(self.attributes.get("pde")))
-        parameters = self.attributes.get("parameters", {})
-        functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
-        fields: dict[str, Any] = {**self.fields, **functions}
-        for name, table in self.foils.items():
-            fields[name] = Foils.of_table(table, fields[name])
-        return Problem(domain, pde, fields, self.sides)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that the solve took: iteration and fill, or steps; without start-up and writing."""
-        spent = self.attributes.get("seconds", {})
-        if "march" in spent:
-            return spent["march"]
-        return spent.get("iterate", 0.0) + spent.get("assemble", 0.0)
-
-    @property
-    def periodic(self) -> tuple[bool, ...]:
-        """Along which axes, (y, x), the domain goes on at the opposite side."""
-        if isinstance(self.sides, Boundary):
-            return (False,) * len(self.grid.shape)
-        return self.sides.periodic
-
-    def map_extent(self, nodes: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
-        """Return the low and the high end per axis, (y, x), of so many lattice nodes."""
-        first = np.array(self.lattice_start or (0,) * len(nodes))
-        count = np.subtract(nodes, 1)
-        step = self.lattice_step or np.divide(self.grid.shape, count)
-        low, high = self.grid.at([first, first + step * count]).tolist()
-        return tuple(zip(low, high, strict=True))
-
-    def _map(self, name: str) -> np.ndarray | None:
-        with self._open() as file:
-            return self._member(file).array(name) if name in file else None
-
-    def _member(self, file: h5py.File) -> solution_layout.OneProblem:
-        return solution_layout.OneProblem(file, self.number, self.frame)
-
-    def _open(self) -> AbstractContextManager[h5py.File]:
-        if version_of(self.path) != self.version:
-            raise ValueError(f"{self.path} has changed since it was opened; open it again")
-        return open_to_read(self.path, "solution")
+_SPEC = re.compile(r"(?P<path>.+\.h5)(?::(?P<frame>\d+))?")  # of `StoredField`
+_SERIES = "series"  # the solution at all times
 
 
-def read_solution(
-    path: str | PathLike, problem: int | None = None, frame: int | None = None
-) -> StoredSolution:
-    """Open a solution file, and check it; or one problem of it.
-
-    Parameters
-    ----------
-    problem
-        By default the first.
-    frame
-        Of a series the number of a field, by default the last; of one problem ``problem`` may say it, too.
+@contextmanager
+def open_solution(path: str | PathLike) -> Iterator[h5py.File]:
+    """Open a solution file, and check it.
 
     Raises
     ------
     FileNotFoundError, PermissionError
         If there is no such file, or it may not be read.
     ValueError
-        If the file is not a complete solution file with a field, has no such problem, or a shard is
-        missing.
+        If the file is not a complete solution file with a field, or a shard is missing.
     """
     with open_to_read(path, "solution") as file:
-        _require_field(file)
-        return _stored(file, solution_layout.OneProblem(file, problem, frame))
+        require_shards(file)
+        if "solution" not in file and line_name(0) in file:
+            raise ValueError(
+                f"{file.filename} holds the interface only: /solution is missing; solve again with "
+                "fields"
+            )
+        yield file
 
 
-def read_solutions(path: str | PathLike, frame: int | None = None) -> Iterator[StoredSolution]:
-    """Open a solution file once for all of its problems, one after another; as `read_solution`."""
-    with open_to_read(path, "solution") as file:
-        _require_field(file)
-        first = solution_layout.OneProblem(file, None, frame)
-        for problem in range(first.problems):
-            yield _stored(file, solution_layout.OneProblem(file, problem, first.frame))
+def axes_of_file(file: h5py.File) -> int:
+    """Return the number of axes of the grid; ``/solution`` has one more of several times, and one of problems."""
+    return len(file["solution"].attrs.get("first_node", (0, 0)))
 
 
-def _stored(file: h5py.File, member: solution_layout.OneProblem) -> StoredSolution:
-    problem = member.number
-    nodes = solution_layout.nodes_of_file(file, member)
-    grid = solution_layout.grid_of_file(file, nodes)
-    return StoredSolution(
-        path=Path(file.filename),
-        version=version_of(file.filename),
-        grid=grid,
-        sides=sides_of_file(file, grid, problem)
-        if "sides" in file
-        else boundary_of_file(file, grid, problem),
-        window=solution_layout.window_of_file(file, grid, nodes),
-        history={name: member.array(f"history/{name}") for name in file["history"]},
-        attributes=solution_layout.attributes_of_file(file) | member.results(),
-        shape=shape_of_file(file),
-        number=member.number,
-        problems=member.problems,
-        frame=member.frame,
-        times=file["time"][()] if "time" in file else None,
-        foils={name: table[()] for name, table in file.get("foils", {}).items()},
-        **solution_layout.lattice_of_file(file),
-    )
+class SolutionArrays:
+    """Reads what an open file has of one problem, and its arrays later; in the file of a single one they have no axis for it.
+
+    Of a series one field: by default the last. Where that is of one problem, ``problem`` may say which field, too.
+    `ValueError` if there is no such problem or field.
+    """
+
+    def __init__(self, file: h5py.File, problem: int | None = None, frame: int | None = None):
+        solution, series = file["solution"], "time" in file
+        several = solution.ndim - axes_of_file(file) - series == 1
+        self.problems = solution.shape[int(series)] if several else 1
+        if series and not several and frame is None:
+            problem, frame = None, problem
+        self.number = self._known(file, "problem", problem, 0, self.problems)
+        last = len(solution) - 1 if series else 0
+        self.frame = self._known(file, "time", frame, last, last + 1)
+        self.path = Path(file.filename)
+        self._version = version_of(self.path)
+        self._frame = (self.frame,) if series else ()
+        self._number = (self.number,) if several else ()
+
+    @staticmethod
+    def _known(file: h5py.File, what: str, number: int | None, default: int, held: int) -> int:
+        number = default if number is None else number
+        if not 0 <= number < held:
+            known = f"one {what}" if held == 1 else f"{what}s 0 to {held - 1}"
+            raise ValueError(f"{file.filename} holds {known}, not number {number}")
+        return number
+
+    def __call__(self, name: str, *place: slice | int) -> np.ndarray | None:
+        """Read an array, or a part of it by its first axes; None if there is none.
+
+        ``name``: of a dataset; ``"series"``: the solution at all times.
+
+        `ValueError` if the file has changed since it was opened.
+        """
+        if version_of(self.path) != self._version:
+            raise ValueError(f"{self.path} has changed since it was opened; open it again")
+        with open_to_read(self.path, "solution") as file:
+            if name == _SERIES:
+                return file["solution"][(slice(None), *self._number)]
+            if name not in file:
+                return None
+            values, leading = file[name], self._number
+            if name == "solution":
+                leading = *self._frame, *self._number
+            elif name.startswith(
+                "fields/"
+            ):  # which have an axis for the problems where they differ
+                leading = (self.number,) if values.ndim > axes_of_file(file) else ()
+            return values[(*leading, *place)]
+
+    def described(self, file: h5py.File) -> dict[str, Any]:
+        """Return all but the large arrays, by the names that `StoredSolution` has for it."""
+        number, solution = self.number, file["solution"]
+        nodes, axes = solution.shape[len(self._frame + self._number) :], axes_of_file(file)
+        if len(nodes) != axes or min(nodes) < 2 or solution.dtype.kind != "f":
+            raise ValueError(
+                f"{file.filename}: /solution must hold rows of real numbers, got {solution.dtype} of shape "
+                f"{nodes}"
+            )
+        grid = grid_of_file(file, nodes)
+        fields = file.get("fields", {})
+        return {
+            "path": self.path,
+            "grid": grid,
+            "sides": (sides_of_file if "sides" in file else boundary_of_file)(file, grid, number),
+            "window": window_of_file(file, grid, nodes),
+            "history": {name: self._history(file, name) for name in file["history"]},
+            "attributes": attributes_of_file(file) | self._results(file),
+            "numbers": numbers_of_file(file, number),
+            "coefficients": tuple(name for name in fields if fields[name].ndim > 1),
+            "shape": shape_of_file(file),
+            "number": number,
+            "problems": self.problems,
+            "frame": self.frame,
+            "times": file["time"][()] if "time" in file else None,
+            "foils": {name: table[()] for name, table in file.get("foils", {}).items()},
+            **lattice_of_file(file),
+        }
+
+    def _history(self, file: h5py.File, name: str) -> np.ndarray:
+        """Return as much of a history as belongs to this problem."""
+        values = file[f"history/{name}"][self._number]
+        if not self._number:
+            return values
+        entries = "steps" if "time" in file else "iterations"
+        return values[: int(file[f"problems/{entries}"][self.number])]
+
+    def _results(self, file: h5py.File) -> dict:
+        """Return the results that differ between problems, by the names of the attributes."""
+        if not self._number:
+            return {}
+        values = {name: each[self.number] for name, each in file["problems"].items()}
+        return {
+            name: value.decode() or None if isinstance(value, bytes) else value.item()
+            for name, value in values.items()
+        }
 
 
-def _require_field(file: h5py.File) -> None:
-    require_shards(file)
-    if "solution" not in file and line_name(0) in file:
+def read_array(path: str | PathLike, name: str, problem: int, frame: int | None = None) -> Any:
+    """Read an array of one problem in a solution file, None if there is none."""
+    with open_solution(path) as file:
+        arrays = SolutionArrays(file, problem, frame)
+    return arrays(name)
+
+
+def lattice_of_file(file: h5py.File) -> dict:
+    """Return where values per lattice node stand, if the file says so."""
+    if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
+        return {}
+    attributes = file["error_estimate"].attrs
+    start = tuple(int(node) for node in attributes["first_node"])
+    return {"lattice_start": start, "lattice_step": int(attributes["step"])}
+
+
+def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
+    """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
+    if "sides" in file:
+        cells = tuple(int(count) for count in file["sides"].attrs["cells"])
+        return Grid.of_cells(cells, *_places_of_cells(file, len(cells)))
+    # All but those along x from a side that is constant in it, those from one beside it.
+    axes, edges = len(nodes), [file.get(f"boundary/{name}") for name in ("left", "bottom")]
+    left, bottom = (None if edge is None else edge.shape[1 - axes :] for edge in edges)
+    lengths = nodes if left is None or bottom is None else (*left, bottom[-1])
+    return Grid.of_cells(tuple(n - 1 for n in lengths), *_places_of_cells(file, axes))
+
+
+def _places_of_cells(file: h5py.File, axes: int) -> tuple[list[float], list[float]]:
+    """Return the sides of a cell per axis, where the attribute may be one number, and the origin, which old files lack."""
+    known = file.attrs["spacing"], file.attrs.get("origin", 0.0)
+    sides, origin = (np.broadcast_to(np.asarray(a, float), axes).tolist() for a in known)
+    return sides, origin
+
+
+def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
+    """Return which nodes of the grid the field has; `ValueError` if the grid has not all of them."""
+    first = file["solution"].attrs.get("first_node", np.zeros(len(nodes), int))
+    start = tuple(int(node) for node in first)
+    window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
+    if min(start) < 0 or any(b > n for b, n in zip(window.stop, grid.nodes, strict=True)):
         raise ValueError(
-            f"{file.filename} holds the interface only: /solution is missing; solve again with "
-            "fields"
+            f"{file.filename}: /solution has {nodes} nodes from {start}, the boundary data are for "
+            f"{grid.nodes}"
         )
+    return window
+
+
+def attributes_of_file(file: h5py.File) -> dict:
+    """Return all attributes; the seconds among them must be numbers."""
+    attributes = read_attributes(file)
+    seconds = attributes.get("seconds", {})
+    numbers = seconds.values() if isinstance(seconds, dict) else [None]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise ValueError(f"{file.filename}: seconds must be numbers by name, got {seconds!r}")
+    return attributes
+
+
+def numbers_of_file(file: h5py.File, problem: int) -> dict[str, float]:
+    """Return the fields of a problem that are numbers."""
+    if "fields" not in file:
+        return {}
+    group = file["fields"]
+    each = {name: float(values[problem]) for name, values in group.items() if values.ndim == 1}
+    return {name: float(value) for name, value in group.attrs.items()} | each
+
+
+class StoredField:
+    """Node values ``(ny + 1, nx + 1)``, of several problems ``(n, ny + 1, nx + 1)``, read when they are sliced.
+
+    ``spec``: ``FILE.h5``, of a series its last field, or ``FILE.h5:K``, that at its time number K.
+
+    Errors as `open_solution`; `ValueError` if the file holds a window, or no such time.
+    """
+
+    def __init__(self, spec: str):
+        known = _SPEC.fullmatch(spec)
+        if known is None:
+            raise ValueError(
+                f"{spec}: a field of a solution file is FILE.h5, or FILE.h5:K at a time"
+            )
+        self.name, self.path = spec, Path(known["path"])
+        frame = None if known["frame"] is None else int(known["frame"])
+        with open_solution(self.path) as file:
+            if frame is not None and "time" not in file:
+                raise ValueError(
+                    f"{self.path} is no series, it has no time number {frame}: give {self.path}"
+                )
+            arrays = SolutionArrays(file, None, frame)
+            stored = arrays.described(file)
+        grid, window = stored["grid"], stored["window"]
+        if window != Window.whole(grid):
+            raise ValueError(
+                f"{self.path} holds a window of {window.shape} of {grid.nodes} nodes, initial values are of "
+                "all: solve again without a window"
+            )
+        several = (arrays.problems,) if arrays.problems > 1 else ()
+        self.shape: tuple[int, ...] = (*several, *grid.nodes)
+        self._frame = () if stored["times"] is None else (arrays.frame,)
+        self._version = version_of(self.path)
+        axes = letters(len(grid.nodes))
+        self._along = {a: window.coordinates(grid, axis) for axis, a in enumerate(axes)}
+
+    @staticmethod
+    def is_named(spec: str) -> bool:
+        """Say whether a text names the field of a solution file."""
+        return _SPEC.fullmatch(spec) is not None
+
+    @property
+    def as_value(self) -> tuple:
+        """What tells it from others: a file that has changed is not read."""
+        return self.name, self._version
+
+    @property
+    def coords(self) -> Mapping[str, np.ndarray]:
+        """The coordinates along its axes, by their letters."""
+        return self._along
+
+    def __getitem__(self, place: Any) -> np.ndarray:
+        """Read a part; `ValueError` if the file has changed since it was looked at first."""
+        if version_of(self.path) != self._version:
+            raise ValueError(f"{self.path} has changed since it was opened; open it again")
+        with open_to_read(self.path, "solution") as file:
+            place = place if isinstance(place, tuple) else (place,)
+            return np.asarray(file["solution"][(*self._frame, *place)])

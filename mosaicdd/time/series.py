@@ -17,7 +17,7 @@ from mosaicdd.schwarz.results.kept import OVER_RANKS
 from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_file import read_array
 from mosaicdd.storage.solution_writer import in_rows_of
 from mosaicdd.time.marched import Marched
 from mosaicdd.unsupported import Unsupported
@@ -136,7 +136,7 @@ class Series(Placed):
         if self.path is None:
             raise RuntimeError("the fields are in memory")
         path = self.path
-        each = [read_solution(path, problem, number).field for problem in range(self.problems)]
+        each = [read_array(path, "solution", problem, number) for problem in range(self.problems)]
         return np.stack(each) if self.problems > 1 else each[0]
 
     def __len__(self) -> int:

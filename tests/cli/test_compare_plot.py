@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.cli import reference
 from mosaicdd.former import FORMER
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 CELLS = "192x128"  # 3 wide, 2 high, in units of domain length
@@ -89,7 +89,7 @@ def test_another_solution_is_a_reference_and_equal_files_do_not_differ(compared,
 def test_the_numbers_are_mean_maximum_and_relative_norm_of_the_difference(compared, solved):
     one, other = solved("gp:seed=0", "one.h5"), solved("gp:seed=1", "other.h5")
     report = compared(one, other)
-    a, b = read_solution(one).field, read_solution(other).field
+    a, b = read(one).field, read(other).field
     assert report["mae"] == pytest.approx(np.abs(a - b).mean())
     assert report["max_error"] == pytest.approx(np.abs(a - b).max())
     assert report["relative_l2"] == pytest.approx(np.linalg.norm(a - b) / np.linalg.norm(b))
@@ -132,7 +132,7 @@ def test_while_a_long_reference_is_computed_people_see_how_long_it_takes(
     solved, shown, monkeypatch
 ):
     calls, begun = shown
-    solution = read_solution(solved("gp:seed=0"))
+    solution = read(solved("gp:seed=0"))
     nodes = solution.field.size
     monkeypatch.setitem(reference._SECONDS_PER_NODE, "pyamg", 100.0 / (3 * nodes))
     with reference.waiting("pyamg", solution, 3, quiet=False):
@@ -146,7 +146,7 @@ def test_while_a_long_reference_is_computed_people_see_how_long_it_takes(
 @pytest.mark.parametrize(("spec", "quiet"), [("pyamg", True), ("dst", False), ("other.h5", False)])
 def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, shown):
     calls, _ = shown
-    with reference.waiting(spec, read_solution(solved("gp:seed=0")), 10**6, quiet=quiet):
+    with reference.waiting(spec, read(solved("gp:seed=0")), 10**6, quiet=quiet):
         pass
     assert calls == [(f"reference by {spec}", True)]
 

@@ -6,7 +6,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd import read
 
 OPTIONS = ("--cells", "64x32", "--pde", "diffusion", "--boundary", "0", "--rtol", "1e-8")
 OPTIONS += ("--field", "a=expr:1 + x", "--field", "f=1", "--side", "left[0:0.25]=neumann:1")
@@ -25,7 +25,7 @@ def test_what_is_printed_is_a_file_that_gives_the_same_run(mosaicdd, common_path
     assert mosaicdd("solve", "-o", common_path / "first.h5", *OPTIONS).code == 0
     assert mosaicdd("solve", "-o", common_path / "second.h5", "--config", path).code == 0
     if ranks.is_root:
-        fields = [read_solution(common_path / name).field for name in ("first.h5", "second.h5")]
+        fields = [read(common_path / name).field for name in ("first.h5", "second.h5")]
         np.testing.assert_array_equal(*fields)
 
 
@@ -37,7 +37,7 @@ def test_a_run_s_file_gives_its_options_and_the_command_line_holds(mosaicdd, tmp
     again = ("solve", "-o", str(other), "--config", str(out), "--rtol", "1e-10")
     monkeypatch.setattr("sys.argv", ["mosaicdd", *again])
     assert mosaicdd(*again).code == 0
-    stored = read_solution(other)
+    stored = read(other)
     assert stored.grid.shape == (32, 64)
     assert stored.attributes["rtol"] == 1e-10
     assert stored.attributes["parameters"]["a"] == "expr:1 + x"
@@ -112,9 +112,7 @@ def test_a_file_repeats_its_run_from_another_folder_with_the_same_data(made, tmp
     assert made("one", "-o", "out.h5", *words).code == 0
     assert made("two", "-o", "out.h5", "--config", "../one/out.h5").code == 0
     assert made("three", "-o", "out.h5", "--config", "../two/out.h5").code == 0
-    first, *others = (
-        read_solution(tmp_path / name / "out.h5").field for name in ("one", "two", "three")
-    )
+    first, *others = (read(tmp_path / name / "out.h5").field for name in ("one", "two", "three"))
     for other in others:
         np.testing.assert_array_equal(first, other)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd import read
 
 SOLVE = ("solve", "--cells", "64x64", "--local-solver", "exact")
 ENDS = ("--side", "left=dirichlet:1", "--side", "right=dirichlet:1")
@@ -64,7 +64,7 @@ def test_parts_that_cover_a_side_are_all_of_it(parts, mosaicdd, tmp_path):
         output = tmp_path / f"{len(more)}.h5"
         ended = mosaicdd(*SOLVE, "-o", output, *ENDS, *more, "--side", "bottom=neumann:0")
         assert ended.code == 0, ended.err
-        fields.append(read_solution(output).field)
+        fields.append(read(output).field)
     np.testing.assert_allclose(fields[0], fields[1], rtol=0, atol=1e-6)
 
 
@@ -75,7 +75,7 @@ def test_parts_that_cover_a_side_of_a_box_are_all_of_it(mosaicdd, tmp_path):
     command = "solve", "--cells", "16x16x16", "--spacing", "0.0625", "--pde", "diffusion"
     ended = mosaicdd(*command, "-o", tmp_path / "out.h5", *given)
     assert ended.code == 0, ended.err
-    np.testing.assert_allclose(read_solution(tmp_path / "out.h5").field, 1.0, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(read(tmp_path / "out.h5").field, 1.0, rtol=0, atol=1e-6)
     ended = mosaicdd(*command, "-o", tmp_path / "out.h5", *given[:-4], *given[-2:])
     assert (ended.code, "the rest of top" in ended.err) == (2, True)
 
@@ -85,7 +85,7 @@ def test_sides_all_round_need_no_boundary_and_a_number_is_one(more, mosaicdd, tm
     ended = mosaicdd(*SOLVE, "-o", tmp_path / "out.h5", *ENDS, *more)
     assert ended.code == 0, ended.err
     # Constants are solved to the relative update of 1e-7 that is asked for; it sums up over 10 iterations.
-    np.testing.assert_allclose(read_solution(tmp_path / "out.h5").field, 1.0, atol=1e-6)
+    np.testing.assert_allclose(read(tmp_path / "out.h5").field, 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

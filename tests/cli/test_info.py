@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd import read
 
 MODEL = "mosaicdd/local_solvers/shipped/laplace.h5"
 
@@ -91,7 +91,7 @@ def test_any_attribute_is_json(value, shown, mosaicdd, strict_json, tmp_path):
 
 
 def test_a_file_that_h5py_has_written_to_is_refused_until_it_is_resealed(mosaicdd, solution):
-    before = read_solution(solution).field
+    before = read(solution).field
     with h5py.File(solution, "r+") as file:
         file.attrs["note"] = "mine"
     ended = mosaicdd("compare", solution, "--reference", "dst")
@@ -103,7 +103,7 @@ def test_a_file_that_h5py_has_written_to_is_refused_until_it_is_resealed(mosaicd
     assert "trusted, not known" in ended.err
     assert "note" in ended.out
     assert mosaicdd("compare", solution, "--reference", "dst").code == 0
-    np.testing.assert_array_equal(read_solution(solution).field, before)
+    np.testing.assert_array_equal(read(solution).field, before)
 
 
 def test_values_that_were_changed_are_resealed_as_they_are(mosaicdd, solution):
@@ -113,7 +113,7 @@ def test_values_that_were_changed_are_resealed_as_they_are(mosaicdd, solution):
     assert "its checksum differs" in mosaicdd("info", solution).err
     assert mosaicdd("info", solution, "--reseal", "--json").code == 0
     assert solution.stat().st_size == len(content)
-    read_solution(solution)
+    read(solution)
 
 
 def whole(path):

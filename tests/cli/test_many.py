@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
@@ -17,7 +18,6 @@ from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.stopping import Monitor
 from mosaicdd.storage.inputs import write_boundaries
-from mosaicdd.storage.solution_file import read_solution
 
 EXACT = ("--local-solver", "exact", "--rtol", "1e-9")
 CELLS = ("--cells", "192x128")
@@ -62,9 +62,9 @@ def single_runs(make_solver, boundaries):
 
 
 def require_equal(path, single_runs, boundaries):
-    assert read_solution(path).problems == len(single_runs)
+    assert read(path).problems == len(single_runs)
     for number, (single, boundary) in enumerate(zip(single_runs, boundaries, strict=True)):
-        stored = read_solution(path, number)
+        stored = read(path, number)
         assert np.abs(stored.field - single.field.numpy()).max() <= ROUNDING
         assert stored.attributes["status"] == single.status
         assert stored.attributes["iterations"] == single.iterations
@@ -114,7 +114,7 @@ def test_gmres_and_certificates_take_all_at_once(method, solve, problems_file, b
     for number, boundary in enumerate(boundaries):
         truth = solve_by_sine_transform(Problem(boundary.shape, LAPLACE, sides=boundary))
         # Both stop at 1e-8 or less of the size, which is at most 10.
-        assert np.abs(read_solution(path, number).field - truth).mean() <= 1e-7
+        assert np.abs(read(path, number).field - truth).mean() <= 1e-7
 
 
 @pytest.mark.ranks(1, 4)
@@ -139,9 +139,7 @@ def test_a_range_of_seeds_is_as_many_problems(solve):
     code, report, path = solve(*EXACT, "--boundary", "gp:seed=3..4")
     assert (code, len(report["problems"])) == (0, 2)
     expected = Boundary.of_gaussian_process(LATTICE.grid, seed=4)
-    np.testing.assert_array_equal(
-        read_solution(path, 1).boundary.named["left"], expected.named["left"]
-    )
+    np.testing.assert_array_equal(read(path, 1).boundary.named["left"], expected.named["left"])
 
 
 def test_a_file_with_one_row_is_one_problem(solve, common_path, boundaries):
@@ -181,7 +179,7 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
     done = [one["problem"] for one in report["problems"] if one["iterations"] > 0]
     assert done == ([0] if comm.size == 1 else [0, 3])
     for number in range(5):
-        stored = read_solution(path, number)
+        stored = read(path, number)
         if number in done:
             assert np.isfinite(stored.field).all()
         else:

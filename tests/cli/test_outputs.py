@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.storage.shards import shard_folder
-from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 PROBLEM = ("--cells", "192x128", "--boundary", "gp:seed=3,noise=0.1", "--rtol", "1e-10")
@@ -30,7 +30,7 @@ def solve(solve_json):
 def test_shards_equal_the_single_file(solve, comm):
     single, _ = solve("single")
     sharded, _ = solve("sharded", "--shards")
-    one, other = read_solution(single), read_solution(sharded)
+    one, other = read(single), read(sharded)
     np.testing.assert_array_equal(one.field, other.field)
     np.testing.assert_array_equal(one.boundary.named["left"], other.boundary.named["left"])
     np.testing.assert_array_equal(one.history["update"], other.history["update"])
@@ -49,7 +49,7 @@ def test_shards_are_compared_drawn_and_boundary_data_as_a_single_file_is(
         assert strict_json(ended.out)["max_error"] == 0
     assert mosaicdd("plot", sharded).code == 0
     again, _ = solve("again", "--boundary", sharded)
-    np.testing.assert_array_equal(read_solution(again).field, read_solution(single).field)
+    np.testing.assert_array_equal(read(again).field, read(single).field)
 
 
 @pytest.mark.ranks(2)
@@ -92,7 +92,7 @@ def test_a_rank_that_cannot_write_its_shard_ends_all_and_keeps_the_file_before(
 def test_the_interface_alone_has_the_lines_of_the_field(solve, comm):
     path, report = solve("lines", "--keep", "interface", "--rtol", "1e-13")
     whole, _ = solve("whole", "--rtol", "1e-13")
-    field = read_solution(whole).field
+    field = read(whole).field
     assert report["residual"] is None
     assert report["discrete_residual"] is None
     assert report["error_estimate"] > 0
@@ -133,7 +133,7 @@ def test_without_a_field_commands_say_what_is_missing(command, solve, mosaicdd):
 def test_a_window_is_cut_out_of_the_field(window, extra, solve, comm):
     path, report = solve("window", "--window", window, *extra)
     whole, _ = solve("whole", *(extra if extra != ("--shards",) else ()))
-    part, field = read_solution(path), read_solution(whole).field
+    part, field = read(path), read(whole).field
     h = 0.5 / 32
     (x0, x1), (y0, y1) = ([float(end) / h for end in axis.split(":")] for axis in window.split(","))
     rows = slice(int(np.floor(y0)), int(np.ceil(y1)) + 1)

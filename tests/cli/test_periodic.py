@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd import read
 
 PAIRS = {
     "x": ("--side", "left=periodic", "--side", "right=periodic", "--side", "top=neumann:1"),
@@ -27,7 +27,7 @@ def test_a_file_holds_both_sides_and_is_compared(comm, mosaicdd, common_path, st
     if comm.rank == 0:
         # 1e-4 beside the mean 2 / pi of the sine's size.
         assert ("1.6e-04 of sources and fluxes were left over" in done.out) == (axes == "xy")
-        stored = read_solution(output)
+        stored = read(output)
         np.testing.assert_array_equal(stored.field[:, 0], stored.field[:, -1])
         assert axes == "x" or np.array_equal(stored.field[0], stored.field[-1])
         assert stored.periodic == (axes == "xy", True)
@@ -44,6 +44,6 @@ def test_a_file_holds_both_sides_and_is_compared(comm, mosaicdd, common_path, st
 def test_a_picture_shows_the_error_on_periodic_sides(mosaicdd, tmp_path):
     output, picture = tmp_path / "out.h5", tmp_path / "out.png"
     assert mosaicdd("solve", "-o", output, *SIZE, "--field", "f=1", *PAIRS["x"]).code == 0
-    assert read_solution(output).error_map.shape == (5, 7)  # every 16th node, none of them twice
+    assert read(output).error_map.shape == (5, 7)  # every 16th node, none of them twice
     assert mosaicdd("plot", output, "-o", picture).code == 0
     assert picture.stat().st_size > 10_000

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform, solve_directly
-from mosaicdd.storage.solution_file import read_solution
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 EXACT = ("--local-solver", "exact")
@@ -40,7 +40,7 @@ def solve(solve_json):
 
     def run(*arguments, cells="256x128"):
         code, report, path = solve_json("--cells", cells, *arguments)
-        return code, report, read_solution(path)
+        return code, report, read(path)
 
     return run
 
@@ -227,7 +227,7 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
     arguments = (*EXACT, *fields, *sides, "--spacing", "0.125", "--rtol", "1e-11")
     ended = mosaicdd("solve", "-o", path, "--cells", "256x128", *arguments)
     assert (ended.code, ended.err) == (0, "")
-    stored = read_solution(path)
+    stored = read(path)
     assert stored.grid.spacing == 0.125
     assert stored.fields["c"] == 3.0
     np.testing.assert_array_equal(stored.fields["f"], source)

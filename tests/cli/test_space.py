@@ -9,7 +9,7 @@ from PIL import Image
 from scipy.interpolate import RegularGridInterpolator
 
 import mosaicdd as m
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.report.stored import StoredSolution
 
 CELLS = (16, 20, 24)  # (nz, ny, nx)
 SOLVE = ("solve", "--cells", "24x20x16", "--spacing", "0.05", "--rtol", "1e-12")
@@ -40,7 +40,7 @@ def test_the_file_holds_the_library_s_field(how, mosaicdd, common_path, comm, by
     whole = by_one(solved)
     if how == "window":
         place = slice(6, 11), slice(0, 20), slice(2, 7)
-    stored = read_solution(common_path / "out.h5")
+    stored = m.read(common_path / "out.h5")
     np.testing.assert_allclose(stored.field, whole[place], rtol=0, atol=CLOSE)
     assert stored.grid.shape == CELLS
     assert stored.window.start == tuple(p.start or 0 for p in place)
@@ -142,7 +142,7 @@ def test_a_solution_file_is_a_boundary_file(mosaicdd, tmp_path):
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
     assert mosaicdd(*SOLVE, "--boundary", "expr:x*y*z", "-o", first).code == 0
     assert mosaicdd(*SOLVE, "--boundary", first, "-o", second).code == 0
-    np.testing.assert_array_equal(read_solution(first).field, read_solution(second).field)
+    np.testing.assert_array_equal(m.read(first).field, m.read(second).field)
 
 
 @pytest.mark.ranks(1, 2, 3)
@@ -153,7 +153,7 @@ def test_a_solve_goes_on_from_its_checkpoint(mosaicdd, common_path, comm, by_one
     assert path.with_suffix(".h5.checkpoint").exists()
     comm.Barrier()
     assert mosaicdd(*arguments, "--resume").code == 0
-    stored = read_solution(path)
+    stored = m.read(path)
     assert stored.attributes["iterations"] > 5
     np.testing.assert_allclose(stored.field, by_one(solved), rtol=0, atol=CLOSE)
     comm.Barrier()
@@ -168,7 +168,7 @@ def test_options_come_from_a_run_and_from_what_it_prints(mosaicdd, tmp_path):
     (tmp_path / "run.toml").write_text(printed)
     for config in (first, tmp_path / "run.toml"):
         assert mosaicdd("solve", "--config", config, "-o", second).code == 0
-        np.testing.assert_array_equal(read_solution(second).field, read_solution(first).field)
+        np.testing.assert_array_equal(m.read(second).field, m.read(first).field)
 
 
 @pytest.mark.parametrize("reference", ["pyamg", "direct", "dst", "expr:x*y*z"])

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.loading import SHIPPED
@@ -14,7 +15,6 @@ from mosaicdd.storage.checkpoint_file import SOLVE, read_arrays, read_state, wri
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 PLACES = 100
@@ -71,7 +71,7 @@ DATASET = Dataset(
 
 
 def everything_of_solution(path):
-    solution = read_solution(path)
+    solution = read(path)
     large = solution.field, solution.error_map, solution.outside, solution.fields
     return large, vars(solution.boundary), solution.window, solution.history, solution.attributes
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.storage.solution_file import read_solution
 
 ROUGH = "gp:seed=0,amplitude=0,noise=1"
 SMOOTH = "gp:seed=0"
@@ -58,7 +58,7 @@ def test_with_a_certificate_its_answer_is_right(name, boundary, untrained, mosai
         *("--certify", "1e-10", "--local-solver", untrained(name, 0), "--boundary", boundary),
     )
     assert ended.code == 0, ended.err
-    solution = read_solution(output)
+    solution = read(output)
     truth = solve_by_sine_transform(
         Problem(solution.boundary.shape, LAPLACE, sides=solution.boundary)
     )

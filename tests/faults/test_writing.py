@@ -11,7 +11,6 @@ import pytest
 import mosaicdd as m
 from mosaicdd.schwarz import engine
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings
 
@@ -139,7 +138,7 @@ def test_the_second_of_two_marches_with_one_output_is_refused(mosaicdd, tmp_path
         assert ended.code == 2
         assert first().converged
     assert os.listdir(tmp_path) == ["out.h5"]
-    assert len(read_solution(output).times) == 3
+    assert len(m.read(output).times) == 3
 
 
 @pytest.mark.limit(60)
@@ -190,10 +189,10 @@ def test_two_jobs_with_one_output_leave_one_complete_file(mosaicdd, tmp_path):
         for seed in (1, 2)
     ]
     while any(job.poll() is None for job in jobs):
-        read_solution(output)  # raises if it is not complete
+        m.read(output)  # raises if it is not complete
     assert [job.returncode for job in jobs] == [0, 0]
     assert os.listdir(tmp_path) == ["out.h5"]
-    seed = read_solution(output).attributes["command_line"][-1]
+    seed = m.read(output).attributes["command_line"][-1]
     alone = tmp_path / "alone.h5"
     assert mosaicdd("solve", "-o", alone, *LARGE, "--boundary", f"gp:seed={seed}").code == 0
-    assert (read_solution(output).field == read_solution(alone).field).all()
+    assert (m.read(output).field == m.read(alone).field).all()

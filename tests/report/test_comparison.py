@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.report.comparison import compare, compare_all, reference_field
+from mosaicdd.report.stored import read_all
 from mosaicdd.storage import atomic
-from mosaicdd.storage.solution_file import read_solution, read_solutions
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((24, 32), 1 / 32)
@@ -47,7 +48,7 @@ def noisy(count=1, size=1e-3):
 @pytest.mark.parametrize("reference", ["dst", "pyamg", "expr:x**2 - y**2", TRUTH])
 def test_all_kinds_of_references_say_the_same(reference, store):
     (field,) = noisy()
-    found = compare(read_solution(store([field])), reference)
+    found = compare(read(store([field])), reference)
     difference = np.abs(field - TRUTH)
     assert found.mae == pytest.approx(difference.mean(), rel=1e-5)
     assert found.max_error == pytest.approx(difference.max(), rel=1e-5)
@@ -72,7 +73,7 @@ def test_the_parameters_and_the_source_in_the_file_count(pde, reference, store):
     path = store([TRUTH], pde=pde, given=parameters | {"f": source})
     # pyAMG leaves a residual of 1e-10 |b|, with |b| <= 2 sqrt(112) by the edges' 112 nodes of at most
     # 1; the least eigenvalue is at least pi**2 (1/24**2 + 1/32**2) = 0.027.
-    assert compare(read_solution(path), reference).max_error <= 8e-8
+    assert compare(read(path), reference).max_error <= 8e-8
 
 
 def test_each_problem_has_its_own_source(store):
@@ -84,7 +85,7 @@ def test_each_problem_has_its_own_source(store):
         boundary_part + factors * interior, pde="poisson", given={"f": factors * symbol * interior}
     )
     # The sine is an eigenvector of the five points: rounding of 25 x 33 nodes is left.
-    assert compare_all(read_solutions(path), "dst").max_error <= 1e-12
+    assert compare_all(read_all(path), "dst").max_error <= 1e-12
 
 
 @pytest.mark.parametrize(
@@ -98,32 +99,32 @@ def test_each_problem_has_its_own_source(store):
     ],
 )
 def test_the_fastest_reference_is_the_sine_transform_where_there_is_one(pde, given, fastest, store):
-    solution = read_solution(store([TRUTH], pde=pde, given=given))
+    solution = read(store([TRUTH], pde=pde, given=given))
     assert compare(solution, "auto").reference == fastest
 
 
 def test_an_unknown_equation_is_named(store):
     with pytest.raises(ValueError, match=r"unknown pde 'of my own'.* as FILE.py:NAME"):
-        compare(read_solution(store([TRUTH], pde="of my own")), "dst")
+        compare(read(store([TRUTH], pde="of my own")), "dst")
 
 
 def test_another_solution_is_a_reference_problem_by_problem(store):
     one, other = noisy(3), noisy(3, 2e-3)
     path = store(other, "other.h5")
-    for number, solution in enumerate(read_solutions(store(one))):
+    for number, solution in enumerate(read_all(store(one))):
         field, _ = reference_field(path, solution)
         np.testing.assert_array_equal(field, other[number])
 
 
 def test_a_single_solution_is_the_reference_of_all(store):
     path = store([TRUTH], "other.h5")
-    for solution in read_solutions(store(noisy(2))):
+    for solution in read_all(store(noisy(2))):
         np.testing.assert_array_equal(reference_field(path, solution)[0], TRUTH)
 
 
 def test_errors_of_several_problems_are_those_over_all_nodes(store):
     fields = noisy(3) * np.array([1.0, 1.1, 1.2])[:, None, None]
-    found = compare_all(read_solutions(store(fields)), "dst")
+    found = compare_all(read_all(store(fields)), "dst")
     difference, truth = np.abs(fields - TRUTH), np.broadcast_to(TRUTH, fields.shape)
     assert found.mae == pytest.approx(difference.mean())
     assert found.max_error == pytest.approx(difference.max())
@@ -133,23 +134,23 @@ def test_errors_of_several_problems_are_those_over_all_nodes(store):
 
 def test_a_window_is_compared_where_it_lies(store):
     window = Window((3, 5), (20, 30))
-    part = read_solution(store(noisy(), window=window))
+    part = read(store(noisy(), window=window))
     whole = store(noisy(), "whole.h5")
     assert compare(part, whole).max_error == 0
     assert compare(part, "expr:x**2 - y**2").max_error == pytest.approx(
         compare(part, "dst").max_error, rel=1e-5
     )
     with pytest.raises(ValueError, match="holds another window of the domain"):
-        compare(read_solution(whole), part.path)
+        compare(read(whole), part.path)
 
 
 def test_an_array_of_another_shape_is_refused_with_both(store):
     with pytest.raises(ValueError, match=r"\(25, 32\), the solution's field \(25, 33\)"):
-        compare(read_solution(store(noisy())), TRUTH[:, 1:])
+        compare(read(store(noisy())), TRUTH[:, 1:])
 
 
 def test_a_tensor_is_an_array_and_nothing_may_be_nan(store):
-    solution = read_solution(store(noisy()))
+    solution = read(store(noisy()))
     assert compare(solution, torch.from_numpy(TRUTH)).mae == compare(solution, TRUTH).mae
     with pytest.raises(ValueError, match="the reference is not finite at 1 of 825 nodes"):
         compare(solution, np.where(TRUTH.max() == TRUTH, np.nan, TRUTH))
@@ -183,7 +184,7 @@ def test_what_is_read_grows_with_the_number_of_problems_not_with_its_square(stor
     def spent(problems):
         files = store(noisy(problems)), store(noisy(problems), "other.h5")
         traffic.update(read=0, checked=0)
-        compare_all(read_solutions(files[0]), files[1])
+        compare_all(read_all(files[0]), files[1])
         return dict(traffic)
 
     few, many = spent(4), spent(16)

@@ -9,7 +9,6 @@ import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 pytest.importorskip("matplotlib")
@@ -46,7 +45,7 @@ def solved(tmp_path):
             attributes = {"pde": "laplace", "status": "converged_rtol"} | attributes
             results = [{"iterations": len(history["update"])}] * problems
             writer.describe(attributes | {"problems": results}, [history] * problems)
-        return read_solution(path, problems - 1)
+        return m.read(path, problems - 1)
 
     return make
 

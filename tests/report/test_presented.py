@@ -51,6 +51,14 @@ def test_an_opened_solution_says_which_of_how_many_problems_it_is(path):
     assert "<td style='text-align:left'>1 of 2</td>" in mosaicdd.read(path, 1)._repr_html_()
 
 
+def test_a_field_in_a_file_is_not_changed_by_who_looks_at_it(path):
+    solution = mosaicdd.read(path)
+    with pytest.raises(ValueError, match="read-only"):
+        solution.field[:] = 1.0
+    np.testing.assert_array_equal(solution.plane(0, 3), TRUTH[3])  # of what has been read
+    np.testing.assert_array_equal(solution.field, TRUTH)
+
+
 def test_it_is_drawn_with_a_reference_and_without(path, tmp_path):
     pytest.importorskip("matplotlib")
     alone = mosaicdd.read(path).plot()

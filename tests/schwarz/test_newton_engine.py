@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import read
 from mosaicdd.problems.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
@@ -15,7 +16,6 @@ from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
-from mosaicdd.storage.solution_file import read_solution
 
 CELLS = (96, 160)
 SIDES = Dirichlet("sin(3*x) + y*y")
@@ -181,7 +181,7 @@ def test_the_file_holds_the_problem_with_its_function_of_the_solution(comm, comm
     path = common_path / "out.h5"
     solve(one, ranks=comm, settings=TIGHT, output=Output(path))
     comm.Barrier()
-    stored = read_solution(path)
+    stored = read(path)
     assert stored.problem.functions == {"k": "2 + sin(u)"}
     np.testing.assert_allclose(stored.field, solve_directly(stored.problem), rtol=0, atol=1e-8)
 
@@ -251,7 +251,7 @@ def test_an_interrupted_solve_leaves_a_checkpoint_from_which_another_goes_on(com
         rest = solve(one, settings=TIGHT, output=Output(path, resume=True))
         assert rest.status == "converged_rtol"
         assert part.iterations < rest.iterations == whole.iterations
-        np.testing.assert_allclose(read_solution(path).field, whole.field, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(read(path).field, whole.field, rtol=0, atol=1e-8)
         assert not part.checkpoint.exists()
     comm.Barrier()
 

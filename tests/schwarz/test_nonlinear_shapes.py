@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_bvp
 
+from mosaicdd import read
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
 from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.schwarz.solver import Solver, solve
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)
@@ -267,7 +267,7 @@ def test_the_file_holds_the_problem(comm, common_path):
     problem, path = several()["holes"], common_path / "out.h5"
     solve(problem, ranks=comm, settings=TIGHT, output=Output(path))
     comm.Barrier()
-    stored = read_solution(path)
+    stored = read(path)
     np.testing.assert_allclose(stored.field, solve_directly(stored.problem), rtol=0, atol=1e-8)
 
 

@@ -235,6 +235,8 @@ def test_a_field_is_not_changed_by_who_looks_at_it():
         with pytest.raises(ValueError, match="read-only"):
             array[:] = 1.0
     solution.field.copy()[:] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        solution.each()[0].field[:] = 1.0
     assert solution.mean() == mean
     tensors = m.solve(m.Problem((16, 16), "poisson", {"f": torch.ones(17, 17)}, m.Dirichlet(0.0)))
     tensors.field[:] = 1.0
@@ -242,3 +244,27 @@ def test_a_field_is_not_changed_by_who_looks_at_it():
     series = m.march(m.Problem((16, 16), "heat", {"f": 1.0}), 0.0, dt=0.1, steps=1)
     series.local()[:] = 1.0
     assert series.field.max() < 0.1
+
+
+def test_an_array_with_names_is_a_copy(tmp_path):
+    pytest.importorskip("xarray")
+    solution = m.solve(m.Problem((16, 16), "poisson", {"f": 1.0}, m.Dirichlet(0.0)))
+    solution.save(tmp_path / "out.h5")
+    mean = solution.mean()
+    for each in (solution, m.read(tmp_path / "out.h5")):
+        each.to_xarray()[:] = 1.0
+        assert each.mean() == mean
+
+
+def test_a_solution_in_memory_and_its_file_are_one_object(tmp_path):
+    fields = {"a": np.linspace(1, 2, 256).reshape(16, 16), "f": 2.0}
+    solution = m.solve(m.Problem((16, 16), "diffusion", fields, {"left": m.Robin(1.0, 2.0)}))
+    solution.save(tmp_path / "out.h5")
+    (memory,), stored = solution.each(), m.read(tmp_path / "out.h5")
+    assert type(memory) is type(stored)
+    assert memory.numbers == stored.numbers == {"c": 0.0, "f": 2.0}
+    np.testing.assert_array_equal(memory.fields["a"], stored.fields["a"])
+    for name in ("field", "error_map"):
+        np.testing.assert_array_equal(getattr(memory, name), getattr(stored, name))
+    assert memory.balance() == stored.balance() == solution.balance()
+    assert memory.map_extent((5, 5)) == stored.map_extent((5, 5))

@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.storage.solution_file import read_solution
 
 
 def missing():
@@ -126,7 +126,7 @@ def alone(*arguments):
 
 def require_same_solution(path, truth):
     """Check a field against that of one rank: sums in another order round differently."""
-    field, expected = read_solution(path).field, read_solution(truth).field
+    field, expected = read(path).field, read(truth).field
     np.testing.assert_allclose(field, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 

@@ -8,7 +8,7 @@ import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.solution_file import read_solutions
+from mosaicdd.report.stored import read_all
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((6, 8, 10), 0.25)
@@ -59,7 +59,7 @@ def test_names_and_places_stand_in_the_file(window, stored):
 def test_each_of_several_problems_has_its_field_and_sides(stored):
     shared, own = np.ones((6, 8, 10)), np.arange(2 * 7 * 9 * 11.0).reshape(2, 7, 9, 11)
     path, values = stored(2, fields={"a": shared, "f": own, "c": np.array([1.0, 2.0])})
-    for number, (solution, field) in enumerate(zip(read_solutions(path), values, strict=True)):
+    for number, (solution, field) in enumerate(zip(read_all(path), values, strict=True)):
         np.testing.assert_array_equal(solution.field, field)
         np.testing.assert_array_equal(solution.plane(1, 4), field[:, 4])
         np.testing.assert_array_equal(np.concatenate(list(solution.rows(3))), field)

@@ -6,11 +6,11 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((4, 6), 0.25)
@@ -47,7 +47,7 @@ def names(path):
 
 
 def test_the_shards_together_are_the_field(path):
-    np.testing.assert_array_equal(read_solution(path).field, FIELD)
+    np.testing.assert_array_equal(read(path).field, FIELD)
     with h5py.File(path) as file:
         assert file["solution"].is_virtual
         # What a rank that has written nothing would leave.
@@ -59,22 +59,22 @@ def test_the_folder_can_be_moved_as_a_whole(path, tmp_path, monkeypatch):
     moved = tmp_path / "elsewhere" / path.name
     shutil.move(shard_folder(path), tmp_path / "elsewhere")
     path.rename(moved)
-    np.testing.assert_array_equal(read_solution(moved).field, FIELD)
+    np.testing.assert_array_equal(read(moved).field, FIELD)
     monkeypatch.chdir(moved.parent)
-    np.testing.assert_array_equal(read_solution(path.name).field, FIELD)
+    np.testing.assert_array_equal(read(path.name).field, FIELD)
 
 
 def test_a_link_to_the_file_is_as_good(path, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.h5"
     link.symlink_to(path)
-    np.testing.assert_array_equal(read_solution(link).field, FIELD)
+    np.testing.assert_array_equal(read(link).field, FIELD)
 
 
 def test_names_that_hdf5_would_expand_are_taken_as_they_are(tmp_path):
     path = tmp_path / "a%b c%%.h5"
     write(path)
-    np.testing.assert_array_equal(read_solution(path).field, FIELD)
+    np.testing.assert_array_equal(read(path).field, FIELD)
 
 
 def test_a_window_may_lie_in_shards(tmp_path):
@@ -82,7 +82,7 @@ def test_a_window_may_lie_in_shards(tmp_path):
     window = Window((1, 2), (4, 7))
     places = [(slice(0, 1), slice(0, 5)), (slice(1, 3), slice(0, 5))]
     write(path, field=FIELD[window.place], places=places, window=window)
-    solution = read_solution(path)
+    solution = read(path)
     assert (solution.grid, solution.window) == (GRID, window)
     np.testing.assert_array_equal(solution.field, FIELD[window.place])
 
@@ -123,14 +123,14 @@ def without_seal(path):
 )
 def test_a_shard_of_no_use_is_one_line_that_names_it(fault, path):
     with pytest.raises(ValueError, match=fault(path)) as refused:
-        read_solution(path)
+        read(path)
     assert "\n" not in str(refused.value)
 
 
 def test_a_new_file_replaces_the_shards_of_the_one_before(path):
     write(path, "0b", FIELD + 1)
     assert names(path) == [f"0b-{rank:04d}.h5" for rank in range(4)]
-    np.testing.assert_array_equal(read_solution(path).field, FIELD + 1)
+    np.testing.assert_array_equal(read(path).field, FIELD + 1)
 
 
 def test_a_file_without_shards_replaces_those_before_too(path):
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_completed_leaves_the_one_before_with_its_shards(path
     with pytest.raises(KeyboardInterrupt):
         write(path, "0b", FIELD + 1)
     assert names(path) == [f"0a-{rank:04d}.h5" for rank in range(4)]
-    np.testing.assert_array_equal(read_solution(path).field, FIELD)
+    np.testing.assert_array_equal(read(path).field, FIELD)
 
 
 def test_any_changed_byte_of_a_shard_is_refused(path):
@@ -165,4 +165,4 @@ def test_any_changed_byte_of_a_shard_is_refused(path):
         changed[place] ^= int(rng.integers(1, 256))
         shard.write_bytes(changed)
         with pytest.raises(ValueError, match=r"0a-0001\.h5"):
-            read_solution(path)
+            read(path)

@@ -6,13 +6,13 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage import atomic
 from mosaicdd.storage.atomic import append_seal
 from mosaicdd.storage.inputs import read_boundaries
-from mosaicdd.storage.solution_file import read_solution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((4, 6), 0.25)
@@ -47,7 +47,7 @@ def path(tmp_path):
 
 
 def test_what_is_written_is_read_again(path):
-    solution = read_solution(path)
+    solution = read(path)
     assert solution.grid == GRID
     np.testing.assert_array_equal(solution.field, FIELD)
     for name, edge in Boundary.of_field(FIELD).named.items():
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_again(path):
 
 
 def test_versions_are_kept(path):
-    attributes = read_solution(path).attributes
+    attributes = read(path).attributes
     assert attributes["kind"] == "mosaicdd solution"
     for library in ("mosaicdd", "numpy", "torch", "h5py", "pyamg"):
         assert attributes[f"version_{library}"][0].isdigit()
@@ -69,7 +69,7 @@ def test_versions_are_kept(path):
 
 def test_single_precision_is_kept_but_the_boundary_data_are_not_rounded(tmp_path):
     write(tmp_path / "out.h5", "float32")
-    solution = read_solution(tmp_path / "out.h5")
+    solution = read(tmp_path / "out.h5")
     assert solution.field.dtype == np.float32
     np.testing.assert_array_equal(solution.field, FIELD.astype(np.float32))
     np.testing.assert_array_equal(solution.boundary.named["top"], FIELD[-1])
@@ -186,7 +186,7 @@ def without(name, message):
 def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
     error, message = damage(path)
     with pytest.raises(error, match=message) as caught:
-        read_solution(path)
+        read(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
 
@@ -195,7 +195,7 @@ def test_files_of_the_first_format_are_read(path):
     with h5py.File(path, "r+") as file:  # which takes the seal away
         file.attrs["format_version"] = 1
         del file["solution"].attrs["first_node"]
-    solution = read_solution(path)
+    solution = read(path)
     np.testing.assert_array_equal(solution.field, FIELD)
     assert solution.window == Window.whole(GRID)
 
@@ -223,7 +223,7 @@ def older(path, seconds=10):
 def test_a_file_is_checked_once_however_often_it_is_read(path, digests):
     older(path)
     for _ in range(3):
-        solution = read_solution(path)
+        solution = read(path)
         assert solution.field.shape == GRID.nodes
         assert solution.error_map is None
     assert len(digests) == 1
@@ -231,14 +231,14 @@ def test_a_file_is_checked_once_however_often_it_is_read(path, digests):
 
 def test_a_file_that_has_changed_is_checked_again(path, digests):
     older(path)
-    read_solution(path)
+    read(path)
     with path.open("r+b") as file:
         file.seek(-1000, os.SEEK_END)
         byte = file.read(1)
         file.seek(-1000, os.SEEK_END)
         file.write(bytes([byte[0] ^ 1]))
     with pytest.raises(ValueError, match="its checksum differs"):
-        read_solution(path)
+        read(path)
     assert len(digests) == 2
 
 
@@ -246,12 +246,12 @@ def test_a_file_of_this_moment_is_checked_each_time(path, digests):
     # The clock of files may not have moved since, and a change would not show.
     older(path, -10)
     for _ in range(2):
-        read_solution(path)
+        read(path)
     assert len(digests) == 2
 
 
 def test_large_arrays_are_read_when_they_are_asked_for(path):
-    solution = read_solution(path)
+    solution = read(path)
     assert "field" not in vars(solution)
     assert solution.field is solution.field
     assert (solution.x[-1], solution.y[-1]) == (1.5, 1.0)
@@ -260,14 +260,14 @@ def test_large_arrays_are_read_when_they_are_asked_for(path):
 
 
 def test_a_file_that_was_replaced_meanwhile_is_not_mixed_with_the_one_before(path):
-    solution = read_solution(path)
+    solution = read(path)
     write(path, "float32")
     with pytest.raises(ValueError, match="has changed since it was opened"):
         _ = solution.field
 
 
 def test_a_file_that_was_removed_meanwhile_is_named(path):
-    solution = read_solution(path)
+    solution = read(path)
     path.unlink()
     with pytest.raises(FileNotFoundError) as refused:
         _ = solution.field

@@ -4,13 +4,14 @@ import h5py
 import numpy as np
 import pytest
 
+from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.report.stored import read_all
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
-from mosaicdd.storage.solution_file import read_solution, read_solutions
 from mosaicdd.storage.solution_writer import writing_solutions
 
 GRID = Grid((4, 6), 0.25)
@@ -55,7 +56,7 @@ def test_the_same_calls_write_one_and_many_problems(problems, tmp_path):
     with h5py.File(path) as file:
         assert file["solution"].shape == (GRID.nodes if problems == 1 else (problems, *GRID.nodes))
         assert ("problems" in file) == (problems > 1)
-    solutions = list(read_solutions(path))
+    solutions = list(read_all(path))
     assert [(s.number, s.problems) for s in solutions] == [(i, problems) for i in range(problems)]
     for i, solution in enumerate(solutions):
         np.testing.assert_array_equal(solution.field, u[i])
@@ -71,9 +72,9 @@ def test_the_same_calls_write_one_and_many_problems(problems, tmp_path):
 
 def test_a_problem_can_be_read_by_its_number(tmp_path):
     u = write(tmp_path / "out.h5", 3)
-    np.testing.assert_array_equal(read_solution(tmp_path / "out.h5", 2).field, u[2])
+    np.testing.assert_array_equal(read(tmp_path / "out.h5", 2).field, u[2])
     with pytest.raises(ValueError, match="holds problems 0 to 2, not number 3"):
-        read_solution(tmp_path / "out.h5", 3)
+        read(tmp_path / "out.h5", 3)
     assert len(read_boundaries(tmp_path / "out.h5", GRID)) == 3
 
 
@@ -93,7 +94,7 @@ def test_windows_and_shards_are_for_any_number_of_problems(problems, tmp_path):
     new = writing_solutions(path, GRID, boundaries, "float64", window=window, shards=shards)
     with new as writer:
         writer.describe({"problems": results(problems)}, HISTORIES[:problems])
-    for i, solution in enumerate(read_solutions(path)):
+    for i, solution in enumerate(read_all(path)):
         np.testing.assert_array_equal(solution.field, u[i][window.place])
         np.testing.assert_array_equal(solution.x, np.arange(2, 7) * 0.25)
         np.testing.assert_array_equal(solution.y, np.arange(1, 4) * 0.25)
@@ -112,7 +113,7 @@ def test_lines_are_written_instead_of_fields(problems, tmp_path):
         np.testing.assert_array_equal(file[line_name(0)][()].reshape(lines.shape), lines)
         assert "VTKHDF" not in file
     with pytest.raises(ValueError, match="holds the interface only"):
-        read_solution(path)
+        read(path)
 
 
 def test_coefficients_and_sources_are_read_as_each_problem_has_them(tmp_path):
@@ -120,7 +121,7 @@ def test_coefficients_and_sources_are_read_as_each_problem_has_them(tmp_path):
     common, own = rng.standard_normal(GRID.shape), rng.standard_normal((3, *GRID.nodes))
     given = {"c": 3.0, "bx": [1.0, 2.0, 3.0], "a": common, "f": own}
     write(tmp_path / "out.h5", 3, fields=given)
-    for i, solution in enumerate(read_solutions(tmp_path / "out.h5")):
+    for i, solution in enumerate(read_all(tmp_path / "out.h5")):
         assert solution.fields.keys() == given.keys()
         assert (solution.fields["c"], solution.fields["bx"]) == (3.0, i + 1.0)
         np.testing.assert_array_equal(solution.fields["a"], common)
@@ -133,13 +134,13 @@ def test_of_one_problem_fields_have_no_axis_for_it(tmp_path):
     with h5py.File(tmp_path / "out.h5") as file:
         assert file["fields/f"].shape == GRID.nodes
         assert file["fields"].attrs["c"] == 3.0
-    solution = read_solution(tmp_path / "out.h5")
+    solution = read(tmp_path / "out.h5")
     np.testing.assert_array_equal(solution.fields["f"], own[0])
 
 
 def test_a_file_without_fields_has_none(tmp_path):
     write(tmp_path / "out.h5", 1)
-    assert read_solution(tmp_path / "out.h5").fields == {}
+    assert read(tmp_path / "out.h5").fields == {}
 
 
 def test_what_was_not_solved_is_left_empty(tmp_path):
@@ -150,6 +151,6 @@ def test_what_was_not_solved_is_left_empty(tmp_path):
         writer.leave_empty("solution", 1)
         results = [{"iterations": 2}, {"iterations": 0}]
         writer.describe({"problems": results}, [HISTORIES[0], HISTORIES[2]])
-    solved, empty = read_solutions(tmp_path / "out.h5")
+    solved, empty = read_all(tmp_path / "out.h5")
     assert np.isfinite(solved.field).all()
     assert np.isnan(empty.field).all()

@@ -32,7 +32,8 @@ from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.output import SolutionOutput
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.storage.solution_file import read_solution
+from mosaicdd.storage.solution_file import read_array
+from mosaicdd.storage.solution_writer import ERRORS
 from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
@@ -127,8 +128,9 @@ class Kept:
     def local(self) -> np.ndarray:
         """The part of the fields that this rank has."""
         if self.path is not None:
-            stored = [read_solution(self.path, i).field for i in range(self.problems)]
-            return np.stack(stored)[self.place]
+            return np.stack([read_array(self.path, "solution", i) for i in range(self.problems)])[
+                self.place
+            ]
         fields = self._fields()
         return np.concatenate(fields) if len(fields) != 1 else fields[0]
 
@@ -160,17 +162,17 @@ class Kept:
     def gather(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems on every rank, None if unknown.
 
-        ``name``: ``"field"``, ``"error_map"`` or ``"outside"``.
+        ``name``: as a solution file has it, ``"solution"``, ``"error_estimate"`` or ``"outside_training_range"``.
         """
         if self.path is not None:
-            stored = [getattr(read_solution(self.path, i), name) for i in range(self.problems)]
+            stored = [read_array(self.path, name, i) for i in range(self.problems)]
             return None if stored[0] is None else np.stack(stored)
         with Ranks.of(self.given_ranks) as ranks:
             parts = self._parts(name)
             if ranks.any(parts is None) or parts is None:
                 return None
             nodes = self.samples.counts
-            shape = (self.problems, *(self.window.shape if name == "field" else nodes))
+            shape = (self.problems, *(self.window.shape if name == "solution" else nodes))
             if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
                 return parts[0][0]
             whole = np.zeros(shape, self.settings.dtype)
@@ -180,14 +182,14 @@ class Kept:
 
     def _parts(self, name: str) -> list[Part] | None:
         """Return this rank's parts of a quantity and where they belong; None if it has none."""
-        if name == "field":
+        if name == "solution":
             place = self.place[1:]
             fields = zip(self._fields(), self.batches, strict=True)
             return [(values, (batch.problems, *place)) for values, batch in fields]
         parts: list[Part] = []
         for batch in self.batches:
             maps = [
-                outcome.error_estimate.nodes if name == "error_map" else outcome.outside
+                outcome.error_estimate.nodes if name == ERRORS else outcome.outside
                 for outcome in batch.outcomes
             ]
             known = [own for own in maps if own is not None]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,17 @@ from mosaicdd.problems.quantities.quantified import Quantified
 from mosaicdd.problems.quantities.quantities import Ask
 from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.report.presented import Presented
+from mosaicdd.report.stored import StoredSolution, read_all
 from mosaicdd.schwarz.results.kept import LEFT_OUT, OVER_RANKS, Kept, asked_of
 from mosaicdd.schwarz.results.output import SolutionOutput, require_one_problem
-from mosaicdd.schwarz.results.read_only import read_only
 from mosaicdd.schwarz.results.report import Result
 from mosaicdd.schwarz.settings import CONVERGED, Output
 from mosaicdd.schwarz.stopping import History
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
-from mosaicdd.storage.solution_file import StoredSolution, read_solution
+from mosaicdd.storage.solution_writer import ERRORS, OUTSIDE
+from mosaicdd.tensors import read_only
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
@@ -144,12 +146,12 @@ class Solution(Placed, Quantified, Presented):
     def _at_hand(self) -> bool:
         """Whether this rank has the whole field."""
         alone = self.report["ranks"] == 1 or self.kept.path is not None
-        return alone or "field" in self._whole
+        return alone or "solution" in self._whole
 
     @property
     def _field(self) -> np.ndarray:
         """The whole fields, ``(n, rows, columns)``."""
-        if (fields := self._gathered("field")) is None:
+        if (fields := self._gathered("solution")) is None:
             raise RuntimeError(LEFT_OUT)
         return fields
 
@@ -282,63 +284,58 @@ class Solution(Placed, Quantified, Presented):
         require_one_problem(self.problems, {"shards=True": shards, "keep='interface'": lines})
 
     def each(self) -> list[StoredSolution]:
-        """Return the solution of each problem as a file would hold it; the arrays are in memory.
+        """Return the solution of each problem, as a file has it; all ranks together.
 
         Raises
         ------
         ValueError
             If the problem's data are other ones than when it was solved; so do `save` and what shows it.
         """
-        if self.kept.path is None:
-            with Ranks.of(self.kept.given_ranks) as ranks:
-                self.kept.require_told(self.problem, ranks)
-        return [self._stored(number) for number in range(self.problems)]
-
-    def _stored(self, number: int) -> StoredSolution:
         if self.kept.path is not None:
-            return read_solution(self.kept.path, number)
-        solution = self._without_arrays(number)
-        maps = {name: self._gathered(name) for name in ("error_map", "outside")}
-        vars(solution).update(
-            field=self._field[number],
-            fields=self._fields_of(number),
-            **{name: None if v is None else v[number] for name, v in maps.items()},
-        )
-        return solution
+            return list(read_all(self.kept.path))
+        with Ranks.of(self.kept.given_ranks) as ranks:
+            self.kept.require_told(self.problem, ranks)
+        for name in ("solution", ERRORS, OUTSIDE):
+            self._gathered(name)
+        return [self._of_problem(number) for number in range(self.problems)]
 
-    def _without_arrays(self, number: int) -> StoredSolution:
-        own, grid, plain = self.results[number], self.kept.grid, self.problem.plain
-        history = {name: np.array(v) for name, v in dataclasses.asdict(own.history).items()}
+    def _of_problem(self, number: int) -> StoredSolution:
+        own, kept, problem = self.results[number], self.kept, self.problem
+        histories = dataclasses.asdict(own.history).items()
         return StoredSolution(
-            path=Path("memory"),
-            version=(),
-            grid=grid,
-            sides=self.kept.boundaries[number] if plain else sides_of(self.problem, grid, number),
-            window=self.kept.window,
-            history=history,
+            arrays=partial(self._array, number),
+            grid=kept.grid,
+            sides=kept.boundaries[number]
+            if problem.plain
+            else sides_of(problem, kept.grid, number),
+            window=kept.window,
+            history={name: np.array(values) for name, values in histories},
             attributes={k: v for k, v in self.report.items() if k != "problems"} | own.report,
+            numbers=problem.numbers,
+            coefficients=tuple(problem.arrays),
+            shape=problem.domain.shape,
             number=number,
             problems=self.problems,
-            shape=self.problem.domain.shape,
-            lattice_start=self.kept.samples.first,
-            lattice_step=self.kept.samples.step,
-            foils={n: f.foils.table for n, f in self.problem.arrays.items() if f.foils is not None},
+            lattice_start=kept.samples.first,
+            lattice_step=kept.samples.step,
+            foils={n: f.foils.table for n, f in problem.arrays.items() if f.foils is not None},
         )
 
+    def _array(self, number: int, name: str, *place: slice | int) -> np.ndarray | None:
+        """Return an array of a problem, or a part of it, as `SolutionArrays` does of a file."""
+        problem, grid = self.problem, self.kept.grid
+        _, _, coefficient = name.partition("fields/")
+        values = None if coefficient else self._gathered(name)
+        if coefficient:
+            whole, is_rectangle = Window.whole(grid).place, problem.domain.shape is None
+            values = problem.arrays[coefficient].sample_as_given(grid, whole, checked=is_rectangle)
+        return None if values is None else values[number % len(values)][place]
+
     def _first(self) -> StoredSolution:
-        return self._without_arrays(0)
+        return self._of_problem(0)
 
     def _picture(self) -> str:
         return super()._picture() if self._at_hand and self.report["keep"] == "field" else ""
-
-    def _fields_of(self, number: int) -> dict[str, float | np.ndarray]:
-        """Return the parameters and the source of a problem."""
-        fields: dict[str, float | np.ndarray] = {**self.problem.numbers}
-        grid, rectangle = self.kept.grid, self.problem.domain.shape is None
-        for name, field in self.problem.arrays.items():
-            values = field.sample_as_given(grid, Window.whole(grid).place, checked=rectangle)
-            fields[name] = values[number % len(values)]
-        return fields
 
     def __repr__(self) -> str:
         cells = "x".join(map(str, self.report["grid"]))
