@@ -9,7 +9,7 @@ from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.nonlinear.starts import _distance, nested_start
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.schwarz.solver import Solver, solve
 
 
 def smooth(x, y):
@@ -67,3 +67,28 @@ def test_steep_minimal_surfaces_take_few_steps_on_any_grid():
         one = Problem(Domain((n, n), 1 / n), "minimal-surface", {}, Dirichlet(waves))
         steps.append(solve(one, settings=SolveSettings(rtol=1e-8)).iterations)
     assert max(steps[1:]) <= min(steps[0], 7)
+
+
+SOURCES = ["60*x", "-200*y"]
+
+
+@pytest.mark.ranks(1, 2)
+def test_a_solver_called_with_another_source_begins_with_its_coarser_solution(comm):
+    first, second = (
+        Problem(Domain((128, 128), 1 / 128), "poisson-boltzmann", {"f": f}, Dirichlet("x"))
+        for f in SOURCES
+    )
+    fresh = solve(second, ranks=comm)
+    solver = Solver(first, ranks=comm)
+    solver(first)
+    again = solver(second)
+    assert again.iterations == fresh.iterations
+    np.testing.assert_array_equal(again.history.residual, fresh.history.residual)
+
+
+def test_of_several_sources_each_begins_with_its_coarser_solution():
+    y, x = np.mgrid[:129, :129] / 128
+    values, domain = np.stack([60 * x, -200 * y]), Domain((128, 128), 1 / 128)
+    several = Problem(domain, "poisson-boltzmann", {"f": values}, Dirichlet("x"))
+    one = solve(several.some(range(1, 2)))
+    assert solve(several).history[1].residual == one.history.residual

@@ -112,15 +112,17 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.with_ghosts(self._harmonic(number, boundary)))
             smooth, residual = self._ranks.agree(lambda: self._linearised(u, equations))
-            nested = None
-            if self._inner is not None:
-                where = self._solver.source.problem, self.grid, boundary, number
-                how = self.settings, self._ranks.size
-                nested = self._ranks.agree(lambda: nested_start(*where, *how))
-            problem = self._solver.source.problem
+            problem, nested = self._solver.source.problem, self._nested(number, boundary)
             left = 0.0 if nested is None else self._norm(residual, smooth)
             self._known = _Beginning(data, u, smooth, (problem, number), left, nested)
         return self._known
+
+    def _nested(self, number: int, boundary: Boundary) -> NestedStart | None:
+        """Return what finds a problem's solution on a coarser grid; None where there is none."""
+        if self._inner is None:
+            return None
+        where = self._solver.source.problem, self.grid, boundary, number
+        return self._ranks.agree(lambda: nested_start(*where, self.settings, self._ranks.size))
 
     def _norm(self, residual: np.ndarray, smooth: LinearForm) -> float:
         """Return the 2-norm of a residual over all ranks, as its rows count."""
@@ -197,7 +199,7 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             if start is not None:
                 begin, first = self._begun(start[i], equations), None
             else:
-                begin, residual = self._nearer(i, beginning, equations)
+                begin, residual = self._nearer(i, boundary, beginning, equations)
             solve = Newton(
                 self._steps,
                 equations,
@@ -239,9 +241,16 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
         ]
 
     def _nearer(
-        self, number: int, beginning: "_Beginning", equations: NewtonEquations
+        self, number: int, boundary: Boundary, beginning: "_Beginning", equations: NewtonEquations
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return values to begin with, and their residual, if it is known: those of a coarser grid, if they leave less of one."""
+        problem = self._solver.source.problem
+        if beginning.of[0] is not problem or beginning.of[1] != number:  # of another source
+            beginning.nested = self._nested(number, boundary)
+            if beginning.nested is not None:
+                other = self._ranks.agree(lambda: equations.residual(beginning.u))
+                beginning.left = self._norm(other, beginning.smooth)
+            beginning.of = problem, number
         if beginning.nested is None:
             return beginning.u, None
         with self.clock.part("start"):
@@ -250,11 +259,6 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             return beginning.u, None
         start = equations.begun(values)
         residual = self._ranks.agree(lambda: equations.residual(start))
-        problem, known = self._solver.source.problem, beginning.of
-        if known[0] is not problem or known[1] != number:  # of another source
-            other = self._ranks.agree(lambda: equations.residual(beginning.u))
-            beginning.left = self._norm(other, beginning.smooth)
-            beginning.of = problem, number
         if self._norm(residual, beginning.smooth) < beginning.left:
             return start, residual
         return beginning.u, None
@@ -271,8 +275,8 @@ class _Beginning:
     data: "_Data"
     u: np.ndarray  # the smooth surface, at the nodes that are held here
     smooth: LinearForm  # the equation linearised there
-    of: tuple[Problem, int]  # which of several problems this is the residual there of
-    left: float  # its 2-norm over all ranks
+    of: tuple[Problem, int]  # which of several problems the next two are of
+    left: float  # 2-norm of the residual there over all ranks
     nested: NestedStart | None = None  # what finds the solution on a coarser grid
     step: Step | None = None  # by the derivative at ``u``, if it has been taken
 

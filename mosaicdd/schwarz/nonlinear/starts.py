@@ -117,18 +117,24 @@ class NestedStart:
 
     def __call__(self, part: Slices) -> np.ndarray | None:
         """Return the values at some nodes of the grid; None if the equation breaks down on the way."""
-        self.solution = None
+        if self.solution is None:
+            self.solution = self._solved()
+        values = self.solution
+        if values is None:
+            return None
+        below = self._engine.on_coarser_grid
+        if below is not None and self.apart == 2:
+            values = extrapolated(values, below)
+        return refined_at(values, self.apart, part)
+
+    def _solved(self) -> np.ndarray | None:
         try:
             (outcome,) = self._engine.solve_many(self._boundaries)
         except NotEllipticError:
             return None
         if outcome.field is None or not torch.isfinite(outcome.field).all():
             return None
-        values = self.solution = outcome.field.double().cpu().numpy()
-        below = self._engine.on_coarser_grid
-        if below is not None and self.apart == 2:
-            values = extrapolated(values, below)
-        return refined_at(values, self.apart, part)
+        return outcome.field.double().cpu().numpy()
 
 
 def nested_start(
