@@ -64,9 +64,9 @@ class Engine(BaseEngine[SharedSolver]):
                 f"{problems} problems at once are for iterations other than Anderson's, and without an aim for the MAE: "
                 "use batch=1"
             )
-        self._scheme = scheme_of(
-            local_solver.operator, local_solver.subdomain, settings.coarse_points
-        )
+        # By measured numbers, which other processors may round to another choice.
+        of, points = (local_solver.operator, local_solver.subdomain), settings.coarse_points
+        self._scheme = ranks.on_root(lambda: scheme_of(*of, points))
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._tensors)
         self.method = self._method(local_solver, settings)

@@ -16,6 +16,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.base_engine import BaseEngine
@@ -137,6 +138,11 @@ class Setup:
     def _bind(self, problem: Problem) -> BoundSolver:
         """Bind the local solver; what nothing certifies is tested."""
         settings, world = self.settings, self._world
+        operator = world.agree(lambda: problem.operator)
+        if isinstance(
+            operator, Nonlinear
+        ):  # random values show it, which processors may round otherwise
+            operator.take_structure(world.on_root(lambda: operator.structure))
         bound = world.agree(lambda: self._unbound.bind(problem, self.grid))
         if settings.network_dtype != settings.dtype:
             bound = bound.in_precision(settings.network_dtype)

@@ -254,6 +254,15 @@ class Nonlinear:
         """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
         return probes.is_as_in_squares(self)
 
+    @property
+    def structure(self) -> dict[str, Any]:
+        """What random values show of the residual, by the property that says it."""
+        return {"in_cells": self.in_cells, "one_by_one": self.one_by_one}
+
+    def take_structure(self, structure: Mapping[str, Any]) -> None:
+        """Take the structure that another rank has found for that of the residual."""
+        vars(self).update(structure)
+
     def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, Patch]:
         """Return fields of their numbers; where they vary of some from place to place, never 1: others by other seeds."""
         rng, patches = np.random.default_rng(seed), {}

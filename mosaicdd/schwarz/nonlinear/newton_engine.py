@@ -255,9 +255,10 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
             return beginning.u, None
         with self.clock.part("start"):
             values = beginning.nested(self._place.ghosted)
-        if values is None:
+        if self._ranks.any(values is None) or values is None:
             return beginning.u, None
-        start = equations.begun(values)
+        # Each rank has solved alone, and may have rounded otherwise: what it has of others' nodes is theirs.
+        start = equations.begun(self._place.with_ghosts(self._place.without_ghosts(values)))
         residual = self._ranks.agree(lambda: equations.residual(start))
         if self._norm(residual, beginning.smooth) < beginning.left:
             return start, residual
