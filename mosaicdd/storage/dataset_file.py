@@ -214,12 +214,18 @@ class Dataset:
 
 
 def joined(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Put the arrays of parts together, in their order."""
-    columns: dict[str, list[np.ndarray]] = {}
+    """Put the arrays of parts together, in their order, holding one part besides the whole."""
+    whole: dict[str, np.ndarray] = {}
     for part in parts:
         for name, array in part.items():
-            columns.setdefault(name, []).append(array)
-    return {name: np.concatenate(arrays) for name, arrays in columns.items()}
+            if name not in whole:
+                whole[name] = np.array(array)
+                continue
+            rows = len(whole[name])
+            # Grown in place, as the system moves pages; a list of all parts would take as much again.
+            whole[name].resize(rows + len(array), *array.shape[1:], refcheck=False)
+            whole[name][rows:] = array
+    return whole
 
 
 class DatasetParts:

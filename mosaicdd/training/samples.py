@@ -23,6 +23,7 @@ from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import MatrixNetwork, is_family
+from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.settings import require_type
@@ -102,6 +103,7 @@ class Generation:
         self._parts = DatasetParts(Path(path), identity)
 
         def check() -> None:
+            _require_memory(settings)
             PartGenerator(settings)
             require_new(path, overwrite=overwrite)
             self._parts.open()
@@ -138,6 +140,18 @@ class Generation:
         ranks.agree(make)
         ranks.on_root(assemble)
         return written[0] if written else None
+
+
+def _require_memory(settings: GenerationSettings) -> None:
+    """Check that the dataset, which one rank writes, fits this machine's memory; else raise `ValueError`."""
+    subdomain, count = settings.subdomain, settings.samples + settings.windows
+    numbers = len(subdomain.perimeter) + (subdomain.cells + 1) ** subdomain.axes
+    needed, there = 8 * count * numbers, device_memory(torch.device("cpu"), 1)
+    if needed > there:
+        raise ValueError(
+            f"{settings.samples} samples and {settings.windows} windows of {subdomain.cells} cells per side take "
+            f"{needed / 2**30:.1f} GiB, this machine has {there / 2**30:.1f} GiB for them: draw fewer"
+        )
 
 
 _CHUNK = 1024  # samples at once: of 32 cells, 8 MB in float64

@@ -1,11 +1,13 @@
 """Dataset files come back as they were written, and refuse what they are not."""
 
+import tracemalloc
+
 import h5py
 import numpy as np
 import pytest
 
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.dataset_file import Dataset, joined
 from mosaicdd.storage.hdf5 import reseal
 
 
@@ -85,3 +87,19 @@ def test_values_of_less_precision_are_taken_as_those_of_more(tmp_path):
     read = Dataset.read(tmp_path / "data.h5")
     assert read.boundary.dtype == np.float64
     np.testing.assert_array_equal(read.boundary, single)
+
+
+def test_parts_are_put_together_beside_one_of_them():
+    part = 2**17  # bytes
+
+    def parts():
+        for number in range(40):
+            yield {"few": np.full((3, 2), number), "many": np.full((4, part // 32), float(number))}
+
+    tracemalloc.start()
+    whole = joined(parts())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(whole["many"][:, 0], np.repeat(np.arange(40), 4))
+    np.testing.assert_array_equal(whole["few"][:, 1], np.repeat(np.arange(40), 3))
+    assert peak < (40 + 4) * part

@@ -124,3 +124,12 @@ def test_a_dataset_that_is_there_is_replaced_only_if_that_is_asked_for(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["data.h5"]
     generate(path, SETTINGS, overwrite=True)
     assert len(Dataset.read(path).boundary) == 600
+
+
+@pytest.mark.ranks(1, 2)
+def test_more_samples_than_the_memory_holds_are_refused_before_the_first(comm, common_path):
+    from dataclasses import replace
+
+    with pytest.raises(ValueError, match=r"10000000000000 samples .* GiB, this machine has"):
+        generate(common_path / "data.h5", replace(SETTINGS, samples=10**13), ranks=comm)
+    assert not list(common_path.iterdir())
