@@ -28,8 +28,8 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.schwarz.settings import SolveSettings
 
 _TURNS, _SEVERAL = (
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class _Multigrid(Exact):
     """Multigrid, also where transforms solve."""
 
-    def bind(self, problem: m.Problem, grid: Grid) -> BoundSolver:
+    def bind(self, problem: m.Problem, grid: Grid) -> Method:
         return self.medium(problem, grid)
 
 

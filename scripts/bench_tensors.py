@@ -16,8 +16,8 @@ from tables import publish, table
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.problems.equations.linear import tensor
 
 _SETTINGS = m.SolveSettings(rtol=1e-8)
@@ -27,7 +27,7 @@ _TURNS = 2
 class Multigrid(Exact):
     """Multigrid, also where the coefficients are constant."""
 
-    def bind(self, problem: m.Problem, grid: Grid) -> BoundSolver:
+    def bind(self, problem: m.Problem, grid: Grid) -> Method:
         """Return the solver in a medium."""
         return self.medium(problem, grid)
 

@@ -105,7 +105,6 @@ def plan(
     """
     from mosaicdd.lattice.lattice import Lattice
     from mosaicdd.lattice.subdomain import Subdomain
-    from mosaicdd.local_solvers.exact import nodes_of_media, values_given
     from mosaicdd.parallel.partition import fitting_dims
     from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
     from mosaicdd.planning.memory import (
@@ -114,7 +113,7 @@ def plan(
         memory_of_levels,
         memory_of_subdomains,
     )
-    from mosaicdd.problems.discretisation.separable import separable_ends
+    from mosaicdd.problems.discretisation.system import nodes_of_media, separable_ends, values_given
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input():

@@ -1,16 +1,9 @@
 """What the Schwarz iteration asks of a local solver.
 
 A `LocalSolver` is chosen by name and knows no problem yet. *Bound* to one, it knows the operator and
-what the source adds, and says what it can do and which method runs it (`BoundSolver`): the set-up and the
-engines ask it, and not what class it is of. One that is the same for all subdomains (`SharedSolver`) is planned for
+what the source adds, and is a `Method`: the set-up and the engines ask it, and not what class it is of. One that is the same for all subdomains (`SharedSolver`) is planned for
 a block, and then knows which subdomain is which (`BlockPlan`): the iteration, the fill and the coarse space see only
 that.
-
-Another way to solve is a `BoundSolver` whose ``method`` is a name of its own, and a subclass of
-`schwarz.base_engine.BaseEngine` that `schwarz.engines.engine_of` returns for this name: it plans in ``_prepare``,
-and in ``_solve_many`` it makes each problem's outcome by ``_outcome``, from its own status and the evidence that it
-measured. Beside that it gives what differs from `BaseEngine`'s defaults: how many ``unknowns`` there are, what of the
-data to ``check`` before, and the interface that a checkpoint holds.
 
 Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``n``
 problems solved at once.
@@ -19,7 +12,7 @@ problems solved at once.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, Self, Unpack
+from typing import Protocol, Unpack
 
 import numpy as np
 import torch
@@ -30,7 +23,8 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.source import BlockSource, GridSource, Source
+from mosaicdd.local_solvers.source import BlockSource, Source
+from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
@@ -53,51 +47,7 @@ class PointPlan(Protocol):
         ...
 
 
-class BoundSolver:
-    """A local solver that knows its problem: what it is, what it can do, and what it takes."""
-
-    name: str  # what a result reports: the name or the file it was asked for by
-    operator: Any  # whose equation it solves
-    # Of the problem; None, if there is none and one that comes needs another solver
-    source: GridSource | None
-    linear = True  # whether what it makes of perimeter values is linear in them
-    method = "shared"  # the name of what runs it; see `schwarz.engines`
-    exact = False  # whether it gives the solution of the discrete equation to rounding
-    one_by_one = False  # whether it solves several problems one after another
-    source_ghosts = 2  # nodes around those that a rank owns at which its source is sampled, at most
-    between_nodes = False  # whether it has values between the nodes of the grid
-
-    def boxes(self, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
-        """Return the boxes of nodes that ranks get whole; `ValueError` if they do not fit the grid."""
-        raise NotImplementedError
-
-    def subdomains(self, grid: Grid) -> int | None:
-        """Return how many subdomains are solved at once; None of a method on the whole grid."""
-        return None
-
-    def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return the bytes for each node that problems take at least, beside fields; values have ``itemsize`` bytes."""
-        raise NotImplementedError
-
-    def in_precision(self, name: str) -> Self:
-        """Return the same with a network, not linear, evaluated in another precision; else `Unsupported`."""
-        raise Unsupported(
-            f"network_dtype={name!r} is for a network that is not linear, {self.name} is none; leave it out"
-        )
-
-    def guarded(self) -> "BoundSolver":
-        """Return what solves exactly where this would have to extrapolate: itself, if it nowhere does."""
-        return self
-
-    def require_sound(self) -> None:
-        """Check what an answer that nothing certifies depends on; `ValueError` if the answer would be wrong."""
-
-    def plan_points(self, **tensors: Unpack[Tensors]) -> PointPlan:
-        """Prepare the solve at points that are not fixed, one for each perimeter; `Unsupported` if there are none."""
-        raise Unsupported(f"{self.name} has values at grid nodes only; interpolate the field")
-
-
-class SharedSolver(BoundSolver):
+class SharedSolver(Method):
     """Maps perimeter values to values inside, ``N g + w``, by the same ``N`` in all subdomains."""
 
     operator: EllipticOperator
@@ -171,7 +121,7 @@ class LocalSolver(Protocol):
     @property
     def spacing(self) -> float | None: ...  # noqa: D102 - said above
 
-    def bind(self, problem: Problem, grid: Grid) -> BoundSolver:
+    def bind(self, problem: Problem, grid: Grid) -> Method:
         """Return the local solver for a problem's operator, source and grid.
 
         `ValueError` if it does not solve the problem's equation, or not on this grid.

@@ -14,7 +14,7 @@ from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.local_solvers.networks.network import insert_weights
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.trained_model import TrainedModel
-from mosaicdd.problems.discretisation.separable import separable_ends
+from mosaicdd.problems.discretisation.system import separable_ends
 from mosaicdd.problems.equations import LAPLACE, equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem

@@ -24,30 +24,12 @@ from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.subdomain import Subdomain
 from mosaicdd.lattice.transfer import Batch, batch_shape, batches
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.problems.discretisation.system import GridSource
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.tensors import Tensors
 
 _BATCH = 512  # subdomains whose sources are copied at a time
-
-
-class GridSource:
-    """The source of a problem on a grid.
-
-    Parameters
-    ----------
-    problem
-        That has a source; `update` puts another of the same domain in its place.
-    """
-
-    def __init__(self, problem: Problem, grid: Grid):
-        self.problem, self.grid = problem, grid
-        self.version = 0
-
-    def update(self, problem: Problem) -> None:
-        """Take the source of another problem from now on."""
-        self.problem = problem
-        self.version += 1
 
 
 class Source(GridSource):

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.local_solvers.exact import EQUATIONS_IN_SPACE, MULTIGRID, PER_PROBLEM, WAVES
 from mosaicdd.planning.counts import Decomposition
+from mosaicdd.problems.discretisation.system import (
+    EQUATIONS_IN_SPACE,
+    MULTIGRID,
+    PER_PROBLEM,
+    WAVES,
+)
 from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.sizes import fill_batch

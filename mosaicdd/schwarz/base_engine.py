@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import pkgutil
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -14,10 +15,10 @@ from mosaicdd.grid.strips import Strip, in_window
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
 from mosaicdd.problems.discretisation.given_conditions import Points
+from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
@@ -29,7 +30,26 @@ from mosaicdd.schwarz.verdict import Evidence, verdict
 
 _VANISHING = 1e-292  # root mean square of values that have lost digits
 
-S = TypeVar("S", bound=BoundSolver)
+S = TypeVar("S", bound=Method)
+
+_ENGINES = {
+    "shared": "engine:Engine",
+    "multigrid": "multigrid.multigrid_engine:MultigridEngine",
+    "sines": "sines.sine_engine:SineEngine",
+    "newton": "nonlinear.newton_engine:NewtonEngine",
+}
+
+
+def engine_of(method: str) -> type["BaseEngine"]:
+    """Return the engine of a method's name (`Method.method`); `ValueError` if there is none.
+
+    It is imported where it is chosen: most solves start sooner without the others.
+    """
+    if method not in _ENGINES:
+        raise ValueError(f"no engine runs local solvers by the method {method!r}")
+    engine: type[BaseEngine] = pkgutil.resolve_name(f"mosaicdd.schwarz.{_ENGINES[method]}")
+    return engine
+
 
 Sink = Callable[[Iterator[Strip]], None]
 """Takes the strips of the field one after another, all of them, on every rank."""
@@ -112,7 +132,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     begins = True  # whether it matters where a solve begins
     has_lines = False  # whether it iterates on the lines of a lattice
     halo: int | None = None  # lattice cells around a block of these
-    filling: BoundSolver
+    filling: Method
 
     def __init__(
         self,

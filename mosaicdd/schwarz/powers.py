@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, in_rows
-from mosaicdd.local_solvers.source import GridSource
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.safe_norms import safe_power
+from mosaicdd.problems.discretisation.system import GridSource
 from mosaicdd.problems.fields.evaluated import STRIP
 from mosaicdd.problems.sides.boundary import Boundary
 

@@ -15,6 +15,7 @@ from typing import Any
 from mosaicdd.settings import check_settings, setting, unknown
 from mosaicdd.storage.atomic import require_replaceable
 from mosaicdd.tensors import Tensors
+from mosaicdd.unsupported import Unsupported
 
 _FLOAT32_NETWORK = 1e-6  # relative update that is above what rounding inside of a network leaves
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
@@ -282,6 +283,29 @@ class SolveSettings:
     def stopping(self) -> StoppingRule:
         """When an iteration stops."""
         return StoppingRule(self.rtol, self.atol, self.max_iterations, self.until_mae)
+
+    @property
+    def of_subdomains(self) -> str:
+        """What is asked for that only an iteration on subdomains has; empty if nothing is."""
+        unlike = {
+            "levels=1": self.levels == 1,
+            "sweep='phases'": self.sweep == "phases",
+            f"accelerate={self.accelerate!r}": self.accelerate is not None,
+            "coarse_points": self.coarse_points is not None,
+            "until_mae": self.until_mae is not None,
+            f"halo_depth={self.halo_depth}": self.halo_depth > 1,
+            "dtype='float32'": self.dtype == "float32",
+        }
+        return next((name for name, is_given in unlike.items() if is_given), "")
+
+    def require_whole_grid(self) -> None:
+        """Raise `Unsupported` if something is asked for that only an iteration on subdomains has."""
+        if self.of_subdomains:
+            raise Unsupported(
+                f"{self.of_subdomains} is not for coefficients that are fields, natural or periodic sides, shapes, "
+                "nonlinear equations and anisotropies above 100, which are solved in float64 by multigrid: "
+                "leave it out"
+            )
 
     @property
     def takes_many(self) -> bool:

@@ -9,18 +9,17 @@ import numpy as np
 from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.lattice.axes import coordinates, times
 from mosaicdd.lattice.window import Extent, Window
-from mosaicdd.local_solvers.bound import BoundSolver, LocalSolver
-from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
+from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.problems.discretisation.system import Method, system_of
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
-from mosaicdd.schwarz.base_engine import BaseEngine
-from mosaicdd.schwarz.engines import asks_for_subdomains, engine_of
+from mosaicdd.schwarz.base_engine import BaseEngine, engine_of
 from mosaicdd.schwarz.rounds import Rounds
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.schwarz.stopwatch import Stopwatch
@@ -93,24 +92,11 @@ class Setup:
         return another or changed(self.told, told_of_plan(problem, *self._plan))
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
-        """Find the local solver and bind it to the problem, on a grid of its spacing."""
-        world = self._world
+        """Find the local solver, if one is asked for, and bind it to the problem, on a grid of its spacing."""
         with argument("local_solver"):
-            if local_solver is None:
-                settings = self.settings
-                transforms = settings.device == "cpu" and not asks_for_subdomains(settings)
-                self._unbound = world.on_root(
-                    lambda: default_local_solver(problem, transforms=transforms)
-                )
-            elif isinstance(local_solver, (str, PathLike)):
-                name = str(local_solver)
-                self._unbound = world.on_root(lambda: find_local_solver(name))
-            elif hasattr(local_solver, "bind"):
-                self._unbound = local_solver
-            else:
-                kind = type(local_solver).__name__
-                raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
-            self.grid = problem.domain.grid(self._unbound.spacing)
+            self._unbound = self._local_solver(problem, local_solver)
+            spacing = None if self._unbound is None else self._unbound.spacing
+            self.grid = problem.domain.grid(spacing)
         axes, dims = len(self.grid.shape), self.settings.dims
         if dims is not None and len(dims) != axes:
             with argument("dims"):
@@ -118,7 +104,7 @@ class Setup:
                     f"{times(dims)} are ranks along {len(dims)} axes, the domain has {axes}: give one number for "
                     f"each, along {coordinates(axes)}"
                 )
-        if axes not in getattr(self._unbound, "axes", (2,)):
+        if self._unbound is not None and axes not in getattr(self._unbound, "axes", (2,)):
             solver, here = getattr(self._unbound, "name", "this one"), times(self.grid.shape)
             kinds, domain = ("squares", "a box") if axes != 2 else ("cubes", "a rectangle")
             raise Unsupported(
@@ -135,7 +121,27 @@ class Setup:
                 "window, or an output"
             )
 
-    def _bind(self, problem: Problem) -> BoundSolver:
+    def _local_solver(
+        self, problem: Problem, local_solver: str | PathLike | LocalSolver | None
+    ) -> LocalSolver | None:
+        """Return the local solver; None for problems that are solved on the whole grid by any of ours."""
+        if local_solver is not None and not isinstance(local_solver, (str, PathLike)):
+            if hasattr(local_solver, "bind"):
+                return local_solver
+            kind = type(local_solver).__name__
+            raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
+        name, plane = local_solver and str(local_solver), len(problem.domain.cells) == 2
+        alike = isinstance(problem.operator, EllipticOperator) and problem.plain
+        if (name is None and not (alike and plane)) or (name == "exact" and not alike):
+            return None
+        from mosaicdd.local_solvers.loading import default_local_solver, find_local_solver
+
+        if name is not None:
+            return self._world.on_root(lambda: find_local_solver(name))
+        transforms = self.settings.device == "cpu" and not self.settings.of_subdomains
+        return self._world.on_root(lambda: default_local_solver(problem, transforms=transforms))
+
+    def _bind(self, problem: Problem) -> Method:
         """Bind the local solver; what nothing certifies is tested."""
         settings, world = self.settings, self._world
         operator = world.agree(lambda: problem.operator)
@@ -143,7 +149,8 @@ class Setup:
             operator, Nonlinear
         ):  # random values show it, which processors may round otherwise
             operator.take_structure(world.on_root(lambda: operator.structure))
-        bound = world.agree(lambda: self._unbound.bind(problem, self.grid))
+        bind = system_of if self._unbound is None else self._unbound.bind
+        bound = world.agree(lambda: bind(problem, self.grid))
         if settings.network_dtype != settings.dtype:
             bound = bound.in_precision(settings.network_dtype)
         if settings.certify is None:

@@ -12,10 +12,10 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
 from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.local_solvers.exact import nodes_of_media
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
+from mosaicdd.problems.discretisation.system import nodes_of_media
 from mosaicdd.schwarz.layouts import block_of
 from mosaicdd.schwarz.settings import SolveSettings
 

@@ -3,10 +3,10 @@
 import pytest
 
 from mosaicdd import Domain, Problem
-from mosaicdd.local_solvers.exact import nodes_of_media
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.counts import Decomposition, count_levels, levels_on
 from mosaicdd.planning.memory import levels_over_share, memory_of_levels, memory_of_subdomains
+from mosaicdd.problems.discretisation.system import nodes_of_media
 
 
 def levels(cells, ranks):

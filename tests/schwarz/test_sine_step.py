@@ -5,8 +5,8 @@ import pytest
 
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import NodeBoxes, Partition
-from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.problems.discretisation.system import nonlinear_system
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
@@ -47,7 +47,7 @@ class Case:
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
         self.u = self.boundary.impose(0.3 * np.sin(3 * x) + 0.2 * y * y)
-        solver = Exact().newton(self.problem, grid)
+        solver = nonlinear_system(self.problem, grid)
         equations = equations_of(solver, place)(0, self.boundary)
         self.step = SineStep(steps, self.inner, equations, self.u[place.ghosted])
         self.place, self.grid = place, grid

@@ -11,15 +11,14 @@ import torch
 
 from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, even, within
-from mosaicdd.local_solvers.exact import MediumSolver
 from mosaicdd.parallel.safe_norms import is_safe, largest_of, power_for
 from mosaicdd.problems.discretisation.given_conditions import Points, points_on
+from mosaicdd.problems.discretisation.system import LinearSystem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
 from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.embedded import Embedded
-from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
 from mosaicdd.schwarz.measure import NodeSource
@@ -46,7 +45,7 @@ class _Iterated:
     estimate: ErrorEstimate
 
 
-class MultigridEngine(BaseEngine[MediumSolver]):
+class MultigridEngine(BaseEngine[LinearSystem]):
     """Solves in one medium on all nodes, one problem after another.
 
     What depends on the medium alone is planned once and kept by the local solver. The residuals of the answers are
@@ -62,8 +61,8 @@ class MultigridEngine(BaseEngine[MediumSolver]):
 
     acceleration = "multigrid"
 
-    def _prepare(self, local_solver: MediumSolver) -> None:
-        require_method(self.settings)
+    def _prepare(self, local_solver: LinearSystem) -> None:
+        self.settings.require_whole_grid()
         self._system = self._planned(transposed=False)
 
     def _planned(self, *, transposed: bool) -> MultigridSystem:

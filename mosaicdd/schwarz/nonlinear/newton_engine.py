@@ -13,15 +13,14 @@ import numpy as np
 import torch
 
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.local_solvers.exact import NewtonSolver
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.safe_norms import norm
+from mosaicdd.problems.discretisation.system import NonlinearSystem
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
-from mosaicdd.schwarz.engines import require_method
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.measure import require_range
 from mosaicdd.schwarz.multigrid.multigrid_system import AROUND
@@ -39,7 +38,7 @@ _SAME = (
 )
 
 
-class NewtonEngine(BaseEngine[NewtonSolver]):
+class NewtonEngine(BaseEngine[NonlinearSystem]):
     """Solves nonlinear boundary value problems.
 
     An iteration is a step of Newton's method. The ``rtol`` of the settings bounds the residual, relative
@@ -52,8 +51,8 @@ class NewtonEngine(BaseEngine[NewtonSolver]):
 
     acceleration = "newton"
 
-    def _prepare(self, local_solver: NewtonSolver) -> None:
-        require_method(self.settings)
+    def _prepare(self, local_solver: NonlinearSystem) -> None:
+        self.settings.require_whole_grid()
         # What multigrid has around a region, and what their conductances and their diagonal need.
         self._place = GhostNodes(self.partition, AROUND + 2)
         self._known: _Beginning | None = None

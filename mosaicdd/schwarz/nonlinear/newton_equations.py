@@ -16,10 +16,9 @@ import numpy as np
 
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.lattice.axes import within
-from mosaicdd.local_solvers.exact import MediumSolver, NewtonSolver
-from mosaicdd.local_solvers.source import GridSource
 from mosaicdd.problems.discretisation.linear_step import LinearStep
 from mosaicdd.problems.discretisation.nonlinear_equations import NonlinearEquations
+from mosaicdd.problems.discretisation.system import GridSource, LinearSystem, NonlinearSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart, Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -50,7 +49,7 @@ class NewtonEquations(abc.ABC):
     self_adjoint: bool
     source: np.ndarray | float
 
-    def __init__(self, place: GhostNodes, solver: NewtonSolver):
+    def __init__(self, place: GhostNodes, solver: NonlinearSystem):
         self._place, self._grid = place, place.grid
         self.self_adjoint = solver.operator.self_adjoint
 
@@ -78,10 +77,10 @@ class NewtonEquations(abc.ABC):
         return self.cleared(self.derivative(u, self._place.ghosted).diagonal())
 
     @abc.abstractmethod
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
         """Return the solver of the linear problem for changes of values, or its transposed, without a right-hand side."""
 
-    def driven(self, linear: MediumSolver, force: np.ndarray) -> MediumSolver:
+    def driven(self, linear: LinearSystem, force: np.ndarray) -> LinearSystem:
         """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
         f = LocalPart(self._grid, force / self._grid.spacing**2, self._place.ghosted)
         solver = copy.copy(linear)
@@ -102,7 +101,7 @@ class NewtonEquations(abc.ABC):
 
 
 def equations_of(
-    solver: NewtonSolver, place: GhostNodes
+    solver: NonlinearSystem, place: GhostNodes
 ) -> Callable[[int, Boundary], NewtonEquations]:
     """Sample an operator on a rank's part of the grid; return what makes the equations of each problem of it.
 
@@ -122,7 +121,7 @@ class _OnRectangle(NewtonEquations):
     def __init__(
         self,
         place: GhostNodes,
-        solver: NewtonSolver,
+        solver: NonlinearSystem,
         operator: NonlinearPart,
         number: int,
         boundary: Boundary,
@@ -156,9 +155,9 @@ class _OnRectangle(NewtonEquations):
             values[there] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
         linear = Linearised(self._operator, u, transposed=transposed)
-        return MediumSolver(linear, self._linear_source({}))
+        return LinearSystem(linear, self._linear_source({}))
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         return self._boundary.impose(u, self._place.ghosted)
@@ -173,7 +172,7 @@ class _OnOutlines(NewtonEquations):
     def __init__(
         self,
         place: GhostNodes,
-        solver: NewtonSolver,
+        solver: NonlinearSystem,
         equations: NonlinearEquations,
         number: int,
         boundary: Boundary,
@@ -204,7 +203,7 @@ class _OnOutlines(NewtonEquations):
         values[~self._equations.active] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> MediumSolver:
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
         derivative = self._equations.derivative(u, self._data)
         if transposed:
             other = derivative.conductances.transposed()
@@ -215,7 +214,7 @@ class _OnOutlines(NewtonEquations):
             self_adjoint=self.self_adjoint,
             rounds=self._equations.rounds,
         )
-        return MediumSolver(step, self._linear_source({}), step)
+        return LinearSystem(step, self._linear_source({}), step)
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         active = self._equations.active

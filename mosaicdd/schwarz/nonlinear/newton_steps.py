@@ -17,7 +17,7 @@ from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.base_engine import engine_of
 from mosaicdd.schwarz.error_estimate import ERROR_STEP
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.settings import SolveSettings

@@ -15,7 +15,6 @@ import torch
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.exact import Exact, MediumSolver, NewtonSolver
 from mosaicdd.problems.coarser import (
     coarser,
     extrapolated,
@@ -23,10 +22,16 @@ from mosaicdd.problems.coarser import (
     screening,
     smooth_problem,
 )
+from mosaicdd.problems.discretisation.system import (
+    LinearSystem,
+    NonlinearSystem,
+    flow_system,
+    nonlinear_system,
+)
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.base_engine import engine_of
 from mosaicdd.schwarz.nonlinear.newton_steps import NodesInside, Steps
 from mosaicdd.schwarz.settings import SolveSettings
 
@@ -51,7 +56,7 @@ class HarmonicStart:
         Of the nonlinear problem.
     """
 
-    def __init__(self, steps: Steps, inner: NodesInside | None, solver: NewtonSolver):
+    def __init__(self, steps: Steps, inner: NodesInside | None, solver: NonlinearSystem):
         self._steps, self._inner, self._solver = steps, inner, solver
 
     def __call__(self, number: int, boundary: Boundary) -> np.ndarray:
@@ -73,13 +78,13 @@ class HarmonicStart:
         return field.cpu().numpy()
 
     @cached_property
-    def _on_outlines(self) -> tuple[MediumSolver, float]:
+    def _on_outlines(self) -> tuple[LinearSystem, float]:
         """What solves where values are not given on all sides of a rectangle, and its reaction; all ranks together."""
         problem, grid = self._solver.source.problem, self._steps.partition.grid
 
-        def bound() -> tuple[MediumSolver, float]:
+        def bound() -> tuple[LinearSystem, float]:
             c = screening(problem, grid)
-            return Exact().of_flows(smooth_problem(problem, grid, c), grid), c
+            return flow_system(smooth_problem(problem, grid, c), grid), c
 
         return self._steps.ranks.agree(bound)
 
@@ -104,7 +109,7 @@ class NestedStart:
 
     def __init__(self, problem: Problem, apart: int, settings: SolveSettings):
         grid = problem.domain.grid()
-        solver = Exact().newton(problem, grid)
+        solver = nonlinear_system(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         alone = Partition.alone(grid, (False,) * len(grid.shape))
         self._engine = engine_of(solver.method)(alone, solver, loose)

@@ -18,8 +18,8 @@ from mosaicdd.lattice.interface import Interface
 from mosaicdd.lattice.perimeter import perimeter_nodes
 from mosaicdd.lattice.points import PointCover, covers, interpolate, nodes_around, owned_points
 from mosaicdd.lattice.window import Window
-from mosaicdd.local_solvers.bound import BoundSolver
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.fill import FILL_HALO
 from mosaicdd.schwarz.layouts import InterfaceMovement
@@ -38,7 +38,7 @@ class PointValues:
     def __init__(
         self,
         ranks: Ranks,
-        local_solver: BoundSolver,
+        local_solver: Method,
         movement: InterfaceMovement,
         points: np.ndarray,
         **tensors: Unpack[Tensors],

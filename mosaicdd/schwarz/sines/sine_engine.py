@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mosaicdd.local_solvers.exact import SineSolver
+from mosaicdd.problems.discretisation.system import SeparableSystem
 from mosaicdd.schwarz.multigrid.multigrid_engine import MultigridEngine
 from mosaicdd.schwarz.sines.sine_system import SineSystem
 
@@ -13,7 +13,7 @@ class SineEngine(MultigridEngine):
     def _planned(self, *, transposed: bool) -> Any:
         """Return what is planned: `SineSystem`, which is its own transpose."""
         solver = self._solver
-        if not isinstance(solver, SineSolver) or self._tensors["device"].type != "cpu":
+        if not isinstance(solver, SeparableSystem) or self._tensors["device"].type != "cpu":
             return super()._planned(transposed=transposed)
         self.acceleration, self.begins = "sines", False
         key = (SineSystem, self.partition)

@@ -13,10 +13,10 @@ import torch
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.axes import Slices, common, crossed, within
-from mosaicdd.local_solvers.exact import SineSolver
 from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.sine_solve import Eliminate, SineSolve, Waves
 from mosaicdd.problems.discretisation.region_equations import region_equations
+from mosaicdd.problems.discretisation.system import SeparableSystem
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
@@ -50,7 +50,7 @@ class SineSystem:
 
     directed = False
 
-    def __init__(self, partition: Partition, solver: SineSolver, clock: Stopwatch):
+    def __init__(self, partition: Partition, solver: SeparableSystem, clock: Stopwatch):
         self._partition, self._ranks = partition, partition.ranks
         ranks, grid = partition.ranks, partition.grid
         self._ghosts = GhostNodes(partition, 1)
@@ -133,7 +133,7 @@ class SineSystem:
 
     gradients = nodes
 
-    def _sample(self, solver: SineSolver, stencil: Conductances) -> None:
+    def _sample(self, solver: SeparableSystem, stencil: Conductances) -> None:
         """Find the equations of the region; in arrays of one value, where values are given on all sides."""
         part, flows = self.region.nodes, solver.discretisation
         self.equations = None

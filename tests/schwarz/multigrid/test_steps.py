@@ -6,12 +6,11 @@ from scipy.sparse.linalg import spsolve
 
 import mosaicdd as m
 from mosaicdd.grid.partition import NodeBoxes, Partition
-from mosaicdd.local_solvers.exact import MediumSolver
-from mosaicdd.local_solvers.source import GridSource
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.discretisation.system import GridSource, LinearSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.engines import engine_of
+from mosaicdd.schwarz.base_engine import engine_of
 from mosaicdd.schwarz.multigrid import conjugate_gradients as flexible_gradients
 from mosaicdd.schwarz.nonlinear import sine_step
 
@@ -45,7 +44,7 @@ def test_values_on_all_edges_drive_what_a_factorisation_says(comm, size):
     given = m.Problem(domain, "poisson", {"f": "30*x - y"}, m.Dirichlet("3 + 2*x*y - y"))
     grid, medium = domain.grid(), derivative(surface)
     (boundary,) = given.boundaries(grid)
-    solver = MediumSolver(medium, GridSource(given, grid))
+    solver = LinearSystem(medium, GridSource(given, grid))
     boxes = NodeBoxes.of_size(grid, (False, False), size)
     with Ranks.of(comm) as every:
         partition = Partition(boxes, every.fitted(boxes.counts))
