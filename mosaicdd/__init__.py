@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.foils import Foil, Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-    from mosaicdd.problems.sides.held import Held
+    from mosaicdd.problems.sides.parts import Held
     from mosaicdd.report.comparison import compare
     from mosaicdd.report.stored import read
     from mosaicdd.schwarz.effective.effective import effective
@@ -60,7 +60,7 @@ _HOMES = {
     "Foil": "problems.operators.foils",
     "Foils": "problems.operators.foils",
     "GenerationSettings": "training",
-    "Held": "problems.sides.held",
+    "Held": "problems.sides.parts",
     "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear",
     "Output": "schwarz.settings",

@@ -26,8 +26,7 @@ from tables import publish, table
 import mosaicdd as m
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.problems.discretisation.system import Method
 from mosaicdd.schwarz.settings import SolveSettings

@@ -22,7 +22,7 @@ from mosaicdd.local_solvers import exact
 from mosaicdd.local_solvers.loading import find_local_solver, model_path, shipped_models
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import EQUATIONS
-from mosaicdd.schwarz import scheme
+from mosaicdd.schwarz import method as scheme
 from mosaicdd.storage.model_file import read_model
 
 _SEED = 20_261_121  # of no training

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from tables import publish, table, write_csv
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.training.memory import kept_bytes
 

@@ -10,7 +10,7 @@ import torch
 from step_cost import seconds_per_call
 from tables import publish, table
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE

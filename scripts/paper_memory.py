@@ -17,7 +17,7 @@ import torch
 from memory import resident_bytes
 from tables import write_csv
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training.equation_lesson import EquationLosses

@@ -25,10 +25,8 @@ from tables import write_csv
 from mosaicdd.cli.launch import world
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import directions
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.interface import Interface, directions
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks

@@ -2,8 +2,7 @@
 
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver

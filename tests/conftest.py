@@ -15,8 +15,7 @@ import mosaicdd.cli.main as command_line
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings
 from mosaicdd.parallel.launcher import threads_per_rank

@@ -13,7 +13,7 @@ from package_trees import PACKAGE, nodes, trees
 ALLOWED = {
     "grid": {"lattice.axes", "lattice.grid", "lattice.window", "parallel"},
     "lattice": {"problems.sides.boundary"},
-    "problems": {"lattice.axes", "lattice.grid", "lattice.perimeter"},
+    "problems": {"grid", "lattice.axes", "lattice.grid", "lattice.lattice"},
     "local_solvers": {"grid", "lattice", "problems", "storage.model_file"},
     "parallel": {"lattice"},
     "schwarz": {
@@ -22,7 +22,7 @@ ALLOWED = {
     },
     "storage": {"lattice", "parallel", "problems"},
     "training": {"lattice", "local_solvers", "parallel", "problems", "storage"},
-    "planning": {"grid", "lattice", "local_solvers", "parallel", "schwarz"},
+    "planning": {"grid", "lattice", "local_solvers", "parallel", "problems", "schwarz"},
     "report": {"lattice", "problems", "storage"},
     "gradients": {"lattice", "parallel", "problems", "schwarz", "time"},
     "time": {

@@ -8,7 +8,7 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
 from mosaicdd.cli.options import CUBE, FIELD, collected, once_each, settings_options
 from mosaicdd.cli.show import quiet_option, say, stage
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings
 

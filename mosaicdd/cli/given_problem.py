@@ -186,7 +186,7 @@ def _with_foils(
 @concerning("hold")
 def _held(holds: tuple[tuple[str, str], ...], axes: int) -> dict[str, "Condition"]:
     """Return what is held inside of the domain, by its names: of those without one ``held1``, ``held2``, .."""
-    from mosaicdd.problems.sides.held import Held
+    from mosaicdd.problems.sides.parts import Held
     from mosaicdd.storage.inputs import read_place, read_values_at_points
 
     conditions: dict[str, Condition] = {}

@@ -103,8 +103,7 @@ def plan(
 
     Example: mosaicdd plan --cells 16384x16384 --ranks 1024
     """
-    from mosaicdd.lattice.lattice import Lattice
-    from mosaicdd.lattice.subdomain import Subdomain
+    from mosaicdd.lattice.lattice import Lattice, Subdomain
     from mosaicdd.parallel.partition import fitting_dims
     from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
     from mosaicdd.planning.memory import (

@@ -148,3 +148,12 @@ def even(count: int, most: int) -> list[slice]:
     parts = -(-count // most)
     ends = [part * count // parts for part in range(parts + 1)] if parts else [0]
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+
+def frame(outer: Slices, inner: Slices) -> list[Slices]:
+    """Return what a rectangle has around another one within it: below, above, left and right."""
+    parts = []
+    for axis, (whole, inside) in enumerate(zip(outer, inner, strict=True)):
+        for beside in (slice(whole.start, inside.start), slice(inside.stop, whole.stop)):
+            parts.append((*inner[:axis], beside, *outer[axis + 1 :]))
+    return [part for part in parts if all(side.start < side.stop for side in part)]

@@ -30,20 +30,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from mosaicdd.lattice.axes import Slices, family, others
+from mosaicdd.lattice.axes import Slices, family, frame, others
 from mosaicdd.lattice.lattice import Lattice
 
 InterfacePart = tuple[int, Slices]
 """A part of the interface: which family of lines (the axis they are constant in), which part."""
-
-
-def frame(outer: Slices, inner: Slices) -> list[Slices]:
-    """Return what a rectangle has around another one within it: below, above, left and right."""
-    parts = []
-    for axis, (whole, inside) in enumerate(zip(outer, inner, strict=True)):
-        for beside in (slice(whole.start, inside.start), slice(inside.stop, whole.stop)):
-            parts.append((*inner[:axis], beside, *outer[axis + 1 :]))
-    return [part for part in parts if all(side.start < side.stop for side in part)]
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ import torch
 from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.lattice.transfer import Batch
 from mosaicdd.local_solvers.source import BlockSource, Source
 from mosaicdd.problems.discretisation.system import Method

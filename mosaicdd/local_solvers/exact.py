@@ -6,8 +6,7 @@ from typing import Unpack
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import fits
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain, fits
 from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.plans import linear_plan
 from mosaicdd.local_solvers.source import Source

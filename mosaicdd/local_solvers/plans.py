@@ -24,7 +24,7 @@ from typing import Unpack
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.bound import Plan
 from mosaicdd.tensors import Tensors
 

@@ -21,7 +21,7 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.lattice.transfer import Batch, batch_shape, batches
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.discretisation.system import GridSource

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.sharing import Direction, directions
+from mosaicdd.lattice.interface import Direction, directions
 from mosaicdd.parallel.launcher import communicator
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.tensors import Tensors

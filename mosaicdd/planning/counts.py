@@ -17,11 +17,11 @@ import numpy as np
 
 from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.lattice.block import Block
+from mosaicdd.lattice.interface import Direction, directions, interface_sent
 from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import Direction, directions, interface_sent
 from mosaicdd.parallel.partition import Dims, require_fitting, share
+from mosaicdd.schwarz.layouts import coarse_is_replicated, count_of_sums
 from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
-from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
 
 _DOUBLE, _SINGLE = 8, 4  # bytes: of sums and coarse nodes, of values in a cycle of multigrid
 _REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `parallel.sine_solve`

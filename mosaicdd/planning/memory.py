@@ -12,9 +12,9 @@ from mosaicdd.problems.discretisation.system import (
     PER_PROBLEM,
     WAVES,
 )
+from mosaicdd.schwarz.layouts import fill_batch
 from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
 from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.sizes import fill_batch
 
 # A process after one small solve (Linux, torch 2.13): of squares; of cubes, by their network; with compiled loops.
 _SQUARES, _CUBES, _COMPILED = 320_000_000, 610_000_000, 430_000_000

@@ -26,17 +26,15 @@ import torch
 
 from mosaicdd.lattice.axes import crossed
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.transfer import Batch, Transfer
+from mosaicdd.lattice.lattice import perimeter_nodes
+from mosaicdd.lattice.transfer import Batch, Coarsening, Transfer
 from mosaicdd.local_solvers.lifting import exact_solutions
 from mosaicdd.parallel.collect import NodeGather
 from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.layouts import block_of, nodes_layout
-from mosaicdd.schwarz.sizes import coarse_is_replicated, count_of_sums
+from mosaicdd.schwarz.layouts import block_of, coarse_is_replicated, count_of_sums, nodes_layout
 from mosaicdd.schwarz.sweep import Task
 from mosaicdd.tensors import Tensors
 

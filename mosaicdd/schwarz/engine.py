@@ -19,21 +19,28 @@ from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
-from mosaicdd.schwarz.certify import Certificate, Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
-from mosaicdd.schwarz.method import SharedMethod
+from mosaicdd.schwarz.method import SharedMethod, scheme_of
 from mosaicdd.schwarz.powers import powers_of
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
-from mosaicdd.schwarz.scheme import scheme_of
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 from mosaicdd.schwarz.stopping import Monitor, history_times
 from mosaicdd.schwarz.sweep import Task
-from mosaicdd.schwarz.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Evidence
+from mosaicdd.schwarz.verdict import (
+    EARNED,
+    PLAUSIBLE,
+    ROUNDINGS,
+    Certificate,
+    Driver,
+    Evidence,
+    certify,
+    updates_from_zero,
+)
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation

@@ -26,7 +26,7 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block, Tiles, owned_tiles
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.local_solvers.bound import Plan, SharedSolver
 from mosaicdd.local_solvers.plans import linear_plan

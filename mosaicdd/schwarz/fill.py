@@ -22,10 +22,10 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.block import Tiles, region_tiles
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.lattice import perimeter_nodes
 from mosaicdd.lattice.transfer import Transfer
 from mosaicdd.local_solvers.bound import BlockPlan
-from mosaicdd.schwarz.sizes import fill_batch
+from mosaicdd.schwarz.layouts import fill_batch
 from mosaicdd.schwarz.sweep import Task
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones

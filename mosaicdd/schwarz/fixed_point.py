@@ -26,8 +26,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.block import frame
+from mosaicdd.lattice.axes import Slices, frame
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.coarse_space import CoarseSpace

@@ -4,8 +4,11 @@ The equations of a grid are ``A u = b``, and rows count ``W`` (`RowWeights`). Of
 constant is what sides, outlines and reactions ask for where nothing varies. However large, it says nothing of
 how a solution varies, so residuals are relative to ``min_c |W (b - c A 1)|``: adding a number to all values
 that are given, and times the reaction to the source, changes none.
+
+Values given on the edge of a rectangle or box, at the nodes of a rank's region.
 """
 
+import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -21,15 +24,71 @@ from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import OutOfRangeError
-from mosaicdd.schwarz.edge_values import EdgeValues
+from mosaicdd.problems.sides.boundary import Boundary
+
+
+class EdgeValues:
+    """The given values of some problems on the edge of the grid, as far as a region reaches it.
+
+    Parameters
+    ----------
+    boundaries
+        Of each problem; None for one problem with zeros.
+
+    Attributes
+    ----------
+    problems
+        How many there are.
+    values
+        By axis and end, where the region has given values: ``(n, nodes of the other axes)``.
+    """
+
+    def __init__(self, region: Region, boundaries: Sequence[Boundary] | None = None):
+        self.problems = 1 if boundaries is None else len(boundaries)
+        self.values: dict[tuple[int, int], np.ndarray] = {}
+        axes = len(region.shape)
+        for axis in range(axes):
+            along: Slices = tuple(region.nodes[other] for other in others(axis, axes))
+            for end, reached in enumerate(region.at_edge(axis)):
+                if not reached:
+                    continue
+                if boundaries is None:
+                    shape = [p.stop - p.start for p in along]
+                    self.values[axis, end] = np.broadcast_to(0.0, (1, *shape))
+                else:
+                    each = [boundary.edges[axis, end][along] for boundary in boundaries]
+                    self.values[axis, end] = np.stack(each)
+
+    def times(self, factors: np.ndarray) -> "EdgeValues":
+        """Return the values of each problem multiplied, ``(n,)``."""
+        scaled = copy.copy(self)
+        scaled.values = {
+            side: edge * factors.reshape(-1, *[1] * (edge.ndim - 1))
+            for side, edge in self.values.items()
+        }
+        return scaled
+
+    def impose(self, values: np.ndarray, number: int) -> None:
+        """Write the values of a problem to the edge of an array of the region, in place."""
+        for (axis, end), edge in self.values.items():
+            values[at(axis, values.ndim, -end)] = edge[number]
+
 
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
+
+
 _RATIO = 1e35  # between the numbers of equations
+
+
 _RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
+
+
 # Of the same, the least residual to ask for: some units in the last place of `|A| |u|`.
 _ROUNDING = 1e-14
+
+
 _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.ranks import Replicas
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 

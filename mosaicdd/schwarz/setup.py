@@ -11,8 +11,7 @@ from mosaicdd.lattice.axes import coordinates, times
 from mosaicdd.lattice.window import Extent, Window
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.machine import device_of_rank, require_memory
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.ranks import Ranks, Replicas
 from mosaicdd.problems.discretisation.system import Method, system_of
 from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
 from mosaicdd.problems.operators.elliptic import EllipticOperator

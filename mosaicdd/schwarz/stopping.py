@@ -17,9 +17,9 @@ import torch
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.norms import OwnedNorms
+from mosaicdd.schwarz.layouts import CALLS, SUMS, count_of_sums
+from mosaicdd.schwarz.residuals import OwnedNorms
 from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
-from mosaicdd.schwarz.sizes import CALLS, SUMS, count_of_sums
 
 Progress = Callable[[int, float, float, float], None]
 """``progress(iteration, update, size, mae)``, called after every iteration."""

@@ -13,8 +13,7 @@ import torch
 
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.sharing import interface_received, interface_sent
+from mosaicdd.lattice.interface import Interface, interface_received, interface_sent
 from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.parallel.halo import HaloExchange

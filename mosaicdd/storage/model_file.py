@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.storage.atomic import digest_of_seal
 from mosaicdd.storage.hdf5 import new_file, open_to_read
 from mosaicdd.storage.provenance import library_versions

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.training_range import SpectrumRange

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.lattice import perimeter_nodes
 from mosaicdd.local_solvers.networks.registry import coordinates
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import find_equation

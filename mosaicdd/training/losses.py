@@ -26,7 +26,7 @@ import torch
 
 from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.taylor import Jet
 from mosaicdd.problems.discretisation.discrete import DirichletSystem

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.lifting import Lifting
 from mosaicdd.local_solvers.networks.network import Network
 from mosaicdd.local_solvers.networks.registry import MatrixNetwork, is_family

@@ -10,8 +10,7 @@ import pytest
 
 from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.references.references import solve_by_sine_transform

@@ -7,7 +7,7 @@ import pytest
 
 from mosaicdd import read
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.loading import SHIPPED
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary

@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block, frame
-from mosaicdd.lattice.coarsening import Coarsening
+from mosaicdd.lattice.axes import frame
+from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.interface import Interface, directions, interface_received, interface_sent
+from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
 from mosaicdd.lattice.points import covers, interpolate, owned_points
-from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
-from mosaicdd.lattice.subdomain import Subdomain
-from mosaicdd.lattice.transfer import Transfer, batches
+from mosaicdd.lattice.transfer import Coarsening, Transfer, batches
 from mosaicdd.lattice.window import Window
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}

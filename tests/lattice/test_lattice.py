@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 
 SIZES = [(2, 2), (2, 5), (3, 2), (3, 3), (7, 4)]
 

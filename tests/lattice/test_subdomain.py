@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 
 
 @pytest.mark.parametrize("m", [4, 6, 32])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import unit_points
 from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings

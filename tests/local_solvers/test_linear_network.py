@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.network import Symmetry
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.local_solvers.networks.trunk import LinearNetwork, LinearSettings

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks import registry
 from mosaicdd.local_solvers.networks.registry import (
     NETWORKS,

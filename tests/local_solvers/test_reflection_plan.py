@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.plans import LinearPlan, ReflectionPlan, linear_plan, reversed_lines

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.local_solvers.network_solver import self_test_error

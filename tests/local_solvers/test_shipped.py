@@ -8,7 +8,7 @@ import torch
 from drawn_data import generate_dataset
 
 from mosaicdd.former import FORMER
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import (
     SHIPPED,

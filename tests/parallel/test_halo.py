@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.sharing import interface_received, interface_sent
+from mosaicdd.lattice.interface import Interface, interface_received, interface_sent
 from mosaicdd.parallel import halo
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.layouts import block_of

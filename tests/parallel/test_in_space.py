@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.interface import Interface, directions, interface_received, interface_sent
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.lattice.transfer import Transfer, batches
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims

@@ -10,8 +10,7 @@ from mpi4py import MPI
 
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.ranks import Ranks, Replicas
 
 FEW = pytest.mark.ranks(1, 2, 3, 4)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.ranks import Replicas
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 

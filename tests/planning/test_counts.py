@@ -8,10 +8,8 @@ import torch
 
 from mosaicdd import Domain, Periodic, Problem, Solver
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.sharing import directions, interface_received, interface_sent
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.interface import Interface, directions, interface_received, interface_sent
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on

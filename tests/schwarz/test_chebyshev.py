@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.drivers import chebyshev_factors
-from mosaicdd.schwarz.scheme import scheme_of
+from mosaicdd.schwarz.method import scheme_of
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.coarsening import Coarsening
 from mosaicdd.lattice.interface import Interface
+from mosaicdd.lattice.transfer import Coarsening
 from mosaicdd.local_solvers.bound import BlockPlan
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.operators.elliptic import EllipticOperator

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import mosaicdd as m
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.local_solvers.loading import TrainedModel
 from mosaicdd.local_solvers.network_solver import self_test_error
 from mosaicdd.local_solvers.source import BlockSource
-from mosaicdd.local_solvers.trained_model import TrainedModel
 from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.storage.model_file import ModelCard

@@ -10,8 +10,7 @@ import scipy.sparse.linalg
 
 import mosaicdd as m
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import Exact
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.settings import SolveSettings

@@ -7,8 +7,7 @@ import torch
 from mosaicdd.grid.partition import Partition
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import LAPLACE

@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.source import Source
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator

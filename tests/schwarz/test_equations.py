@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.linear import tensor

@@ -11,9 +11,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.fill import FILL_HALO, Fill

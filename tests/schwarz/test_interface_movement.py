@@ -6,8 +6,7 @@ import torch
 
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 

@@ -9,9 +9,7 @@ import torch
 from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.lattice.perimeter import perimeter_nodes
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
 from mosaicdd.schwarz.results.point_values import perimeters_at
 
 S = 2  # cells between lattice planes

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.scheme import measure_spectrum, scheme_of
+from mosaicdd.schwarz.method import measure_spectrum, scheme_of
 
 SQUARE = Subdomain()
 STRONG = EllipticOperator(**tensor(100.0, 0.3))

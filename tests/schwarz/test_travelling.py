@@ -7,7 +7,7 @@ import pytest
 from mosaicdd import Problem
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.error_estimate import estimate_errors
-from mosaicdd.schwarz.norms import OwnedNorms
+from mosaicdd.schwarz.residuals import OwnedNorms
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.schwarz.stopping import History, Monitor
 

@@ -11,7 +11,7 @@ from drawn_data import generate_dataset
 
 import mosaicdd as m
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.loading import find_network
 from mosaicdd.local_solvers.networks.registry import build_network

@@ -5,7 +5,7 @@ import pytest
 from drawn_data import generate_dataset
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import samples as data

@@ -9,12 +9,11 @@ import torch
 from drawn_data import generate_dataset
 
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.loading import find_local_solver
+from mosaicdd.local_solvers.loading import TrainedModel, find_local_solver
 from mosaicdd.local_solvers.networks.registry import build_network, canonical, coordinates
-from mosaicdd.local_solvers.trained_model import TrainedModel
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.registry import build_network
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.training import memory

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import others
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.network import FourierFeatures, Network, TrunkSettings
 
 _STEPS = 2**18  # of a half side: points that lie nearer to each other than one are the same

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 
 _TOLERANCE = 1e-5  # in half sides: far below a cell, far above float32 rounding
 

@@ -48,7 +48,7 @@ import torch
 
 from mosaicdd.former import refuse_former
 from mosaicdd.lattice.axes import times
-from mosaicdd.lattice.subdomain import Subdomain
+from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.local_solvers.networks.faces import FacesNetwork
 from mosaicdd.local_solvers.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.local_solvers.networks.network import Network, Symmetry, perceptron, require_counts

@@ -35,7 +35,7 @@ Array = TypeVar("Array", np.ndarray, torch.Tensor)
 Operator = TypeVar("Operator")
 
 
-class LinearSystem:
+class FactorisedSystem:
     """A sparse system ``A u = b``."""
 
     @cached_property
@@ -52,7 +52,7 @@ class LinearSystem:
         return self._factors.solve(right_hand_side)
 
 
-class RectangleSystem(LinearSystem, Generic[Operator]):
+class RectangleSystem(FactorisedSystem, Generic[Operator]):
     """That of the nodes inside a rectangle, both sides times the squared spacing."""
 
     def __init__(self, operator: Operator, grid: Grid):
@@ -213,7 +213,7 @@ def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray
     return sum(bands[1:], bands[0])
 
 
-class OutlineSystem(LinearSystem):
+class OutlineSystem(FactorisedSystem):
     """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
 
     Nodes of the second of two periodic sides are those of the first.

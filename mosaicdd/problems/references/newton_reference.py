@@ -11,7 +11,7 @@ from mosaicdd.lattice.axes import at
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.coarser import coarser, refined_at, screening, smooth_problem
 from mosaicdd.problems.discretisation.discrete import (
-    LinearSystem,
+    FactorisedSystem,
     MediumSystem,
     OutlineSystem,
 )
@@ -140,7 +140,7 @@ class _Rectangle:
         return u
 
 
-class StepSystem(LinearSystem):
+class StepSystem(FactorisedSystem):
     """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown.
 
     Parameters

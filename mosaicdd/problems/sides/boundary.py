@@ -17,7 +17,7 @@ import scipy.ndimage
 
 from mosaicdd.lattice.axes import Slices, letters, times
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.perimeter import perimeter_faces
+from mosaicdd.lattice.lattice import perimeter_faces
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.fields.random_media import sample_closed_curve

@@ -1,6 +1,13 @@
-"""A condition, and the part of a domain's outline where it holds."""
+"""A condition, and the part of a domain's outline where it holds.
+
+Values that are given inside of a domain: at nodes, along lines, or wherever a formula holds.
+
+A place is known to a grid by the nodes that it has there: of a line those nearest to it, one for each step along the
+axis that it goes most along, so that no edge of the grid crosses it between two of them.
+"""
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,23 +17,237 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters, others
-from mosaicdd.problems.fields.evaluated import expression_at
+from mosaicdd.lattice.axes import in_rows, letters, others, spelled
+from mosaicdd.lattice.grid import ROUNDING, Grid
+from mosaicdd.problems.fields.evaluated import evaluate, expression_at
+from mosaicdd.problems.fields.fields import Periods
+from mosaicdd.problems.fields.given import as_mask, real_array, require_place, same_values, usable
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
-from mosaicdd.problems.sides.conditions import Condition, Neumann, Periodic, Robin
-from mosaicdd.problems.sides.held import Held
+from mosaicdd.problems.shapes.shape import Shape
+from mosaicdd.problems.sides.conditions import (
+    Condition,
+    Dirichlet,
+    Neumann,
+    Periodic,
+    Robin,
+    Values,
+)
 from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
+_AT_ONCE = 2**20  # nodes at which a formula is evaluated at once
+
+
+class HeldPlace:
+    """Nodes of a grid, by what people say of them.
+
+    ``told``: what was said.
+    """
+
+    def __init__(self, told: Any):
+        self.told = told
+        self._kept: tuple[tuple[Any, ...], np.ndarray] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_values(self.told, vars(other)["told"])
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def nodes(self, grid: Grid, shape: Shape | None, periods: Periods) -> np.ndarray:
+        """Return those that a domain has, ``(K, axes)``, row by row; on both of periodic sides.
+
+        `ValueError` or `TypeError` if there are none on any grid like this.
+        """
+        key = grid, shape, periods
+        if self._kept is None or self._kept[0] != key:
+            nodes = self._on(grid)
+            for axis, period in enumerate(periods):
+                ends = [] if period is None else [(0, period), (period, -period)]
+                for end, step in ends:
+                    copies = nodes[nodes[:, axis] == end]
+                    copies[:, axis] += step
+                    nodes = np.concatenate([nodes, copies])
+            nodes = np.unique(nodes, axis=0)
+            if shape is not None and len(nodes):
+                nodes = nodes[_inside(shape, grid, nodes)]
+            self._kept = key, nodes
+        return self._kept[1]
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        raise NotImplementedError
+
+
+class FormulaPlace(HeldPlace):
+    """All nodes where an expression or a function of the coordinates is true."""
+
+    def __str__(self) -> str:
+        return self.told.strip() if isinstance(self.told, str) else "where a function is true"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        nodes = []
+        for part in in_rows(tuple(slice(0, count) for count in grid.nodes), _AT_ONCE):
+            along = np.meshgrid(*grid.places(part), indexing="ij", sparse=True)
+            try:
+                holds = evaluate(self.told, along, "the place of what is held")
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; a place is points, as 0,1 2,1.5, a formula, as x < 1, or a file, and a name stands before a "
+                    "colon"
+                ) from None
+            nodes.append(np.argwhere(holds) + [p.start for p in part])
+        return np.concatenate(nodes)
+
+
+class MaskPlace(HeldPlace):
+    """The nodes where an array is true.
+
+    ``labelled``: an array that has coordinates of these nodes, if there are any.
+    """
+
+    def __init__(self, told: np.ndarray, labelled: Any = None):
+        super().__init__(told)
+        self._labelled = labelled
+
+    def __str__(self) -> str:
+        return f"{int(self.told.sum())} nodes of a mask"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        if self.told.shape != grid.nodes:
+            raise ValueError(
+                f"the mask of what is held has the shape {self.told.shape}, the domain has {grid.nodes} nodes"
+            )
+        require_place(self._labelled, grid, "the mask of what is held")
+        return np.argwhere(self.told)
+
+
+class LinePlace(HeldPlace):
+    """The nodes nearest to a line through points, ``(k, axes)``, (x, y); of one point that nearest to it."""
+
+    def __str__(self) -> str:
+        if len(self.told) == 1:
+            return f"({spelled(self.told[0])})"
+        return f"the line through {len(self.told)} points from ({spelled(self.told[0])})"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        for place in self.told:
+            grid.require_inside(place, "the point ({}) of what is held is outside")
+        corners = grid.cells(self.told[:, ::-1])
+        nodes = [_nearest(corners)]
+        for first, last in itertools.pairwise(corners):
+            most = int(np.argmax(abs(last - first)))
+            low, high = sorted((first[most], last[most]))
+            steps = np.arange(math.ceil(low - ROUNDING), math.floor(high + ROUNDING) + 1)
+            if len(steps) and high > low:
+                share = (steps - first[most]) / (last[most] - first[most])
+                nodes.append(_nearest(first + share[:, None] * (last - first)))
+        return np.concatenate(nodes).clip(0, grid.shape)
+
+
+class NodesPlace(HeldPlace):
+    """The nodes at these points, as files hold them, ``(K, axes)``, (x, y)."""
+
+    def __str__(self) -> str:
+        return f"{len(self.told)} nodes"
+
+    def _on(self, grid: Grid) -> np.ndarray:
+        return np.rint(grid.cells(self.told[:, ::-1])).astype(int)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Held(Dirichlet):
+    """``u = values`` inside of the domain, at nodes: what flows into them is a `flow` by the name in ``sides``.
+
+    Parameters
+    ----------
+    where
+        Points of a line ``(k, 2)``, (x, y), in space ``(k, 3)``, in units of domain length, whose nearest nodes are held;
+        of one point ``(x, y)`` that one; an expression in the coordinates, or a function of them, true where values
+        are held; or a mask of nodes ``(ny + 1, nx + 1)``, of true and false or 1 and 0. What is outside of a domain's shape is left out.
+    values
+        A number, a function, an expression, or an array ``(K,)`` of the nodes held, row by row, of several problems
+        ``(n, K)``.
+
+    Raises
+    ------
+    ValueError
+        If points are not finite, or rows of other than two or three numbers.
+    TypeError
+        If the place is none of these.
+    """
+
+    where: Any = None
+
+    def __init__(self, where: Any, values: Values = 0.0):
+        object.__setattr__(self, "where", _place_of(where))
+        object.__setattr__(self, "values", values)
+        self.__post_init__()
+
+
+@concerning("sides")
+def _place_of(where: Any) -> HeldPlace:
+    if isinstance(where, HeldPlace):
+        return where
+    if isinstance(where, str):
+        return FormulaPlace(where.removeprefix("expr:"))
+    if callable(where):
+        return FormulaPlace(where)
+    what = "the place of what is held"
+    if hasattr(where, "dims") or "bool" in str(getattr(where, "dtype", "")):
+        where = usable(where, what)
+        return MaskPlace(as_mask(where, what).copy(), where)
+    points = np.atleast_2d(real_array(where, what))
+    rows = points.ndim == 2 and (len(points) == 1 or points.shape[1] in (2, 3))
+    if points.ndim in (2, 3) and not rows and np.isin(points, (0.0, 1.0)).all():
+        return MaskPlace(as_mask(where, what).copy())
+    if points.ndim != 2 or not len(points) or points.shape[1] not in (2, 3):
+        raise ValueError(
+            "values are held along points, rows (x, y) or (x, y, z), where an expression or a function is true, or by a "
+            f"mask of nodes that is true or false; got numbers of the shape {np.shape(where)}"
+        )
+    if not np.isfinite(points).all():
+        raise ValueError("a point of what is held is not finite")
+    return LinePlace(points)
+
+
+def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
+    """Say which nodes, row by row, a shape has."""
+    inside = np.zeros(len(nodes), bool)
+    box = tuple(slice(int(n.min()), int(n.max()) + 1) for n in nodes.T)
+    for part in in_rows(box, _AT_ONCE):
+        low, high = np.searchsorted(nodes[:, 0], [part[0].start, part[0].stop])
+        if high > low:
+            at = nodes[low:high] - [p.start for p in part]
+            inside[low:high] = shape.inside(shape.level(grid, part))[tuple(at.T)]
+    return inside
+
+
+def _nearest(places: np.ndarray) -> np.ndarray:
+    """Return the nearest whole numbers, half way always the lower ones: a line of them has no gaps."""
+    return np.floor(places + 0.5 - ROUNDING).astype(int)
+
+
 _NAME = re.compile(r"(\w+)(?:\[([^\[\]]*:[^\[\]]*)\])?")
+
+
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
+
+
 _OWN_NAME = re.compile(r"\w[\w .-]*")
+
+
 _CHOSEN = re.compile(rf"({_OUTLINE.pattern})\[(.*)\]")
 
+
 Intervals = tuple[tuple[float, float], ...]
+
+
 """From one coordinate to another along each axis of a side, in units of domain length; empty for all of it."""
 
+
 EXAMPLES = {2: "0:0.5", 3: "0:0.5, :0.3"}
+
+
 """Of parts of sides, by the number of axes of the domain."""
 
 

@@ -26,8 +26,7 @@ from mosaicdd.problems.sides.conditions import (
     Scattered,
     is_one_each,
 )
-from mosaicdd.problems.sides.held import Held, NodesPlace
-from mosaicdd.problems.sides.parts import SidePart
+from mosaicdd.problems.sides.parts import Held, NodesPlace, SidePart
 from mosaicdd.settings import concerning
 
 ROUNDING_OF_ENDS = 1e-6

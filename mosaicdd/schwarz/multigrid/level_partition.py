@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from mosaicdd.grid.partition import Range
-from mosaicdd.lattice.block import frame
-from mosaicdd.lattice.sharing import Direction
+from mosaicdd.lattice.axes import frame
+from mosaicdd.lattice.interface import Direction
 from mosaicdd.parallel.halo import HaloExchange, Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.multigrid.colour_layout import CoarseningPattern, ColourLayout

@@ -16,18 +16,16 @@ from mosaicdd.problems.discretisation.given_conditions import Points, points_on
 from mosaicdd.problems.discretisation.system import LinearSystem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.base_engine import BaseEngine, SolveOptions
-from mosaicdd.schwarz.certify import Certificate
-from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.embedded import Embedded
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.field_residual import FieldResidual
-from mosaicdd.schwarz.measure import NodeSource
+from mosaicdd.schwarz.measure import EdgeValues, NodeSource
 from mosaicdd.schwarz.multigrid.iteration import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
 from mosaicdd.schwarz.stopping import History, history_times, progress_times
-from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Evidence, suspected
+from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Certificate, Evidence, suspected
 
 _STRIP = 2**17  # values of the field that are handed out at once
 

@@ -17,9 +17,8 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
-from mosaicdd.schwarz.measure import Measure, NodeSource, require_range, require_ratio
+from mosaicdd.schwarz.measure import EdgeValues, Measure, NodeSource, require_range, require_ratio
 from mosaicdd.schwarz.multigrid.aggregates import require_levels
 from mosaicdd.schwarz.multigrid.biconjugate_gradients import gradients_of, try_out
 from mosaicdd.schwarz.multigrid.level_partition import LevelBox, LevelPartition

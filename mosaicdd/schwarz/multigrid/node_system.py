@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, common, moved, within
-from mosaicdd.lattice.block import frame
+from mosaicdd.lattice.axes import Slices, common, frame, moved, within
 from mosaicdd.problems.discretisation.row_weights import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.schwarz.multigrid.colour_layout import Class, Step, opposite

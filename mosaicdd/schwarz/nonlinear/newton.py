@@ -17,14 +17,13 @@ from mosaicdd.lattice.axes import Slices
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
-from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.measure import driven
 from mosaicdd.schwarz.nonlinear.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, Step, Steps
 from mosaicdd.schwarz.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.schwarz.stopping import History, Progress
-from mosaicdd.schwarz.verdict import Evidence, suspected
+from mosaicdd.schwarz.verdict import Certificate, Evidence, suspected
 
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
 # cheap so, and late ones still converge faster than linearly.

@@ -19,8 +19,7 @@ from mosaicdd.lattice.window import Window
 from mosaicdd.local_solvers.bound import SharedSolver
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.partition import Cuts
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.parallel.replicas import Replicas
+from mosaicdd.parallel.ranks import Ranks, Replicas
 from mosaicdd.problems.fingerprint import Told, require_told
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.held_field import HeldField

@@ -7,10 +7,10 @@ import torch
 from mosaicdd.lattice.axes import Slices
 from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.schwarz.certify import Certificate
 from mosaicdd.schwarz.error_estimate import ErrorEstimate
 from mosaicdd.schwarz.settings import CONVERGED
 from mosaicdd.schwarz.stopping import History
+from mosaicdd.schwarz.verdict import Certificate
 
 
 @dataclass(frozen=True)

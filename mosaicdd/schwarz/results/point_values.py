@@ -15,7 +15,7 @@ import torch
 from mosaicdd.grid.strips import Strip
 from mosaicdd.lattice.axes import Slices, family
 from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.perimeter import perimeter_nodes
+from mosaicdd.lattice.lattice import perimeter_nodes
 from mosaicdd.lattice.points import PointCover, covers, interpolate, nodes_around, owned_points
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.ranks import Ranks

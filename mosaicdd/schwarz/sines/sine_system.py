@@ -2,6 +2,14 @@
 
 An equation is, divided by what a rectangle has of its node's volume, the same at all unknowns: ``A u = b`` with second
 differences along the axes and a reaction, whose eigenvectors are products of waves.
+
+Elimination along the first axis, from one end to the other and back, in the place of two transforms along it.
+
+Of the waves along all other axes an equation in the first one is left: ``k (-u[i-1] + d u[i] - u[i+1]) = f[i]`` for
+each product of these, ``d`` at least 2. Such equations are solved without pivots, as exactly as by transforms, and in
+less time than one of these takes.
+
+The residual of constant coefficients at all unknowns, in differences.
 """
 
 import math
@@ -12,19 +20,169 @@ import torch
 
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.axes import Slices, common, crossed, within
-from mosaicdd.parallel.layouts.layout import Layout, Shard
+from mosaicdd.lattice.axes import Slices, at, common, crossed, even, within
+from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
+from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.sine_solve import Eliminate, SineSolve, Waves
 from mosaicdd.problems.discretisation.region_equations import region_equations
 from mosaicdd.problems.discretisation.system import SeparableSystem
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.edge_values import EdgeValues
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
-from mosaicdd.schwarz.measure import Measure, NodeSource, require_range
+from mosaicdd.schwarz.measure import EdgeValues, Measure, NodeSource, require_range
 from mosaicdd.schwarz.multigrid.iteration import Judge
-from mosaicdd.schwarz.sines.elimination import elimination, is_compiled
-from mosaicdd.schwarz.sines.second_differences import SecondDifferences
+from mosaicdd.schwarz.multigrid.vector_operations import Image, kernels, planned
 from mosaicdd.schwarz.stopwatch import Stopwatch
+
+_VALUES = 2**13  # handled at once, so that they stay in the cache
+
+
+def is_compiled() -> bool:
+    """Say whether there is compiled code for it, without which transforms are faster."""
+    return kernels() is not None
+
+
+def elimination(
+    f: np.ndarray, coupling: float, diagonal: np.ndarray, held: tuple[bool, bool]
+) -> Callable[[], None]:
+    """Plan the solution of right-hand sides, which it takes the place of; only where it `is_compiled`.
+
+    Parameters
+    ----------
+    f
+        ``(n, ..)``, contiguous: it stays where it is.
+    coupling, diagonal
+        ``k``, and ``d`` of each row along the first axis, ``(..)``.
+    held
+        Whether values are given beyond the low and the high end; else the value there is that on the other side of it.
+    """
+    code = kernels()
+    if code is None:
+        raise RuntimeError("elimination is compiled, and numba is not installed: take transforms")
+    rows, d = f.reshape(len(f), -1), diagonal.reshape(-1)
+    pivots = np.empty(rows.shape)  # their inverses
+    np.divide(1.0, d, out=pivots[0])
+    # At natural ends the row beside counts twice: for the first in what goes back, for the last on the way there.
+    first = pivots[0] * (1.0 if held[0] else 2.0)
+    last = 1.0 if held[1] else 2.0
+    for i in range(1, len(rows)):
+        factor = last if i == len(rows) - 1 else 1.0
+        np.subtract(d, factor * (first if i == 1 else pivots[i - 1]), out=pivots[i])
+        np.divide(1.0, pivots[i], out=pivots[i])
+    parts = [(part.start, part.stop) for part in even(d.size, _VALUES)]
+
+    def solve() -> None:
+        for part in parts:
+            code.eliminate(rows, pivots, first, last, 1 / coupling, *part)
+
+    return solve
+
+
+class SecondDifferences:
+    """``A u``, per volume: second differences times a coupling along each axis, and a reaction; planned once.
+
+    Beside an end with given values these are zero; beside one with fluxes values are those on the other side.
+
+    Parameters
+    ----------
+    layout, sizes
+        Of the unknowns, and how many along each axis the ranks along it have.
+    couplings, reaction
+        Times the squared spacing.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        layout: Layout,
+        sizes: Sequence[tuple[int, ...]],
+        waves: Sequence[Waves],
+        couplings: Sequence[float],
+        reaction: float,
+    ):
+        self._couplings, self._reaction = couplings, reaction
+        self._inner = tuple(slice(1, -1) for _ in waves)
+        shape = layout.local_shape(ranks.rank)
+        self._padded = np.zeros([n + 2 for n in shape])
+        self._halo: Redistribution | None = None
+        self._held = self._inner
+        around = any(of.given is None for of in waves)
+        if ranks.size > 1 or around:
+            halos = [
+                Halo(axis, 1, counts, of.count if of.given is None else None)
+                for axis, (counts, of) in enumerate(zip(sizes, waves, strict=True))
+            ]
+            held = Layout(layout.shape, layout.mesh, tuple(halos))
+            self._halo = Redistribution(layout, held, ranks, np.float64)
+        self._out, self._compute = self._planned()
+        # The ends of axes where this rank's first and last nodes are, with fluxes.
+        self._natural: list[tuple[int, int, int]] = []
+        if min(shape) == 0:
+            return
+        place = layout.place(ranks.rank)
+        for axis, (part, of) in enumerate(zip(place, waves, strict=True)):
+            lowest, highest = part.start == 0, part.stop == of.count
+            if self._halo is not None:
+                low, high = (int(of.given is None or not end) for end in (lowest, highest))
+                self._held = (
+                    *self._held[:axis],
+                    slice(1 - low, shape[axis] + 1 + high),
+                    *self._held[axis + 1 :],
+                )
+            if of.given is not None:
+                # Ghost and mirrored node, in the padded array.
+                if lowest and not of.given[0]:
+                    self._natural.append((axis, 0, 2))
+                if highest and not of.given[1]:
+                    self._natural.append((axis, -1, -3))
+
+    def _planned(self) -> tuple[np.ndarray, Callable[..., object]]:
+        """Plan ``A u`` of the padded values, and return where it will be.
+
+        Rows are one after another in memory, and all of them one stretch, the ends of each included, which nobody reads.
+        """
+        padded, out = self._padded, np.zeros_like(self._padded)
+        u, result = (torch.from_numpy(values).view(-1) for values in (padded, out))
+        distances = [stride // padded.itemsize for stride in padded.strides]
+        reach = sum(distances)
+        along = [
+            (k, way * d) for k, d in zip(self._couplings, distances, strict=True) for way in (-1, 1)
+        ]
+        ones = torch.ones(min(_VALUES, u.numel()), dtype=u.dtype)
+        factors = {k: k * ones for k, _ in along}
+        reaction, images = self._reaction * ones, []
+        for part in even(max(0, u.numel() - 2 * reach), _VALUES):
+            first, last = part.start + reach, part.stop + reach
+            count = last - first
+            terms = [(factors[k][:count], u[first + d : last + d]) for k, d in along]
+            excess = reaction[:count] if self._reaction else None
+            images.append(Image(result[first:last], u[first:last], terms, excess))
+        return out, planned(images)
+
+    def per_volume(self, b: np.ndarray) -> np.ndarray:
+        """Return a right-hand side divided by the volumes; itself where these are whole."""
+        return self._scaled(b, 2.0)
+
+    def times_volumes(self, left: np.ndarray) -> np.ndarray:
+        """Return what is per volume times these; itself where they are whole."""
+        return self._scaled(left, 0.5)
+
+    def _scaled(self, values: np.ndarray, by: float) -> np.ndarray:
+        if self._natural:
+            values = values.copy()
+        for axis, end, _ in self._natural:
+            values[at(axis, values.ndim, end)] *= by
+        return values
+
+    def residual(self, b: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Return ``b - A x``; all ranks together."""
+        padded, axes = self._padded, x.ndim
+        padded[self._held] = x if self._halo is None else self._halo(x)
+        for axis, ghost, mirrored in self._natural:
+            padded[at(axis, axes, ghost)] = padded[at(axis, axes, mirrored)]
+        self._compute()
+        return np.subtract(b, self._out[self._inner])
+
 
 _GAIN = 0.5  # of residuals from one correction to the next, at least: there is little but rounding left else
 

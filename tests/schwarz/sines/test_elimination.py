@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.schwarz.sines.elimination import elimination
+from mosaicdd.schwarz.sines.sine_system import elimination
 
 BOTH = (True, False)
 
