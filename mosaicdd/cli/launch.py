@@ -5,6 +5,7 @@ once, and ``--help`` needs no MPI library.
 """
 
 import functools
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +62,37 @@ def overwrite_option() -> Callable:
     )
 
 
+_CODE = 7001  # tag of the message with an exit code
+_LOOK = (
+    0.05  # seconds between two looks for it: who waits in MPI itself takes a core from who works
+)
+
+
 def on_first_rank(command: Callable) -> Callable:
-    """Let a command that works in one process run on rank 0 only; the others end at once."""
+    """Let a command that works in one process run on rank 0 only; the others end as it does, with its exit code."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return command(*args, **kwargs) if launcher_rank() == 0 else None
+        if launcher().ranks == 1 or under_torchrun():
+            return command(*args, **kwargs) if launcher_rank() == 0 else None
+        comm = communicator()
+        if comm is None or comm.size == 1:  # ranks that do not see each other
+            return command(*args, **kwargs) if launcher_rank() == 0 else None
+        if comm.rank:
+            while not comm.iprobe(source=0, tag=_CODE):
+                time.sleep(_LOOK)
+            return comm.recv(source=0, tag=_CODE)
+        code = 0
+        try:
+            return command(*args, **kwargs)
+        except (click.ClickException, click.exceptions.Exit) as error:
+            code = error.exit_code
+            raise
+        except BaseException:
+            code = 1  # if it is not aborted before
+            raise
+        finally:
+            for rank in range(1, comm.size):
+                comm.send(code, rank, _CODE)
 
     return run
