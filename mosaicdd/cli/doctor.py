@@ -1,5 +1,6 @@
 """``mosaicdd doctor``: one screen on what is installed and started, with what to do about it."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from mosaicdd.parallel.launcher import (
     mpi_vendor,
     needed_pmi,
     threads_per_rank,
+    too_many_threads,
 )
 from mosaicdd.storage.json_line import json_line
 
@@ -32,6 +34,9 @@ def doctor(as_json: bool) -> int:
 
     Example: srun --mpi=pmi2 -n 4 mosaicdd doctor
     """
+    threads, refused = threads_per_rank(), too_many_threads()
+    if refused:  # and would end this process, too
+        os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     from mosaicdd.parallel.machine import Place
     from mosaicdd.parallel.ranks import Ranks
 
@@ -42,7 +47,7 @@ def doctor(as_json: bool) -> int:
         if launcher_rank() and ranks.size == 1:
             return int(vendor is None or bool(lonely))  # alone in its world: the first one speaks
         places = ranks.gather(Place.here())
-        findings = ranks.bcast(places and _findings(vendor, places, lonely))
+        findings = ranks.bcast(places and _findings(vendor, places, lonely, threads, refused))
     wrong = any(finding.wrong for finding in findings)
     if places is not None:
         if as_json:
@@ -53,7 +58,9 @@ def doctor(as_json: bool) -> int:
     return int(wrong)
 
 
-def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list:
+def _findings(
+    vendor: tuple[str, str] | None, places: list, lonely: str, threads: int, refused: str
+) -> list:
     """Collect all findings, on rank 0."""
     from mosaicdd.cli import findings as look
     from mosaicdd.parallel.halo import probe_device_buffers
@@ -62,7 +69,7 @@ def _findings(vendor: tuple[str, str] | None, places: list, lonely: str) -> list
         look.python(),
         look.mpi(vendor, several=launcher().ranks > 1),
         look.ranks(len(places), launcher(), lonely),
-        look.machines(places, threads_per_rank()),
+        look.machines(places, threads, refused),
         look.memory(places),
         look.gpus(places),
         look.buffers("no GPU" if vendor is None else probe_device_buffers()),

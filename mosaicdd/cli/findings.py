@@ -68,8 +68,8 @@ def ranks(seen: int, started: Launcher, lonely: str) -> Finding:
     return Finding("ranks", counts)
 
 
-def machines(places: list[Place], threads: int) -> Finding:
-    """Compare ranks and their threads with the cores of each machine."""
+def machines(places: list[Place], threads: int, refused: str = "") -> Finding:
+    """Compare ranks and their threads with the cores of each machine; ``refused``: why every command refuses these."""
     hosts = _by_host(places)
     cores = {host: len(frozenset().union(*(p.cores for p in on))) for host, on in hosts.items()}
     kinds = Counter((len(on), cores[host]) for host, on in hosts.items())
@@ -80,6 +80,8 @@ def machines(places: list[Place], threads: int) -> Finding:
     )
     if len(hosts) == 1:
         shares += f" ({next(iter(hosts))})"
+    if refused:
+        return Finding("machines", shares, refused, wrong=True)
     for host, on in hosts.items():
         if len(on) * threads > cores[host]:
             advice = (

@@ -17,7 +17,12 @@ import click
 import mosaicdd
 from mosaicdd.cli.bad_input import BadInputError, bad_input
 from mosaicdd.former import refuse_former
-from mosaicdd.parallel.launcher import abort_all_ranks, launcher_rank, threads_per_rank
+from mosaicdd.parallel.launcher import (
+    abort_all_ranks,
+    launcher_rank,
+    threads_per_rank,
+    too_many_threads,
+)
 from mosaicdd.settings import unknown
 
 _COMMANDS = {
@@ -34,10 +39,6 @@ _COMMANDS = {
     "plan": "Count messages and memory of a solve on any number of ranks.",
     "demo": "Solve, compare and draw a first problem.",
 }
-
-
-# OpenMP ends in a segmentation fault where stacks of threads find no memory; a few per core are in use.
-_THREADS_PER_CORE = 64
 
 
 class _Commands(click.Group):
@@ -67,16 +68,16 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(mosaicdd.__version__, prog_name="mosaicdd")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Solve PDEs on large domains by inference with pretrained subdomain networks.
 
     Every command works alone and under mpiexec or srun.
     """
-    threads, cores = threads_per_rank(), os.cpu_count() or 1
-    if threads > _THREADS_PER_CORE * cores:
-        raise BadInputError(
-            f"OMP_NUM_THREADS asks for {threads} threads, this machine has {cores} cores: take at most as many"
-        )
+    if context.invoked_subcommand != "doctor" and (
+        told := too_many_threads()
+    ):  # which says so itself
+        raise BadInputError(told)
 
 
 def main() -> None:

@@ -47,6 +47,10 @@ _PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI
 _FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
 
 
+# OpenMP ends in a segmentation fault where stacks of threads find no memory; a few per core are in use.
+_THREADS_PER_CORE = 64
+
+
 _PATIENCE = 1.0  # seconds for a launcher to read what was said; a busy machine's takes milliseconds
 
 
@@ -156,6 +160,14 @@ def threads_per_rank() -> int:
     """Return the threads of a rank: the first number of ``OMP_NUM_THREADS``, or 1 without one."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return max(1, int(first)) if first.isdecimal() else 1
+
+
+def too_many_threads() -> str:
+    """Say why the threads that ``OMP_NUM_THREADS`` asks for are refused; empty where they are not."""
+    threads, cores = threads_per_rank(), os.cpu_count() or 1
+    if threads <= _THREADS_PER_CORE * cores:
+        return ""
+    return f"OMP_NUM_THREADS asks for {threads} threads, this machine has {cores} cores: take at most as many"
 
 
 def abort_all_ranks() -> None:

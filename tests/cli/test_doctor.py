@@ -44,6 +44,18 @@ def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, comm):
     assert ended.code == 0
 
 
+@pytest.mark.ranks(1, 2)
+def test_threads_that_every_command_refuses_are_a_finding(mosaicdd, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "100000")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    assert mosaicdd("info", "x.h5").code == 2
+    ended = mosaicdd("doctor")
+    assert (ended.code, ended.err) == (1, "")
+    assert (
+        "-> OMP_NUM_THREADS asks for 100000 threads, this machine has" in ended.out.splitlines()[3]
+    )
+
+
 @pytest.mark.ranks(1, 2, 3)
 def test_json_says_the_same_once(mosaicdd, strict_json):
     report = strict_json(mosaicdd("doctor", "--json").out)
