@@ -219,7 +219,7 @@ def joined(parts: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     for part in parts:
         for name, array in part.items():
             if name not in whole:
-                whole[name] = np.array(array)
+                whole[name] = np.array(array, order="C")  # as rows are appended to
                 continue
             rows = len(whole[name])
             # Grown in place, as the system moves pages; a list of all parts would take as much again.

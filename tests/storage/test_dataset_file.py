@@ -103,3 +103,9 @@ def test_parts_are_put_together_beside_one_of_them():
     np.testing.assert_array_equal(whole["many"][:, 0], np.repeat(np.arange(40), 4))
     np.testing.assert_array_equal(whole["few"][:, 1], np.repeat(np.arange(40), 3))
     assert peak < (40 + 4) * part
+
+
+def test_parts_in_the_order_of_columns_are_put_together_by_rows():
+    parts = np.arange(24.0).reshape(2, 4, 3)
+    whole = joined({"values": part.T} for part in parts)
+    np.testing.assert_array_equal(whole["values"], np.concatenate([part.T for part in parts]))
