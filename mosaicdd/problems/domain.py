@@ -74,6 +74,11 @@ class Domain:
             object.__setattr__(self, "origin", _place(self.origin, len(self.cells)))
         grid = self.grid()  # checks the numbers
         if self.shape is not None:
+            if not hasattr(self.shape, "require_shape"):
+                raise TypeError(
+                    "the shape of a domain is made by Domain.from_mask, Domain.from_distance or Domain.from_polygons, got "
+                    f"{type(self.shape).__name__}"
+                )
             self.shape.require_shape(grid)
 
     def __str__(self) -> str:

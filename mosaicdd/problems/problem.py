@@ -27,6 +27,7 @@ from mosaicdd.problems.sides.boundary import Boundary, Data
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides, require_no_jump
+from mosaicdd.settings import require_type
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
@@ -87,6 +88,8 @@ class Problem:
             raise TypeError(
                 f"fields must be given by their names, as {{'f': 1.0}}, got {type(fields).__name__}"
             )
+        for name in fields or ():
+            require_type("the name of a field", name, str, "a text")
         object.__setattr__(self, "equation", known := known.on(len(domain.cells)))
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         origin = one_corner(values, domain.cells, domain.origin)

@@ -74,6 +74,10 @@ def compare(solution: Presented | str | PathLike, reference: Reference = "pyamg"
     """Compare a solution, or that of a file, with a reference (`Presented.compare`)."""
     if isinstance(solution, (str, PathLike)):
         return compare_all(read_all(solution), reference)
+    if not hasattr(solution, "compare"):
+        raise TypeError(
+            f"solution must be a solution, or the path of its file, got {type(solution).__name__}"
+        )
     return solution.compare(reference)
 
 

@@ -57,6 +57,7 @@ class March:
         require_type("problem", problem, Problem)
         self._problem, self._time = problem, time
         self._given_ranks, self._ranks = ranks, Ranks.of(ranks)
+        require_type("settings", settings, SolveSettings | None, "a SolveSettings")
         self._settings = settings or SolveSettings(rtol=RTOL)
         self._output = None if output is None else Output.of(output)
         self._checkpoint: TimeCheckpoint | None = None
@@ -311,6 +312,7 @@ def march(
     """
     time = TimeSettings(steps, dt, method, every, tolerance, solver_share)
     if rtol is not None:
+        require_type("settings", settings, SolveSettings | None, "a SolveSettings")
         settings = (settings or SolveSettings()).with_changes(rtol=rtol)
     how: dict[str, Any] = {"ranks": ranks, "settings": settings, "window": window}
     with March(problem, initial, time, local_solver, output=output, **how) as marching:

@@ -125,6 +125,8 @@ class Foils:
     """
 
     def __init__(self, foils: Iterable[Foil], beside: Any = 1.0):
+        if not isinstance(foils, Iterable):
+            raise TypeError(f"foils are several of the class Foil, got {type(foils).__name__}")
         self.foils = tuple(foils)
         for foil in self.foils:
             if not isinstance(foil, Foil):

@@ -19,7 +19,7 @@ from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
 from mosaicdd.problems.sides.sides import jumps_of
-from mosaicdd.settings import unknown
+from mosaicdd.settings import require_type, unknown
 from mosaicdd.unsupported import Unsupported
 
 
@@ -81,6 +81,7 @@ class Quantities:
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
         """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
+        require_type("side", name, str, "the name of a side, or of a part of one")
         volumes, axes = self._volumes, len(self._grid.shape)
         if part is not None:
             if "[" in name or is_outline(name):

@@ -38,6 +38,10 @@ class Polygons(Shape):
     staircase = False
 
     def __init__(self, outer: object, holes: Sequence[object] = ()):
+        if not isinstance(holes, Sequence | np.ndarray) or isinstance(holes, str):
+            raise TypeError(
+                f"holes are polygons, as [[(x, y), ...], ...], got {type(holes).__name__}"
+            )
         names = ["outer", *(f"hole{k + 1}" for k in range(len(holes)))]
         self.rings = [
             _ring(corners, name) for corners, name in zip((outer, *holes), names, strict=True)
