@@ -13,6 +13,7 @@ from mosaicdd.problems.fields.given import real_array, require_place, usable
 from mosaicdd.schwarz.results.solution import Solution
 from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import require_type
+from mosaicdd.tensors import lent
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
@@ -65,7 +66,7 @@ def adjoint(
     with Ranks.of(kept.given_ranks) as ranks:
         kept.require_told(solution.problem, ranks)
         w = ranks.sum(ranks.agree(lambda: _derivatives(solution, dJ_du, parameters)))
-        u = np.array(solution.gather(), float)  # that may be written to, as torch asks for
+        u = lent(np.asarray(solution.gather(), float))
         strips = ranks.agree(lambda: InStrips(parameters, kept.own))
         ranks.agree(lambda: strips.require_values(u))
         v = _solved(parameters, solution, solver, u, w, rtol)

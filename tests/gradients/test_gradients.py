@@ -6,6 +6,7 @@ import torch
 from central_differences import central_difference
 
 import mosaicdd as m
+from mosaicdd.gradients.in_strips import InStrips
 
 NY, NX = 24, 40
 TIGHT = m.SolveSettings(rtol=1e-12)
@@ -251,3 +252,20 @@ def test_no_gradient_is_of_data_that_changed_since(name, comm):
         ValueError, match=f"the field {name} of the problem changed since.*solve it"
     ):
         m.adjoint(solution, np.ones(solution.local.shape))
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_adjoint_reads_the_solution_where_it_is(monkeypatch):
+    seen = []
+    values = InStrips.require_values
+    monkeypatch.setattr(
+        InStrips, "require_values", lambda self, u: seen.append(u) or values(self, u)
+    )
+    a = np.linspace(1, 2, 256).reshape(16, 16)
+    solution = m.solve(m.Problem((16, 16), "diffusion", {"a": a, "f": 1.0}))
+    before = np.array(solution.field)
+    m.adjoint(solution, np.ones((17, 17)))
+    assert np.shares_memory(seen[0], solution.field)
+    assert seen[0].flags.writeable  # so torch takes it without a warning
+    np.testing.assert_array_equal(solution.field, before)
+    assert not solution.field.flags.writeable

@@ -20,6 +20,7 @@ _ROWS = 64  # of a mask that are looked at at a time
 _PICTURE = (
     8  # pixels along either side, from which on a box three voxels thick looks like a picture
 )
+_FEW = 16  # levels of 255, up to which what is no bytes may be a medium
 _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
 
 
@@ -94,16 +95,18 @@ def of_colours(values: Any) -> str:
     coloured = False
     if kind == "uint8":
         coloured = bool(values.max() > 1)
-    elif kind == "float32":  # as matplotlib reads pictures
+    elif kind in ("float32", "float64"):  # as matplotlib and scikit-image read pictures
         levels = 255.0 * np.asarray(values)
         whole = np.rint(levels)
         within = whole.min() >= 0 and whole.max() <= 255 and not np.isin(whole, (0, 255)).all()
         coloured = bool(within and (abs(levels - whole) < 1e-3).all())
+        if kind == "float64":  # a medium may have a few such numbers
+            coloured = coloured and len(np.unique(whole)) > _FEW
     if not coloured:
         return ""
     return (
         f"; the shape {shape} looks like a picture in colours: give one number a pixel, as "
-        "picture[..., :3].mean(axis=-1), or a box of voxels in float64"
+        f"picture[..., :3].mean(axis=-1), or a box of voxels with its {shape[-1]} along another axis"
     )
 
 

@@ -40,6 +40,8 @@ def test_coordinates_say_how_far_apart_voxels_are(turn):
         (lambda: m.effective(np.stack([BYTES] * 3, axis=-1)), r"the shape \(24, 20, 3\) looks like a picture in colours"),
         (lambda: m.effective(np.stack([BYTES] * 4, axis=-1)), r"the shape \(24, 20, 4\) looks like a picture in colours"),
         (lambda: m.effective((RNG.integers(1, 256, (24, 20, 3)) / 255).astype(np.float32)), "looks like a picture in colours"),
+        (lambda: m.effective(RNG.integers(1, 256, (24, 20, 3)) / 255), r"\(24, 20, 3\) looks like a picture .* a box of voxels with its 3 along another axis"),
+        (lambda: m.effective(RNG.integers(0, 256, (24, 20, 4)) / 255), r"looks like a picture in colours"),
     ],
 )  # fmt: skip
 def test_what_contradicts_or_is_a_picture_is_refused(make, message):
@@ -53,6 +55,9 @@ def test_what_contradicts_or_is_a_picture_is_refused(make, message):
         np.ones((24, 20, 3), np.uint8),
         RNG.integers(1, 9, (5, 5, 3)).astype(np.uint8),
         RNG.integers(1, 256, (24, 20, 3)).astype(float),
+        RNG.integers(1, 10, (24, 20, 3)) / 10,
+        RNG.choice([0.2, 0.4, 1.0], (24, 20, 3)),
+        RNG.integers(1, 256, (3, 24, 20)) / 255,
         RNG.uniform(0.5, 1.0, (24, 20, 3)).astype(np.float32),
         RNG.random((24, 20, 4)) < 0.9,
         RNG.integers(1, 256, (24, 3, 20)).astype(np.uint8),
