@@ -100,16 +100,16 @@ class Jumps:
     def _on_sides(self, without: tuple[str, ...]) -> Iterator[Datum]:
         conditions = self._problem.conditions
         for part in conditions.parts:
-            if str(part) in without or not (
-                may_jump(part.values, self._axes) or may_jump(part.alpha, self._axes)
-            ):
+            if str(part) in without:
                 continue
-            if is_outline(part.name):
-                for values in (part.values, part.alpha):
-                    if may_jump(values, self._axes):
-                        yield functools.partial(self._on_outline, values)
-            else:
-                yield functools.partial(self._on_side, str(part))
+            # Each of both for itself: a jump of one may be smaller than what the other changes.
+            for which, values in (("values", part.values), ("alpha", part.alpha)):
+                if not may_jump(values, self._axes):
+                    continue
+                if is_outline(part.name):
+                    yield functools.partial(self._on_outline, values)
+                else:
+                    yield functools.partial(self._on_side, str(part), which)
         data = conditions.data
         if isinstance(data, BoundarySpec) and may_jump(data.formula, self._axes):
             yield self._on_edges
@@ -118,10 +118,10 @@ class Jumps:
         edges = self._sides(t).edge_values(self._grid)
         return np.concatenate([edge.ravel() for b in edges for edge in b.edges.values()])
 
-    def _on_side(self, name: str, t: float) -> np.ndarray:
-        """Return the values and the exchange on a side of the rectangle."""
+    def _on_side(self, name: str, which: str, t: float) -> np.ndarray:
+        """Return the ``values`` or the ``alpha`` on a side of the rectangle."""
         every = self._sides(t).evaluated(self._grid, self._pieces)
-        numbers = [np.ravel(a) for p in every if p.name == name for a in (p.values, p.alpha)]
+        numbers = [np.ravel(getattr(p, which)) for p in every if p.name == name]
         return np.concatenate(numbers) if numbers else np.zeros(1)
 
     def _on_outline(self, values: Any, t: float) -> np.ndarray:

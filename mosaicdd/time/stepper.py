@@ -8,10 +8,11 @@ import numpy as np
 
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.axes import within
+from mosaicdd.lattice.axes import Slices, within
 from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems import in_time
+from mosaicdd.problems.discretisation.crossings import OnOutlines
 from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, LocalPart
@@ -119,6 +120,8 @@ class Stepper:
         self._force, self._expected, self._gained = (np.empty(held) for _ in range(3))
         self._difference = np.empty(owned)
         self._fixed: np.ndarray | None = None
+        # On a shape: what the discretisation gives values at, of the nodes that this rank holds and one more around
+        self._on_shape: tuple[Discretisation, OnOutlines | None] | None = None
         if self._shape is not None or self._sides.vary:
             active, self._shown = ranks.agree(self._nodes)
             self._fixed = np.flatnonzero(~active)  # there a change is no error of a step
@@ -171,20 +174,36 @@ class Stepper:
             raise DataError(f"at the time {t:g}: {error}") from error
 
     def _with_given(self, values: np.ndarray, t: float) -> np.ndarray:
-        outline = self._sides(t).values(self.share.grid, self._pieces)
-        place = outline.known - [part.start for part in self.share.ghosted]
+        """Return values with those given at a time, and the same ones on both of a pair of periodic sides."""
+        sides, u = self._sides(t), values.copy()
+        outline = sides.values(self.share.grid, self._pieces)
+        place, prescribed = (
+            outline.known - [part.start for part in self.share.ghosted],
+            outline.values,
+        )
+        if self._on_shape is not None:
+            discretisation, outlines = self._on_shape
+            which = self._problem.with_sides(sides), outline, _ring(self.share.ghosted), outlines
+            places, prescribed = discretisation.given(*which)
+            place = np.stack(places, axis=1) - 1
         held = ((place >= 0) & (place < values.shape)).all(axis=1)
-        u = values.copy()
-        u[tuple(place[held].T)] = outline.values[0, held]
+        u[tuple(place[held].T)] = prescribed[0, held]
+        for axis, around in enumerate(sides.periodic):
+            if around and self.share.ghosted[axis].stop == self.share.grid.nodes[axis]:
+                along = np.moveaxis(u, axis, 0)  # the ranks at both ends hold all along it
+                along[-1] = along[0]
         return u
 
     def _nodes(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Return which owned nodes have unknowns, and which have values in a field, None of a rectangle."""
         faces, own = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)}), self.share.owned
         begun = self._problem.with_sides(self._sides(0.0))
-        ring = tuple(slice(p.start - 1, p.stop + 1) for p in own)
-        equations = Discretisation(begun, faces, self.share.grid).equations(ring)
+        ring, discretisation = _ring(own), Discretisation(begun, faces, self.share.grid)
+        equations = discretisation.equations(ring)
         inner, outlines = within(own, ring), equations.outlines
+        if self._shape is not None:
+            wide = discretisation.equations(_ring(self.share.ghosted)).outlines
+            self._on_shape = discretisation, wide
         return equations.active[inner], None if outlines is None else outlines.reported[inner]
 
     def shown(self, values: np.ndarray) -> np.ndarray:
@@ -303,6 +322,11 @@ class Stepper:
             planned = Planned(solver, problem, stepped)
         self._planned[key] = planned
         return planned
+
+
+def _ring(part: Slices) -> Slices:
+    """Return the nodes of a part and those around it."""
+    return tuple(slice(p.start - 1, p.stop + 1) for p in part)
 
 
 def _require_method(settings: SolveSettings) -> None:

@@ -1,17 +1,8 @@
-"""Random problems of domains, equations, sides and kinds of data that go together, each with a matrix put together here.
+"""Random problems of domains, equations, sides and kinds of data that go together; `own_equations` has their matrices."""
 
-A domain is a set of cells, whose corners have a part of the volumes, and of the faces of edges; or the nodes inside of a
-distance, whose edges end where it is zero. Nothing of the package is used for that. ``u`` are values at nodes, ``n`` of them,
-row by row.
-"""
-
-import functools
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
 
 import mosaicdd as m
@@ -59,24 +50,33 @@ class Drawn:
     @property
     def problem(self):
         """The package's."""
-        fields = {name: _given(v, self.data.get(name), self) for name, v in self.fields.items()}
         conditions = {}
         for name, each in self.sides.items():
             for c in each:
                 part = name if c.ends is None else f"{name}[{c.ends[0]!r}:{c.ends[1]!r}]"
-                conditions[part] = self._condition(name, c)
+                conditions[part] = self.given_condition(name, c)
         if self.held is not None:
-            conditions["pole"] = m.Held(_mask_given(self.held, self.data.get("held"), self), 0.5)
-        return m.Problem(self.domain, "diffusion", fields, conditions)
+            conditions["pole"] = self.pole
+        return m.Problem(self.domain, "diffusion", self.given_fields, conditions)
 
-    def _condition(self, name, c):
+    @property
+    def given_fields(self):
+        return {name: _given(v, self.data.get(name), self) for name, v in self.fields.items()}
+
+    @property
+    def pole(self):
+        return m.Held(_mask_given(self.held, self.data.get("held"), self), 0.5)
+
+    def given_condition(self, name, c):
         if c.kind == "periodic":
             return m.Periodic()
         values = c.g0
         if c.g1:
             ways = {
                 "expression": f"{c.g0!r} + {c.g1!r}*x*y",
-                "function": lambda x, y, *z: c.g0 + c.g1 * x * y,
+                "function": (lambda x, y: c.at(x, y))
+                if len(self.cells) == 2
+                else lambda x, y, z: c.at(x, y),
             }
             values = ways.get(self.data[name])
             if values is None:
@@ -273,224 +273,3 @@ def _draw_fields(rng, p):
                 ends[-1] = ends[0]
         p.data["held"] = str(rng.choice([*ways, "numbers"]))
         p.held = p.held if p.held.any() else None
-
-
-# An assembly of its own
-
-
-class OwnSolution:
-    """The values of a drawn problem, and what flows.
-
-    Attributes
-    ----------
-    u
-        ``(rows, columns)``, NaN where there are none.
-    volumes
-        Of the nodes, of whole cells.
-    flows
-        What flows out, by the names of natural sides, and ``held`` of all that values are given on.
-    """
-
-    def __init__(self, p):
-        self.p, self.number = p, np.arange(np.prod(p.nodes)).reshape(p.nodes)
-        self.same = self.number.copy()
-        for axis, (low, _) in enumerate(SIDES[len(p.cells)]):
-            if p.sides.get(low, [Condition("")])[0].kind == "periodic":
-                ends = np.moveaxis(self.same, axis, 0)
-                ends[-1] = ends[0]
-        self.wraps = tuple(p.sides.get(low, [Condition("")])[0].kind == "periodic" for low, _ in SIDES[len(p.cells)])  # fmt: skip
-        self.places = places_of(p.nodes, p.steps)
-        self.entries = []
-        self.volumes, self.loads, self.consumed = np.zeros((3, *p.nodes))
-        self.natural = []  # (side, node, length times g, length times alpha)
-        self.known = [], []  # nodes and values of sides and what is held
-        self.fixed = {}  # by unknown, of outlines: they come first
-        self.ties = []  # (unknown, conductance, value)
-        (self._by_cells if p.kind in WHOLE_CELLS else self._by_nodes)()
-        self._solve()
-
-    def _field(self, name, default=0.0):
-        return np.asarray(self.p.fields.get(name, default), float)
-
-    def _by_cells(self):
-        p, axes, volume = self.p, len(self.p.cells), float(np.prod(self.p.steps))
-        a, f, c = self._field("a"), self._field("f"), self._field("c")
-        for corner in itertools.product((0, 1), repeat=axes):
-            at = tuple(slice(k, k + n) for k, n in zip(corner, p.cells, strict=True))
-            share = p.inside * volume / 2**axes
-            self.volumes[at] += share
-            f_here = f if f.shape in ((), p.cells) else f[at]
-            self.loads[at] += share * f_here
-            self.consumed[at] += share * (c if c.shape == () else c[at])
-        for axis, corner in itertools.product(
-            range(axes), itertools.product((0, 1), repeat=axes - 1)
-        ):
-            area = volume / p.steps[axis] / 2 ** (axes - 1)
-            ends = [(*corner[:axis], end, *corner[axis:]) for end in (0, 1)]
-            low, high = (tuple(slice(k, k + n) for k, n in zip(e, p.cells, strict=True)) for e in ends)  # fmt: skip
-            k = a if a.shape in ((), p.cells) else 2 / (1 / a[low] + 1 / a[high])
-            k = np.broadcast_to(k, p.cells)[p.inside] * area / p.steps[axis]
-            self.entries.append((self.same[low][p.inside], self.same[high][p.inside], k))
-            self._faces(axis, ends, area)
-
-    def _faces(self, axis, ends, area):
-        p = self.p
-        for end, corner in enumerate(ends):
-            for at in np.argwhere(p.inside):
-                beside = at.copy()
-                beside[axis] += 2 * end - 1
-                if self.wraps[axis]:
-                    beside[axis] %= p.cells[axis]
-                within = 0 <= beside[axis] < p.cells[axis]
-                if within and p.inside[tuple(beside)]:
-                    continue
-                node = tuple(at + corner)
-                name = "outline" if within else SIDES[len(p.cells)][axis][end]
-                self._face(name, node, at, axis, area)
-
-    def _face(self, name, node, cell, axis, area):
-        """Enter what holds on the part of a face that belongs to a node."""
-        p, each = self.p, self.p.sides[name]
-        place = [float(along[node]) for along in self.places][::-1]
-        shares = [1.0] * len(each)
-        if len(each) > 1:  # the first is on a part
-            along = 1 - axis
-            x, h, (low, high) = node[along] * p.steps[along], p.steps[along], each[0].ends
-            other = x + h / 2 if cell[along] == node[along] else x - h / 2
-            first, last = sorted((x, other))
-            part = max(min(last, high) - max(first, low), 0.0) / (h / 2)
-            shares = [part, 1.0 - part]
-            inside = low <= x <= high
-        for number, (c, share) in enumerate(zip(each, shares, strict=True)):
-            if c.kind == "value" and name == "outline":
-                self.fixed[self.same[node]] = c.at(*place)
-            elif c.kind == "value":
-                if len(each) == 1 or inside == (number == 0):
-                    self.known[0].append((name, node))
-                    self.known[1].append(c.at(*place))
-            elif share > 0:
-                g = area * share * c.at(*place)
-                alpha = area * share * c.alpha * (c.kind == "exchange")
-                self.natural.append((name, node, g, alpha))
-
-    def _by_nodes(self):
-        """Assemble a domain of nodes, with values beyond or nothing: no square is cut but by the rectangle."""
-        p, axes, volume = self.p, 2, float(np.prod(self.p.steps))
-        inside, (outline,) = p.inside, p.sides["outline"]
-        level = np.where(inside, -1.0, 0.0) if p.level is None else p.level.copy()
-        level[abs(level) < 1e-6 * min(*p.steps, 1.0)] = 0.0
-        inside = level < 0
-        half = np.ones(p.nodes)
-        for axis in range(axes):
-            np.moveaxis(half, axis, 0)[[0, -1]] /= 2
-        self.volumes = half * volume * inside
-        self.loads = self.volumes * self._field("f")
-        self.consumed = self.volumes * self._field("c")
-        for axis in range(axes):
-            low = tuple(slice(None, -1) if a == axis else slice(None) for a in range(axes))
-            high = tuple(slice(1, None) if a == axis else slice(None) for a in range(axes))
-            width = np.ones(p.nodes[1 - axis])
-            width[[0, -1]] = 0.5
-            face = volume / p.steps[axis] * width
-            k = self._field("a") * np.broadcast_to(np.expand_dims(face, axis), level[low].shape)
-            k = k / p.steps[axis]
-            both = inside[low] & inside[high]
-            self.entries.append((self.number[low][both], self.number[high][both], k[both]))
-            for here, there in ((low, high), (high, low)):
-                for i, j, q in zip(*(v[inside[here] & ~inside[there]] for v in (self.number[here], self.number[there], k)), strict=True):  # fmt: skip
-                    if outline.kind != "value":
-                        continue
-                    theta = level.flat[i] / (level.flat[i] - level.flat[j])
-                    theta = max(theta, 1e-4)
-                    ends = [np.array([along.flat[n] for along in self.places]) for n in (i, j)]
-                    y, x = ends[0] + (1.0 if p.level is None else theta) * (ends[1] - ends[0])
-                    theta = 1.0 if p.level is None else theta
-                    self.ties.append((int(i), q / theta, outline.at(x, y)))
-        for axis, pair in enumerate(SIDES[axes] if p.kind == "nodes" else ()):
-            for end, name in enumerate(pair):
-                width = half.take(0, axis) * 2 * volume / p.steps[axis]
-                for along in range(p.nodes[1 - axis]):
-                    node = (end * p.cells[0], along) if axis == 0 else (along, end * p.cells[1])
-                    if inside[node]:
-                        self._on_side(name, node, width[along])
-        self.level = level
-
-    def _on_side(self, name, node, length):
-        (c,) = self.p.sides[name]
-        if c.kind == "value":
-            self.known[0].append((name, node))
-            self.known[1].append(c.g0)
-        else:
-            alpha = c.alpha * (c.kind == "exchange")
-            self.natural.append((name, node, length * c.g0, length * alpha))
-
-    def _solve(self):
-        p, size = self.p, self.number.size
-        known = {}
-        for (_, node), value in dict(zip(self.known[0], self.known[1], strict=True)).items():
-            known.setdefault(self.same[node], []).append(value)
-        if p.held is not None:
-            for node in np.argwhere(p.held):
-                known.setdefault(self.same[tuple(node)], []).append(0.5)
-        known = {i: float(np.mean(values)) for i, values in known.items()}
-        known |= self.fixed
-        every = [(i, j, k) for i, j, k in self.entries]
-        i, j, k = (np.concatenate([np.atleast_1d(e[n]) for e in every]) for n in range(3))
-        diagonal = np.bincount(self.same.ravel(), self.consumed.ravel(), size)
-        b = np.bincount(self.same.ravel(), self.loads.ravel(), size)
-        for _, node, g, alpha in self.natural:
-            b[self.same[node]] += g
-            diagonal[self.same[node]] += alpha
-        for node, conductance, g in self.ties:
-            b[node] += conductance * g
-            diagonal[node] += conductance
-        rows, columns = np.concatenate([i, j, i, j]), np.concatenate([i, j, j, i])
-        matrix = scipy.sparse.coo_array((np.concatenate([k, k, -k, -k]), (rows, columns)), shape=(size, size)).tocsr()  # fmt: skip
-        matrix = (matrix + scipy.sparse.diags_array(diagonal)).tocsr()
-        u = np.zeros(size)
-        fixed = np.array(sorted(known), int)
-        u[fixed] = [known[n] for n in fixed]
-        there = np.unique(np.concatenate([self.same[self.volumes > 0], fixed]))
-        free = np.setdiff1d(there, fixed)
-        if len(free):
-            left = b - matrix @ u
-            u[free] = scipy.sparse.linalg.spsolve(matrix[free][:, free].tocsc(), left[free])
-        shown = np.isin(self.same, there)
-        if p.level is not None:  # nodes on the outline beside active ones, too
-            beside = np.pad(self.level < 0, 1)
-            n = p.nodes
-            near = np.any([beside[a : a + n[0], b_ : b_ + n[1]] for a in range(3) for b_ in range(3)], axis=0)  # fmt: skip
-            on = (self.level == 0) & near
-            y, x = self.places
-            u[on.ravel()] = p.sides["outline"][0].at(x[on], y[on])
-            shown |= on
-        self.u = np.where(shown, u[self.same], np.nan)
-        self._sum_up(u, b, matrix, fixed)
-
-    def _sum_up(self, u, b, matrix, fixed):
-        outline = np.array(sorted(self.fixed), int)
-        counts = ~np.isin(
-            self.same, outline
-        )  # what lies beside a node that an outline holds has no effect
-        self.sources = float((self.loads * counts).sum())
-        self.reaction = float((self.consumed * counts * u[self.same]).sum())
-        self.flows = dict.fromkeys(self.p.sides, 0.0)
-        for name, node, g, alpha in self.natural:
-            if counts[node]:
-                self.flows[name] += alpha * u[self.same[node]] - g
-        if self.ties:
-            i, k, g = (np.array(part) for part in zip(*self.ties, strict=True))
-            self.flows["outline"] += float((k * (u[i] - g)).sum())
-        inner = np.setdiff1d(fixed, outline)
-        self.held = float((b - matrix @ u)[inner].sum())
-        self.through_outline = 0.0
-        for i, j, k in self.entries:  # to nodes that an outline holds, from all others
-            for here, there in ((i, j), (j, i)):
-                out = np.isin(there, outline) & ~np.isin(here, outline)
-                self.through_outline += float((k * (u[here] - u[there]))[out].sum())
-
-    @functools.cached_property
-    def mean(self):
-        """Of whole cells."""
-        known = self.volumes > 0
-        return float((self.u[known] * self.volumes[known]).sum() / self.volumes[known].sum())

@@ -2,12 +2,13 @@
 
 Domains are rectangles, boxes, masks of nodes, cells and voxels, distances and polygons; equations have coefficients that are
 numbers, per node or per cell, as arrays of numpy's, torch's or xarray's, with masks or none; sides have values, fluxes and
-exchange, on parts, too, or are periodic; and values are held inside. `drawn_problems` has the draws, and matrices of its own.
+exchange, on parts, too, or are periodic; and values are held inside. `drawn_problems` has the draws, `own_equations` the matrices.
 """
 
 import numpy as np
 import pytest
-from drawn_problems import KINDS, WHOLE_CELLS, OwnSolution, drawn
+from drawn_problems import KINDS, WHOLE_CELLS, drawn
+from own_equations import OwnSolution
 
 import mosaicdd as m
 

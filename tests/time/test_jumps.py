@@ -103,6 +103,25 @@ def test_coefficients_that_jump_are_those_of_two_marches(name, method):
     np.testing.assert_allclose(series[6], then.field, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", ["left", "outline"])
+def test_an_exchange_that_jumps_beside_values_that_change_by_more(name):
+    domain = DOMAIN
+    if name == "outline":
+        mask = np.ones((N, N), bool)
+        mask[7:, 6:] = False
+        domain = m.Domain.from_mask(mask, H, per_cell=True)
+    every = dict.fromkeys(("left", "right", "top", "bottom"), CLOSED)
+    whole, first = (
+        m.Problem(domain, "heat", None, every | {name: m.Robin(alpha, "3*t")})
+        for alpha in ("where(t < 4, 0.2, 0.1)", 0.2)
+    )
+    then = m.Problem(domain, "heat", None, every | {name: m.Robin(0.1, "3*(t + 4)")})
+    series = m.march(whole, 0.0, dt=DT, steps=5, **TIGHT)
+    before = m.march(first, 0.0, dt=DT, steps=4, **TIGHT).field
+    after = m.march(then, np.nan_to_num(before), dt=DT, steps=1, method="euler", **TIGHT).field
+    np.testing.assert_allclose(series.field, after, rtol=1e-10)
+
+
 def test_bdf2_goes_on_from_the_step_after_a_jump():
     problem = {"f": "where(t < 4, 1, 0)*x", "c": 0.1}
     series = marched(problem, m.Dirichlet(0.0))

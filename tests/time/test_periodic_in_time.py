@@ -64,3 +64,18 @@ def test_heat_on_a_domain_between_periodic_sides_on_all_ranks(alone_and_together
     field = together.gather()
     np.testing.assert_allclose(field, alone.field, atol=1e-9)
     np.testing.assert_array_equal(field[:, 0], field[:, -1])
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("method", ["euler", "bdf2", "crank-nicolson"])
+def test_initial_values_that_differ_on_both_sides_are_those_of_the_first(method, comm):
+    first = np.random.default_rng(0).standard_normal((33, 33))
+    same = first.copy()
+    same[:, -1] = first[:, 0]
+    problem = m.Problem(m.Domain((32, 32), 0.1), "heat", None, {**PAIR, "top": m.Dirichlet(1.0), "bottom": m.Neumann(0.0)})  # fmt: skip
+    how = TIGHT | {"dt": 0.01, "steps": 3, "method": method, "ranks": comm}
+    series, other = (m.march(problem, u, **how) for u in (first, same))
+    for n in range(4):
+        field = series.gather(n)
+        np.testing.assert_array_equal(field[:, 0], field[:, -1])
+        np.testing.assert_array_equal(field, other.gather(n))

@@ -226,3 +226,19 @@ def test_the_front_of_pfhub_s_benchmark_is_of_second_order(monkeypatch):
     )
     assert fine < coarse / 3
     assert fine < 7.8e-3  # which is published of this spacing
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("method", ["euler", "bdf2", "crank-nicolson"])
+def test_values_on_the_outline_of_whole_cells_hold_from_the_begin(method, comm):
+    mask = np.ones((32, 32), bool)
+    mask[20:, 12:] = False
+    domain = m.Domain.from_mask(mask, 0.1, per_cell=True)
+    sides = {"outline": m.Dirichlet("1 + t")} | dict.fromkeys(
+        ("left", "right", "top", "bottom"), m.Neumann(0.0)
+    )
+    problem = m.Problem(domain, "heat", None, sides)
+    series = m.march(problem, 5.0, dt=0.1, steps=3, method=method, ranks=comm, **TIGHT)
+    for n, t in enumerate(series.times):
+        np.testing.assert_allclose(series.gather(n)[20, 12:], 1 + t, rtol=1e-12)
+        np.testing.assert_allclose(series.gather(n)[20:, 12], 1 + t, rtol=1e-12)
