@@ -1,7 +1,9 @@
 """Node values that are read when they are sliced."""
 
 import numpy as np
+import pytest
 
+import mosaicdd as m
 from mosaicdd.problems.coarser import every
 from mosaicdd.problems.fields.evaluated import Sliced
 
@@ -25,3 +27,33 @@ def test_one_time_has_its_own_values():
     assert frame.shape == (5, 7)
     for place in ((slice(1, 3), slice(2, 6)), (..., slice(1, 3), slice(2, 6))):
         np.testing.assert_array_equal(frame[place], VALUES[3, 1:3, 2:6])
+
+
+def x(*places):
+    return places[0]
+
+
+SOME = {"left": m.Dirichlet(x), "right": m.Neumann(x), "top": m.Robin(1.0, x)}
+DISK = m.Domain.from_distance(lambda x, y: x - 0.2, (16, 16), 1 / 16)
+STEADY = {
+    "rectangle": m.Problem((16, 16), "poisson", {"f": x}, m.Dirichlet(x)),
+    "medium": m.Problem(m.Domain((16, 16), origin=(1.0, 1.0)), "diffusion", {"a": x, "f": x}, SOME),
+    "distance": m.Problem(DISK, "poisson", {"f": x}, m.Dirichlet(x)),
+    "box": m.Problem((8, 8, 8), "poisson", {"f": x}, m.Dirichlet(x)),
+    "nonlinear": m.Problem((16, 16), "poisson-boltzmann", {"c": x, "f": x}, m.Dirichlet(x)),
+    "held": m.Problem((16, 16), "diffusion", {"f": x}, {"p": m.Held(lambda x, y: x > 0.1, x)}),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", STEADY)
+def test_a_function_may_return_one_of_its_arguments(name):
+    assert m.solve(STEADY[name]).converged
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_function_in_time_may_return_one_of_its_arguments():
+    pumped = m.Wells([((0.1, 0.1), lambda t: t)])
+    for f in (x, lambda x, y, t: t, pumped):
+        heat = m.Problem((16, 16), "heat", {"f": f}, m.Dirichlet(lambda x, y, t: t))
+        assert m.march(heat, x, dt=0.1, steps=2).status == "converged_rtol"

@@ -60,9 +60,3 @@ def test_rows_of_an_earlier_training_are_there_until_new_ones_are(tmp_path, monk
     with pytest.raises(OSError, match="something else"):
         MetricsFile(path, kept=1)
     assert path.read_text() == before
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_function_may_return_one_of_its_arguments():
-    values = m.solve(m.Problem((16, 16), "poisson", {"f": 0.0}, m.Dirichlet(lambda x, y: x))).field
-    np.testing.assert_allclose(values[8], np.arange(17) / 64, atol=1e-9)

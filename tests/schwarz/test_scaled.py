@@ -202,3 +202,21 @@ def test_newtons_method_far_below_one_solves_what_is_linear_there(name, comm):
     # One step solves what is linear; where rounding leaves more than `rtol` of a residual with a velocity, another follows.
     assert max(far.iterations, one.iterations) <= (2 if name == "burgers" else 1)
     np.testing.assert_allclose(2.0**500 * far.gather(), one.gather(), rtol=1e-13, atol=0)
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("k", [*FAR, 1e-300])
+def test_what_is_not_solved_is_no_convergence_however_small_its_data_are(k, comm):
+    given = {"left": m.Dirichlet(0.0), "top": m.Neumann(k)}
+    problem = m.Problem(CELLS, "diffusion", {"a": MEDIUM, "f": k * F}, given)
+    few = m.SolveSettings(rtol=1e-12, max_iterations=1)
+    solution = m.solve(problem, ranks=comm, settings=few)
+    assert solution.status == "diverged_max_iterations"
+    assert abs(solution.gather()).max() > 0.1 * k
+
+
+def test_a_right_hand_side_of_zeros_is_solved_by_zeros():
+    problem = m.Problem(CELLS, "diffusion", {"a": MEDIUM, "f": 0 * F}, m.Dirichlet(0.0))
+    solution = m.solve(problem, settings=m.SolveSettings(atol=0.0))
+    assert solution.status == "converged_rtol"
+    assert not solution.field.any()

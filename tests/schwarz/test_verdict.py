@@ -15,6 +15,7 @@ from mosaicdd.schwarz.fill import Fill
 from mosaicdd.schwarz.measure import Measure
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.schwarz.nonlinear.newton import Newton
+from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings
 from mosaicdd.schwarz.solver import solve
 from mosaicdd.schwarz.verdict import PLAUSIBLE, Evidence, verdict
@@ -209,3 +210,13 @@ def test_what_hardly_leaves_its_subdomain_has_converged():
     solution = solve(problem, "exact", rtol=1e-9)
     assert solution.status == "converged_rtol"
     assert solution.report["discrete_residual"] < 1e-13
+
+
+def test_an_error_of_a_residual_is_not_taken_for_no_rounding(monkeypatch):
+    def fails(self, u):
+        raise ValueError("a rule of the user's own")
+
+    monkeypatch.setattr(NewtonEquations, "diagonal", fails)
+    one = Problem((16, 16), "poisson-boltzmann", {"f": "9*x"}, Dirichlet("x"))
+    with pytest.raises(ValueError, match="a rule of the user's own"):
+        solve(one, settings=SolveSettings(rtol=1e-18))
