@@ -185,7 +185,7 @@ class _Patient:
 
 def _speaks(error: Exception) -> bool:
     """Say whether this rank is to show an error: each its own, the first one that of all together."""
-    return launcher_rank() == 0 or not getattr(error, "of_all_ranks", False)
+    return launcher_rank() == 0 or not hasattr(error, "of_ranks")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pickle
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -367,12 +368,17 @@ class Ranks:
         """
         held = ExitStack()
         opened: list[Result] = []
-        with held:
-            self.agree(
-                lambda: opened.append(held.enter_context(open_it())) if self.is_root else None
-            )
+        self.agree(lambda: opened.append(held.enter_context(open_it())) if self.is_root else None)
+        try:
             yield opened[0] if opened else None
-            self.agree(held.close)
+        except BaseException as error:
+            close = partial(held.__exit__, type(error), error, error.__traceback__)
+            if vars(error).get("of_ranks") == self.size:  # all are here: what the root makes of it
+                self.agree(close)
+            else:
+                close()
+            raise
+        self.agree(held.close)
 
     def agree(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, the first error is raised on all."""
@@ -386,9 +392,10 @@ def agreed(function: Callable[[], Result], allgather: Callable[[object], Sequenc
         result = function()
     except Exception as caught:  # noqa: BLE001 - raised again below, on every rank
         error = _sendable(caught)
-    first = next((e for e in allgather(error) if e is not None), None)
+    errors = allgather(error)
+    first = next((e for e in errors if e is not None), None)
     if first is not None:
-        vars(first)["of_all_ranks"] = True  # one may speak for them
+        vars(first)["of_ranks"] = len(errors)  # one may speak for them
         raise first
     return result
 
