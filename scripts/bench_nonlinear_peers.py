@@ -1,15 +1,13 @@
 """Nonlinear equations by Newton's method here, and by Newton's method with other linear solvers.
 
 Usage: bench_nonlinear_peers.py CELLS EQUATION [METHOD...], each METHOD one of ``newton``, ``cholmod``, ``pfmg``,
-``pfmg-red-black``, ``hypre``, ``hypre-tuned``, ``pyamg`` or ``snesfas``; by default all. One thread, float64. The
+``pfmg-red-black``, ``hypre``, ``hypre-tuned`` or ``pyamg``; by default all. One thread, float64. The
 problems: ``-lap u + 10 sinh u = f`` with smooth boundary data of amplitude 2 and a smooth source; a minimal surface over
 smooth boundary data with slopes up to 1.2. Errors are root mean squares over all nodes, relative to the solution's,
 against a solution to a residual of 1e-11, which is kept in the folder for temporary files. Peers begin at zero, so
 that their first step solves the linear equation; of their seconds those in the linear solver are told apart. Their
 matrices are made as fast as we can: one that does not change and a diagonal, or the derivative's conductances by this
-package. Their linear systems are solved only as well as it pays (Eisenstat and Walker). ``snesfas`` is PETSc's full
-approximation scheme (`fas_petsc`), which begins at the linear equation's solution, where that is another's, by PFMG;
-*in the solver* is then what is not spent in numpy, by which it is asked for residuals and derivatives. Rows go to
+package. Their linear systems are solved only as well as it pays (Eisenstat and Walker). Rows go to
 ``benchmarks/nonlinear_peers.csv`` and ``nonlinear_peers.md``.
 """
 
@@ -22,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from nonlinear_peers import TIGHT, by_fas, peer, problem, relative
+from nonlinear_peers import TIGHT, peer, problem, relative
 from peers import petsc_described
 from tables import BENCHMARKS, publish, table
 
@@ -37,9 +35,9 @@ _COLUMNS = (
     "in the solver",
     "relative error",
 )
-_OURS, _FAS = "newton", "snesfas"
+_OURS = "newton"
 _PEERS = ("cholmod", "pfmg", "pfmg-red-black", "hypre", "hypre-tuned", "pyamg")
-_ORDER = (_OURS, *_PEERS, _FAS)
+_ORDER = (_OURS, *_PEERS)
 _FILE = BENCHMARKS / "nonlinear_peers.csv"
 
 
@@ -87,7 +85,7 @@ def main(cells: int, equation: str, methods: list[str]) -> None:
     rows: list[list[object]] = []
     truth = reference(f"{equation}-{cells}", problem(equation, cells))
     for method in methods or _ORDER:
-        measure = {_OURS: ours, _FAS: by_fas}.get(method, peer)
+        measure = ours if method == _OURS else peer
         for row in measure(equation, cells, method, truth):
             print(*row, flush=True)
             rows.append(row)

@@ -1,16 +1,11 @@
-"""The peers of `bench_nonlinear_peers`: Newton's method with other linear solvers, and PETSc's full approximation scheme."""
+"""The peers of `bench_nonlinear_peers`: Newton's method with other linear solvers."""
 
-import json
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 from peers import PeerResult, by_petsc, by_pyamg
-from petsc import environment_of, petsc_python
 
 import mosaicdd as m
 from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
@@ -143,38 +138,6 @@ def peer(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[
         yield [equation, cells, named, step, spent + solving, solving, error]
         if left <= TIGHT:
             return
-
-
-def by_fas(equation: str, cells: int, method: str, truth: np.ndarray) -> Iterator[list[object]]:
-    """Measure PETSc's full approximation scheme: every cycle."""
-    python = petsc_python()
-    if python is None:
-        return
-    asked = problem(equation, cells)
-    discrete = (Boltzmann if equation == BOLTZMANN else Surface)(asked)
-    arrays = {"width": np.array(cells * asked.domain.grid().spacing)}
-    spent, start = 0.0, np.zeros(len(discrete.b))
-    if equation == BOLTZMANN:
-        arrays |= {"f": discrete.f, "c": np.array(C)}
-    else:
-        first = discrete.residual(start)
-        linear = solved(discrete.derivative(start), first, "pfmg", 1e-2, (cells - 1, cells - 1))
-        if linear is None:
-            return
-        spent, start = linear.seconds, linear.solution
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "problem.npz"
-        np.savez(path, start=discrete.field(start), **arrays)
-        script = str(Path(__file__).with_name("fas_petsc.py"))
-        command = [python, script, str(path), str(TIGHT)]
-        ended = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, env=environment_of(python), check=True
-        )
-        for cycle, facts in enumerate(json.loads(ended.stdout)["cycles"], start=1):
-            error = relative(np.load(f"{path}.{cycle}.npy"), truth)
-            solving = spent + facts["seconds"] - facts["asked"]
-            named = f"{method}, cycle {cycle}"
-            yield [equation, cells, named, cycle, spent + facts["seconds"], solving, error]
 
 
 def solved(

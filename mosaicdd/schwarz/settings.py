@@ -21,7 +21,7 @@ _FLOAT32_NETWORK = 1e-6  # relative update that is above what rounding inside of
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
 _SMALLEST = {"float64": 1e-15, "float32": 1e-5}  # relative discrete residual above rounding
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
-# By levels: one takes thousands (benchmarks/one_level.md), two some ten.
+# By levels: one takes thousands (benchmarks/iterations.md), two some ten.
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
 _BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
 DEVICES = ("cpu", "cuda")
