@@ -11,5 +11,5 @@ mpiexec -n 2 mosaicdd solve -o demo/sdnet.h5 "${problem[@]}" --local-solver lapl
 echo "== solve, by the exact local solver"
 mpiexec -n 2 mosaicdd solve -o demo/exact.h5 "${problem[@]}" --local-solver exact
 echo "== compare (pyAMG takes the longest)"
-python scripts/demo_table.py demo
+python benchmarks/run.py demo demo
 mosaicdd plot demo/laplace.h5 --reference demo/pyamg.h5

@@ -48,24 +48,24 @@ laplace=$data/laplace.h5 paper=$data/paper.h5
 step data generate laplace
 step "the paper's data" generate paper --length-scale 0.1 1 --amplitude 0.5 2 --noise 0
 
-step recipes python scripts/paper_recipes.py "$paper" "$laplace" --seconds "$seconds" --models "$data"
-[[ $long ]] && step "the paper's recipe alone" python scripts/paper_recipes.py "$paper" "$laplace" \
+step recipes python benchmarks/run.py paper_recipes "$paper" "$laplace" --seconds "$seconds" --models "$data"
+[[ $long ]] && step "the paper's recipe alone" python benchmarks/run.py paper_recipes "$paper" "$laplace" \
   --seconds "$long" --only 1 --output recipe_long
-step samples python scripts/paper_samples.py "$paper" "$laplace" --seconds "$((3 * seconds))"
-step trainings python scripts/paper_training.py "$laplace" \
+step samples python benchmarks/run.py paper_samples "$paper" "$laplace" --seconds "$((3 * seconds))"
+step trainings python benchmarks/run.py paper_training "$laplace" \
   --epochs "$epochs" --seeds "$seeds" --seconds "$seconds"
-step memory python scripts/paper_memory.py
-step "split layer" python scripts/bench_split.py "$trials"
-step batching python scripts/bench_batching.py "$batching"
-step solving python scripts/paper_solving.py "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
-step "lattice interval" python scripts/paper_lattice.py "$lattice"
-step job python scripts/paper_job.py --cells "$job"
-step iterations python scripts/bench_iterations.py --anew --ranks "${table4[@]}"
-step scaling python scripts/bench_scaling.py --ranks 1,2 --name paper/fig9 --local-solver laplace-sdnet \
+step memory python benchmarks/run.py paper_memory
+step "split layer" python benchmarks/run.py split "$trials"
+step batching python benchmarks/run.py batching "$batching"
+step solving python benchmarks/run.py paper_solving "$laplace" --model "$data/recipe-0.h5" --seconds "$seconds"
+step "lattice interval" python benchmarks/run.py paper_lattice "$lattice"
+step job python benchmarks/run.py paper_job --cells "$job"
+step iterations python benchmarks/run.py iterations --anew --ranks "${table4[@]}"
+step scaling python benchmarks/run.py scaling --ranks 1 2 --name paper/fig9 --local-solver laplace-sdnet \
   --levels 1 --iterations 5 --repetitions 1 --strong "$scaling" --weak "$weak"
-step ranks python scripts/paper_parallel.py
-step figures python scripts/paper_figures.py
+step ranks python benchmarks/run.py paper_parallel
+step figures python benchmarks/run.py paper_figures
 count_processors
 echo "in all,$SECONDS,$spent" | tee -a $seconds_file >&2
-python scripts/paper_page.py
+python benchmarks/run.py paper
 exit $failed

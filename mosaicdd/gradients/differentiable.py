@@ -14,7 +14,7 @@ from mosaicdd.time.settings import TimeSettings
 from mosaicdd.torch_defaults import on_processor
 
 # Of a functional differences show what a solve leaves, of a gradient six digits are enough for all uses; it has more of
-# them than the adjoint's residual (`scripts/bench_gradients.py`).
+# them than the adjoint's residual (`benchmarks/gradients.py`).
 _RTOL, _OF_ADJOINTS = 1e-10, 1e-6
 
 

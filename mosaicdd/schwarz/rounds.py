@@ -14,7 +14,7 @@ from mosaicdd.parallel.ranks import Replicas
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
 
-# Of all problems of a batch: beyond, one gains nothing (`scripts/bench_batch.py`).
+# Of all problems of a batch: beyond, one gains nothing (`benchmarks/batch.py`).
 _SUBDOMAINS = 8192
 # Problems of a batch that are solved one after another, whose fields are kept until all are, and nodes of their grids
 # together: a job that is killed solves a batch anew.

@@ -147,7 +147,7 @@ def _certificate(rtol: float, first: list[float], updates: list[float]) -> Certi
 PLAUSIBLE = 0.1  # share of the answer's size above which an estimated error is no convergence
 
 
-EARNED = 10.0  # errors in updates: estimates are within that (`scripts/study_trust.py`)
+EARNED = 10.0  # errors in updates: estimates are within that (`benchmarks/trust.py`)
 
 
 ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination

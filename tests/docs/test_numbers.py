@@ -30,7 +30,7 @@ _UNIT = re.compile(
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(([^)#\s]*)[^)\s]*\)")
-_TEST = re.compile(r"`((?:tests|scripts)/[\w/]+\.py)`")
+_TEST = re.compile(r"`((?:tests|benchmarks)/[\w/]+\.py)`")
 _HEADING = re.compile(r"^#+ ", re.MULTILINE)
 _RULE = re.compile(r"^\|[-|: ]+\|$")
 

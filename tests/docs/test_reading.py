@@ -1,12 +1,12 @@
 """docs/reading.md: the steps of a coefficient, a boundary value and a residual, in a solve that is followed."""
 
+import ast
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from house import folders
 
 import mosaicdd as m
 
@@ -14,6 +14,34 @@ PACKAGE = Path(m.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
 _STEP = re.compile(r"\| `([\w/]+\.py)` \| `([\w.]+)` \|$", re.MULTILINE)
 _MOST = 10  # steps of a way
+
+
+def folders(root=PACKAGE):
+    """Draw which folder of the package imports which: whoever needs the fewest, through others too, comes first."""
+    names = sorted(path.name for path in root.iterdir() if (path / "__init__.py").exists())
+    needs = {name: set() for name in names}
+    for name in names:
+        for path in (root / name).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
+                needs[name] |= {part for part in (module or "").split(".")[1:2] if part in needs}
+        needs[name] -= {name}
+
+    def reached(name):
+        seen, new = set(), {name}
+        while new:
+            seen |= new
+            new = set().union(*(needs[each] for each in new)) - seen
+        return seen
+
+    ordered = sorted(names, key=lambda name: (len(reached(name)), len(needs[name]), name))
+    width = max(map(len, names))
+    return "\n".join(
+        f"{name:{width}}  <-  {', '.join(each for each in ordered if each in needs[name])}".rstrip(
+            " <-"
+        )
+        for name in ordered
+    )
 
 
 def ways():

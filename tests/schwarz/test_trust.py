@@ -1,8 +1,8 @@
-"""The error estimate can be trusted: a small version of ``scripts/study_trust.py``."""
+"""The error estimate can be trusted: a small version of ``benchmarks/trust.py``."""
 
 import numpy as np
 import pytest
-from study_trust import ratios_of, study, trustworthy
+from trust import ratios_of, study, trustworthy
 
 from mosaicdd.parallel.ranks import Ranks
 

@@ -112,5 +112,5 @@ def test_an_array_whose_jobs_would_write_one_file_is_refused(job):
 def test_scaling_is_measured_on_powers_of_two(tasks, sizes, job):
     _, called = job("scaling.sbatch", "--cells", "64x64", SLURM_NTASKS=str(tasks))
     assert called == [
-        f"--ntasks={size} python scripts/bench_scaling.py --cells 64x64" for size in sizes
+        f"--ntasks={size} python benchmarks/run.py scaling --cells 64x64" for size in sizes
     ]

@@ -35,7 +35,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 
 _ROWS = 8  # of squares that are looked at at a time
 _AT_ONCE = 256  # squares, for the cache
-# Squares of a row between two that are cheaper to evaluate than to leave out (`scripts/bench_holes.py`).
+# Squares of a row between two that are cheaper to evaluate than to leave out (`benchmarks/holes.py`).
 _GAP = 32
 
 _Moved = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -16,7 +16,7 @@ from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.vector_operations import dot
 from mosaicdd.schwarz.settings import StoppingRule
 
-# Of estimates, see `scripts/bench_field_estimate.py`.
+# Of estimates, see `benchmarks/field_estimate.py`.
 _SAFETY = 1.5
 
 
@@ -175,7 +175,7 @@ def gradients_of(system: NodeSystem) -> FlexibleGradients:
 # Ratios of the equations' numbers from which levels and residuals are looked at. From about 1e9 on, conductors that hold no coarse node and are not
 # driven can be wrong to any degree beside sides that drive large flows, unseen in any residual relative to these. By
 # constant sources they are seen: in mixtures of two phases, node by node, of 1e6 to 1e14, residuals fall by 0.65 an
-# iteration at best, in the conductors of `scripts/media.py` by 0.35.
+# iteration at best, in the conductors of `benchmarks/media.py` by 0.35.
 _VARIED, _CONTRAST = 1e3, 1e6
 
 

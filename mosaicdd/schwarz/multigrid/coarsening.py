@@ -20,7 +20,7 @@ from mosaicdd.schwarz.multigrid.level_operator import LevelOperator
 from mosaicdd.schwarz.multigrid.level_partition import LevelBox, Range
 
 # Of couplings along the axes, from which fewer are halved. Cells three times as long as high, a ratio of 9, took 20 iterations
-# with all axes halved, and 8 like this, as square ones; SPE10's model takes as many with 2 (`scripts/bench_effective.py`).
+# with all axes halved, and 8 like this, as square ones; SPE10's model takes as many with 2 (`benchmarks/effective.py`).
 _RATIO = 2.9
 
 

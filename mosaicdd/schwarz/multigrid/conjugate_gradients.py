@@ -20,7 +20,7 @@ from mosaicdd.schwarz.multigrid.node_system import NodeSystem
 from mosaicdd.schwarz.multigrid.vector_operations import dot
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
-# have one of their own each. With 1.5 bounds are 0.6 of the error at least (`scripts/bench_field_estimate.py`).
+# have one of their own each. With 1.5 bounds are 0.6 of the error at least (`benchmarks/field_estimate.py`).
 _SAFETY = 4.5
 
 

@@ -27,7 +27,7 @@ from mosaicdd.schwarz.multigrid.vector_operations import dot
 # By axes, of a constant source what iterations leave of it where aggregates are not worth their set-up. Where coarse levels see all
 # it is 0.04 at most, in values that are independent; in space, where conductors hold no node of theirs, 0.1 to 30. In the plane
 # this level has a quarter of all nodes: checkerboards, with 4 and more, gain a third, but channels, with 0.5 to 2.2, take 20
-# iterations of 29 in nearly twice the seconds, at 1024 x 1024 (`scripts/bench_fields.py`).
+# iterations of 29 in nearly twice the seconds, at 1024 x 1024 (`benchmarks/fields.py`).
 _LEFT, _TRIALS = {1: 0.7, 2: 3.0, 3: 0.1}, 4
 
 

@@ -32,7 +32,7 @@ from mosaicdd.schwarz.multigrid.vector_operations import (
 from mosaicdd.schwarz.nonlinear.newton_equations import NewtonEquations
 from mosaicdd.schwarz.nonlinear.newton_steps import Change, NodesInside, Steps
 
-_MOST = 30  # iterations, from which on multigrid goes on; see `scripts/bench_nonlinear_peers.py`
+_MOST = 30  # iterations, from which on multigrid goes on; see `benchmarks/nonlinear_peers.py`
 _TRIAL = 8  # of them, which show how many it will take
 _STRIP = 2**18  # numbers of a vector that are handled at once
 _SHORT = 1e-5  # bounds of residuals down to which float32 is long enough
