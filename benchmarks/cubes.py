@@ -22,7 +22,7 @@ from mosaicdd.lattice.block import Block
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.lattice import Lattice, Subdomain
 from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.problems.discretisation.system import Method
+from mosaicdd.problems.discretisation.system import Method, linear_system
 from mosaicdd.schwarz.settings import SolveSettings
 
 # Solves of each, up to so many cells along an axis; then one, and no multigrid.
@@ -34,7 +34,7 @@ class _Multigrid(Exact):
     """Multigrid, also where transforms solve."""
 
     def bind(self, problem: m.Problem, grid: Grid) -> Method:
-        return self.medium(problem, grid)
+        return linear_system(problem, grid)
 
 
 SMALL = {"cells": [32]}
