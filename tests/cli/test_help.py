@@ -32,3 +32,8 @@ def test_every_option_is_described_with_its_default(mosaicdd):
     assert sorted(listed) == sorted([*known, "--help"])
     # All but --output, --cells, the two flags and --until-mae, --certify: no default to show.
     assert ended.out.count("[default") >= 10
+    words = " ".join(ended.out.split())
+    assert (
+        "1/64; of a network whose equation is not the same at all scales, as with a reaction, that of its"
+        in words
+    )

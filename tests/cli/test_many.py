@@ -195,7 +195,10 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
     [
         (("--until-mae", "1e-3"), "--until-mae takes one problem, there are 5"),
         (("--resume",), "--resume: .*out.h5.checkpoint: the checkpoint is missing"),
-        (("--accelerate", "anderson", "--batch", "2"), "2 problems at once .* use --batch 1"),
+        (
+            ("--accelerate", "anderson", "--batch", "2"),
+            "2 problems at once are for iterations other than Anderson's, .* use --batch 1",
+        ),
         (("--replicas", "3"), r"--replicas 3 must divide the number of ranks, there are [12]"),
         (("--replicas", "0"), "--replicas"),
         (("--batch", "0"), "--batch"),

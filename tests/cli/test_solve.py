@@ -13,7 +13,7 @@ from mosaicdd.problems.references.references import solve_by_sine_transform, sol
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 EXACT = ("--local-solver", "exact")
 PAIR = ("--side", "left=periodic", "--side", "right=periodic")
-# DESIGN section 5.
+# The keys of the JSON of a solve.
 KEYS = {
     "status",
     "iterations",

@@ -33,6 +33,11 @@ def test_what_is_no_foil_is_refused(foil, message):
         m.Problem(m.Domain((32, 32), 1 / 32), "diffusion", {"a": m.Foils([m.Foil(**foil)])})
 
 
+def test_no_foils_at_all_are_refused():
+    with pytest.raises(ValueError, match="there are no foils: give one at least"):
+        m.Foils([])
+
+
 @pytest.mark.parametrize(
     ("pde", "name", "others", "message"),
     [

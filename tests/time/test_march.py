@@ -298,3 +298,13 @@ def test_steps_warn_of_nothing():
             m.march(problem, "x", dt=0.1, steps=3)
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("per_unit", [20, 40, 80, 160])
+def test_a_nearly_diagonal_medium_converges_to_the_last_digits(per_unit):
+    """A step of so little diffusion is a matrix near the identity: all that is left is rounding."""
+    a = 1e-3 * np.exp(np.random.default_rng(0).standard_normal((33, 33)))
+    problem = m.Problem(m.Domain((32, 32), 1 / 32), "heat", {"a": a, "f": 1.0})
+    settings = m.SolveSettings(rtol=1e-13)
+    series = m.march(problem, 0.0, dt=1 / per_unit, steps=3, settings=settings)
+    assert series.status == "converged_rtol"
