@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import Slices
@@ -22,6 +23,13 @@ class Strip:
     def owned(self) -> torch.Tensor:
         """The values without those of other ranks, and without those of other strips."""
         return self.values[:, *self.inner]
+
+    def times(self, factors: np.ndarray) -> "Strip":
+        """Return the values of each problem multiplied, ``(n,)``; these, if all factors are 1."""
+        if (factors == 1.0).all():
+            return self
+        each = torch.from_numpy(factors).view(-1, *[1] * len(self.inner)).to(self.values)
+        return Strip(self.values * each, self.inner, self.place)
 
 
 def in_window(strips: Iterator[Strip], window: Window) -> Iterator[Strip]:

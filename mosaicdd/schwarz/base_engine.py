@@ -24,7 +24,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.error_estimate import ERROR_STEP, ErrorEstimate
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import CONVERGED, SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Progress, history_times
+from mosaicdd.schwarz.stopping import History, Progress
 from mosaicdd.schwarz.stopwatch import Stopwatch
 from mosaicdd.schwarz.verdict import Evidence, verdict
 
@@ -245,6 +245,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         vanishes: bool,
         finite: bool = True,
         power: float = 1.0,
+        residual: float | None = None,
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
@@ -255,7 +256,9 @@ class BaseEngine(abc.ABC, Generic[S]):
         vanishes, finite
             Whether all values of this rank are zero, and whether they are numbers.
         power
-            What the data were multiplied by, of which evidence, estimate and history are.
+            What the data were multiplied by, of which evidence, estimate, history and residual are.
+        residual
+            On the lattice lines.
         failure
             Why the method found no way on, if it did not.
         more
@@ -263,21 +266,19 @@ class BaseEngine(abc.ABC, Generic[S]):
         """
         final = verdict(status, evidence)
         size = float(evidence.size) / power
-        if (
-            final == "converged_rtol"
-            and size < _VANISHING
-            and self._ranks.any(not vanishes or power != 1.0)
-        ):
+        small = final == "converged_rtol" and size < _VANISHING
+        if small and self._ranks.any(not vanishes or power != 1.0):
             final = "converged_atol"
         if power != 1.0 and self._ranks.any(not finite):
             final = "diverged_nan"
-        history = history_times(history, 1 / power)
+        history = history.times(1 / power)
         told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
         return Outcome(
             status=final,
             update=history.update[-1],
             history=history,
             size=size,
+            residual=None if residual is None else residual / power,
             discrete_residual=evidence.residual,
             rounding=(evidence.rounding or None) if told else None,
             error_estimate=estimate.times(1 / power),

@@ -29,7 +29,7 @@ from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.results.point_values import PointValues
 from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import Monitor, history_times
+from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.sweep import Task
 from mosaicdd.schwarz.verdict import (
     EARNED,
@@ -195,27 +195,19 @@ class Engine(BaseEngine[SharedSolver]):
         source = self._solver.source
         unit = self._discrete_residual.scale, self.settings.dtype
         powers = powers_of(self._ranks, boundaries, source, self.owned, *unit)
-        boundaries = [
-            boundary if power == 1.0 else boundary.each(functools.partial(np.multiply, power))
-            for boundary, power in zip(boundaries, powers, strict=True)
-        ]
+        boundaries = list(map(Boundary.times, boundaries, powers.tolist()))
         if source is not None:
             source.multiply(powers)
         # Before there are other values, so that never more than two interfaces are held.
         from_zero = self._updates_from_zero(boundaries)
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
-        reference = options.reference
-        if (powers != 1.0).any():
-            v.multiply(powers)
-            reference = reference and reference.like(reference.flat.clone())
-            if reference is not None:
-                reference.multiply(powers)
+        v, reference = v.times(powers), options.reference and options.reference.times(powers)
         v.impose(boundaries)
         watched = {"progress": options.progress, "watch": options.watch, "powers": powers}
         monitor = Monitor(self._ranks, rule, v, reference=reference, **watched)
         if options.histories:
-            earlier = map(history_times, options.histories, powers.tolist())
-            monitor.go_on(v, list(earlier), options.statuses)
+            earlier = list(map(History.times, options.histories, powers.tolist()))
+            monitor.go_on(v, earlier, options.statuses)
         statuses = monitor.final_statuses
         if not monitor.ended:
             v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
@@ -264,12 +256,7 @@ class Engine(BaseEngine[SharedSolver]):
         if self._outside_range is not None:
             batch = self.settings.batch_subdomains
             outside = subdomains_outside(v, self.block, self._outside_range, batch)
-        if (powers != 1.0).any():
-            v.multiply(1 / powers)
-            residuals = [
-                None if residual is None else residual / power
-                for residual, power in zip(residuals, powers.tolist(), strict=True)
-            ]
+        v = v.times(1 / powers)
         clock.append(time.perf_counter())
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
@@ -346,17 +333,14 @@ class Engine(BaseEngine[SharedSolver]):
         ``powers``: what the data were multiplied by; fields are divided by them.
         """
         unknown = [None] * self.problems
-        factors = torch.from_numpy(1 / powers).view(-1, *[1] * len(self.owned))
-
-        def as_given(strips: Iterator[Strip]) -> Iterator[Strip]:
-            if (powers == 1.0).all():
-                return strips
-            return (Strip(s.values * factors.to(s.values), s.inner, s.place) for s in strips)
-
         if self._window is not None and self._wanted:
             wide, fill = self.movement.widen(v, FILL_HALO), self._window_fill
             strips = iter(()) if fill is None else fill.strips(wide.part(fill.block))
-            return self._delivered(as_given(strips), sink), unknown, unknown
+            return (
+                self._delivered((strip.times(1 / powers) for strip in strips), sink),
+                unknown,
+                unknown,
+            )
         fill = self._fill
         if not self._wanted or fill is None:
             return None, unknown, unknown
@@ -368,9 +352,9 @@ class Engine(BaseEngine[SharedSolver]):
                 pass
             fields = region[:, *block.owned_nodes()[0]]
             if (powers != 1.0).any():
-                fields *= factors.to(fields)
+                fields /= torch.from_numpy(powers).view(-1, *[1] * len(self.owned)).to(fields)
         else:
-            sink(as_given(self._strips(fill, v, node_residual)))
+            sink(strip.times(1 / powers) for strip in self._strips(fill, v, node_residual))
         discrete_residuals = self._discrete_residual.relative(boundaries)
         return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
 

@@ -65,8 +65,6 @@ class ErrorEstimate:
 
     def times(self, factor: float) -> "ErrorEstimate":
         """Return the estimate whose distances are multiplied."""
-        if factor == 1.0:
-            return self
         return dataclasses.replace(
             self,
             rms=factor * self.rms,

@@ -172,8 +172,7 @@ class DiscreteResidual:
 
         For data without any effect (``b = 0``, or next to it) it is ``|b - A u|``.
         """
-        if self._power != 1.0:
-            boundaries = [b.each(lambda edge: self._power * edge) for b in boundaries]
+        boundaries = [boundary.times(self._power) for boundary in boundaries]
         if self._source is None:
             squares = self._ranks.sum(self._squares)
             norms = self._system.right_hand_side_norms(boundaries)

@@ -64,24 +64,17 @@ class History:
             self.seconds + later,
         )
 
-
-def history_times(history: History, factor: float) -> History:
-    """Return a history whose updates and errors are multiplied."""
-    if factor == 1.0:
-        return history
-    return dataclasses.replace(
-        history,
-        update=[factor * update for update in history.update],
-        mae=[factor * mae for mae in history.mae],
-    )
+    def times(self, factor: float) -> "History":
+        """Return the history of data multiplied by a number."""
+        update, mae = ([factor * size for size in sizes] for sizes in (self.update, self.mae))
+        return dataclasses.replace(self, update=update, mae=mae)
 
 
 def progress_times(progress: Progress | None, factor: float) -> Progress | None:
     """Return what shows measurements multiplied."""
-    if progress is None or factor == 1.0:
-        return progress
-    show = progress
-    return lambda iteration, *sizes: show(iteration, *(factor * size for size in sizes))
+    if progress is None:
+        return None
+    return lambda iteration, *sizes: progress(iteration, *(factor * size for size in sizes))
 
 
 def judged(history: History, rule: StoppingRule, aim: float, patience: int) -> str | None:
@@ -359,12 +352,8 @@ class Monitor:
 
     def _as_given(self, v: Interface) -> tuple[Interface, list[History]]:
         """Return values and histories as those of the data themselves."""
-        if not (self._powers != 1.0).any():
-            return v, self.histories
-        scaled = v.like(v.flat.clone())
-        scaled.multiply(1 / self._powers)
-        pairs = zip(self.histories, self._powers.tolist(), strict=True)
-        return scaled, [history_times(history, 1 / power) for history, power in pairs]
+        each = (1 / self._powers).tolist()
+        return v.times(1 / self._powers), list(map(History.times, self.histories, each))
 
     def _cannot_go_on(self, history: History) -> str | None:
         updates = history.update

@@ -59,10 +59,11 @@ def same(one, far, k):
     field = k * one.gather()
     # GMRES has least squares by singular values, of which rounding is not the same, and networks are of float32.
     how = one.report["accelerate"]
-    off = {"gmres": 1e-13, "quasi-newton": 1e-6}.get(how, 0.0) * np.nanmax(abs(field))
+    rounding = 500 * float(np.finfo(field.dtype).eps)
+    off = {"gmres": rounding, "quasi-newton": 1e-6}.get(how, 0.0) * np.nanmax(abs(field))
     np.testing.assert_allclose(far.gather(), field, rtol=0, atol=off)
     assert (far.status, far.iterations) == (one.status, one.iterations)
-    share = {"gmres": 1e-3, "quasi-newton": 1.0}.get(how, 0.0)  # of what is near rounding
+    share = {"gmres": 0.1, "quasi-newton": 1.0}.get(how, 0.0)  # of what is near rounding
     for name, factor in (("discrete_residual", 1.0), ("update", k), ("error_estimate", k)):
         assert far.report[name] == pytest.approx(factor * one.report[name], rel=share, abs=0)
 
@@ -91,10 +92,19 @@ BY_SUBDOMAINS = {
 
 
 @pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("k", FAR)
+@pytest.mark.parametrize(
+    ("k", "dtype"),
+    [
+        *((k, "float64") for k in FAR),
+        *((k, "float32") for k in (2.0**100, 2.0**-100)),
+    ],  # 1e30, 8e-31
+)
 @pytest.mark.parametrize("name", BY_SUBDOMAINS)
-def test_subdomains_are_solved_far_out_as_near_one(name, k, comm):
+def test_subdomains_are_solved_far_out_as_near_one(name, k, dtype, comm):
     solver, pde, fields, settings = BY_SUBDOMAINS[name]
+    if dtype == "float32" and "certify" in settings:
+        pytest.skip("a certificate is of float64")
+    settings = settings | {"dtype": dtype}
 
     def solved(scale):
         sources = {field: scale * values for field, values in fields.items()}

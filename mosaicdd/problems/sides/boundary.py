@@ -143,6 +143,10 @@ class Boundary:
         """Return what a function makes of each edge."""
         return Boundary({side: of(edge) for side, edge in self.edges.items()})
 
+    def times(self, factor: float) -> "Boundary":
+        """Return the values multiplied; these, if the factor is 1."""
+        return self if factor == 1.0 else self.each(lambda edge: factor * edge)
+
     def every(self, apart: int) -> "Boundary":
         """Return the values at every so many nodes, which must divide the cells of the edges."""
         return self.each(lambda edge: edge[(slice(None, None, apart),) * edge.ndim])

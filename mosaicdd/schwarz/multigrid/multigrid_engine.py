@@ -24,7 +24,7 @@ from mosaicdd.schwarz.multigrid.iteration import Judge
 from mosaicdd.schwarz.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.schwarz.results.outcome import Outcome
 from mosaicdd.schwarz.settings import StoppingRule
-from mosaicdd.schwarz.stopping import History, history_times, progress_times
+from mosaicdd.schwarz.stopping import History, progress_times
 from mosaicdd.schwarz.verdict import PLAUSIBLE, ROUNDINGS, Certificate, Evidence, suspected
 
 _STRIP = 2**17  # values of the field that are handed out at once
@@ -158,25 +158,20 @@ class MultigridEngine(BaseEngine[LinearSystem]):
             seconds["estimate"] += time.perf_counter() - iterated
         x = None
         begun = time.perf_counter()
-        evidence: list[Evidence] | None = None
-        if (powers != 1.0).any():
-            if self._window is None:
-                self._measure(fields, residual)
-            evidence = self._evidence(rule.rtol, solves, fields, residual)
-            for i in range(self.problems):
-                with np.errstate(over="ignore"):
-                    fields[i] /= powers[i]
-                unscaled.impose(fields[i], i)
-        strips = self._strips(fields, residual if evidence is None else None, embedded)
+        if self._wanted and self._window is None:
+            with self.clock.part("check"):
+                for strip in self._in_strips(fields):
+                    residual.add(strip)
+        evidence = self._evidence(rule.rtol, solves, fields, residual)
+        for i in np.flatnonzero(powers != 1.0):
+            with np.errstate(over="ignore"):
+                fields[i] /= powers[i]
+            unscaled.impose(fields[i], i)
         if embedded is None and self._is_wanted(fields, options.sink):
-            for _ in strips:
-                pass  # measured
             those = fields[:, *within(self.place, self._system.region.nodes)]
             wanted: torch.Tensor | None = torch.from_numpy(those)
         else:
-            wanted = self._delivered(strips, options.sink)
-        if evidence is None:
-            evidence = self._evidence(rule.rtol, solves, fields, residual)
+            wanted = self._delivered(self._strips(fields, embedded), options.sink)
         seconds["assemble"] = time.perf_counter() - begun
         certify = self.settings.certify
         imbalance = None if embedded is None else embedded.imbalance
@@ -233,10 +228,10 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         def save(x: torch.Tensor, history: History) -> None:
             field = self._system.field(x, edges, number)[None] / power
             if watch is not None:
-                kept = history_times(history, 1 / power)
+                kept = history.times(1 / power)
                 watch.keep(None, [kept], self._shown_strips(field), [None], number)
 
-        earlier, nodes = history_times(options.history(number), power), self._system.nodes
+        earlier, nodes = options.history(number).times(power), self._system.nodes
         rule = dataclasses.replace(rule, atol=power * rule.atol)
         progress = progress_times(options.progress, 1 / power)
         return Judge(rule, earlier, progress, watch, save, nodes.size_here)
@@ -257,30 +252,15 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
 
-    def _strips(
-        self,
-        fields: np.ndarray,
-        residual: FieldResidual | None,
-        embedded: Embedded | None,
-    ) -> Iterator[Strip]:
-        """Hand out fields strip by strip, and measure them by the way, if they are not measured yet."""
+    def _strips(self, fields: np.ndarray, embedded: Embedded | None) -> Iterator[Strip]:
+        """Hand out fields strip by strip, with what is given."""
         if embedded is not None and embedded.imbalance is not None:
             embedded.centre(self._in_strips(fields))
-        checking = self.clock.part("check")
         for strip in self._in_strips(fields):
-            if self._window is None and residual is not None:
-                with checking:
-                    residual.add(strip)
             if embedded is not None:
                 own = Strip(strip.values.clone(), strip.inner, strip.place)
                 strip = embedded.completed(own)
             yield strip
-
-    def _measure(self, fields: np.ndarray, residual: FieldResidual) -> None:
-        """Measure the residual of fields as they are."""
-        with self.clock.part("check"):
-            for strip in self._in_strips(fields):
-                residual.add(strip)
 
     def _evidence(
         self,
