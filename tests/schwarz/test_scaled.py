@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
 
@@ -181,6 +182,18 @@ def test_marches_far_out_are_those_near_one(how, k, comm):
     np.testing.assert_array_equal(far.gather(), k * one.gather())
     for name in ("status", "steps", "iterations"):
         assert far.report[name] == one.report[name]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("k", FAR)
+def test_gradients_of_marches_far_out_are_those_near_one(k):
+    initial = torch.from_numpy(F).requires_grad_()
+    problem = m.Problem(CELLS, "heat", {"a": MEDIUM}, edges(1.0))
+    march = m.differentiable(problem, ("initial",), dt=0.01, steps=4)
+    one, far = (
+        torch.autograd.grad((s * march(initial=initial)).sum(), initial)[0] for s in (1.0, k)
+    )
+    np.testing.assert_array_equal(far, k * one)
 
 
 WITH_GRADIENTS = [name for name in PROBLEMS if name not in ("harmonic", "insulated")]
