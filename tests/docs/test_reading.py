@@ -90,33 +90,5 @@ def test_every_row_of_the_page_is_a_step():
     assert len(rows) == sum(map(len, ways().values())) + len(ways())  # and the headings
 
 
-def folders():
-    """Draw which folder of the package imports which: whoever needs the fewest, through others too, comes first."""
-    names = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
-    needs = {name: set() for name in names}
-    for name in names:
-        for path in (PACKAGE / name).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
-                needs[name] |= {part for part in (module or "").split(".")[1:2] if part in needs}
-        needs[name] -= {name}
-
-    def reached(name):
-        seen, new = set(), {name}
-        while new:
-            seen |= new
-            new = set().union(*(needs[each] for each in new)) - seen
-        return seen
-
-    ordered = sorted(names, key=lambda name: (len(reached(name)), len(needs[name]), name))
-    width = max(map(len, names))
-    return "\n".join(
-        f"{name:{width}}  <-  {', '.join(each for each in ordered if each in needs[name])}".rstrip(
-            " <-"
-        )
-        for name in ordered
-    )
-
-
 def test_folders_import_each_other_as_they_are_drawn():
     assert folders() in (PAGE.parent / "contributing.md").read_text()
