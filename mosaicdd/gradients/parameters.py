@@ -300,7 +300,9 @@ def require_differentiable(problem: Problem) -> None:
     elif (
         shape is not None
         and around
-        and any(isinstance(p.condition, Robin) for p in problem.conditions.parts)
+        and any(
+            isinstance(p.condition, Robin) and is_outline(p.name) for p in problem.conditions.parts
+        )
     ):
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:

@@ -1,0 +1,109 @@
+"""Gradients of random problems by all that they are given, beside differences of matrices that are put together apart.
+
+`drawn_problems` has the draws. Of a weighted sum of values the derivative along a random direction is a central difference of
+`own_equations`; data are varied there, where no solve of the package has a part.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from drawn_problems import KINDS, drawn
+from own_equations import OwnSolution
+
+import mosaicdd as m
+
+STEP = 1e-4  # relative; what it leaves is 1e-8 of the third derivative
+# Of all the terms of the derivative: what solves to 1e-11 leave by a condition of some ten thousand, and the step.
+LEFT = 1e-6
+SEEDS = [
+    *range(len(KINDS)),
+    *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(100, 300)),
+]
+LARGE = [
+    *range(1000, 1002),
+    *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1002, 1040)),
+]
+
+
+def varied(p, key, change, s):
+    """Return a drawn problem with more of a field, or of what a condition of a side is given."""
+    if key in p.fields:
+        return replace(p, fields=p.fields | {key: np.asarray(p.fields[key]) + s * change})
+    side, number, of = key
+    each = [*p.sides[side]]
+    each[number] = replace(each[number], **{of: getattr(each[number], of) + s * change})
+    return replace(p, sides=p.sides | {side: each})
+
+
+def directions(p, rng):
+    """Yield what gradients call data, what `varied` does, and changes: of fields by all values, of conditions by a number."""
+    for name, values in p.fields.items():
+        yield name, name, np.asarray(rng.uniform(0.5, 1.0, np.shape(values)) * np.abs(values))
+    for side, each in p.sides.items():
+        for number, c in enumerate(each):
+            name = side if c.ends is None else f"{side}[{c.ends[0]:.10g}:{c.ends[1]:.10g}]"
+            insulated = p.kind == "nodes" and side == "outline" and c.kind == "flux"
+            if c.kind != "periodic" and not insulated:
+                yield name, (side, number, "g0"), np.asarray(1.0)
+            if c.kind == "exchange":
+                yield f"{name}.alpha", (side, number, "alpha"), np.asarray(c.alpha)
+
+
+def is_refused(p):
+    """Say whether an outline exchanges between periodic sides, of which gradients are not known."""
+    kinds = {c.kind for each in p.sides.values() for c in each}
+    return "periodic" in kinds and any(c.kind == "exchange" for c in p.sides.get("outline", ()))
+
+
+def require_gradients_alike(p, rng, ranks=None):
+    solution = m.solve(p.problem, "exact", ranks=ranks, rtol=1e-11, keep="unknowns")
+    field, own = solution.gather(), OwnSolution(p)
+    if is_refused(p):
+        with pytest.raises(m.Unsupported, match="an outline exchanges"):
+            m.adjoint(solution, np.zeros_like(solution.local))
+        return
+    w = np.where(np.isfinite(field), rng.uniform(-0.3, 1.0, field.shape), 0.0)
+    by = m.adjoint(solution, w[solution.place], rtol=1e-11)
+    total = solution_sum(ranks)
+    for name, key, change in directions(p, rng):
+        ahead, back = (
+            np.nan_to_num(OwnSolution(varied(p, key, change, s)).u) for s in (STEP, -STEP)
+        )
+        terms = w * (ahead - back) / (2 * STEP)
+        size = abs(terms).sum() + 1e-3 * (abs(w) * abs(np.nan_to_num(own.u))).sum()
+        slope = by[name]
+        if slope.ndim and np.shape(change):
+            rows = tuple(
+                slice(q.start, q.start + n)
+                for q, n in zip(solution.place, slope.shape, strict=True)
+            )
+            derivative = total((slope * change[rows]).sum())
+        elif slope.ndim and name in p.fields:
+            derivative = total(slope.sum() * change)
+        else:
+            derivative = slope.sum() * change
+        assert derivative == pytest.approx(terms.sum(), rel=0, abs=LEFT * size), (name, str(p))
+
+
+def solution_sum(ranks):
+    return (lambda value: value) if ranks is None else ranks.allreduce
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradients_are_differences_of_matrices(seed):
+    require_gradients_alike(drawn(seed), np.random.default_rng(seed))
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("seed", LARGE)
+def test_ranks_have_the_same_gradients(seed, comm):
+    require_gradients_alike(drawn(seed, large=True), np.random.default_rng(seed), comm)
+
+
+def test_a_side_exchanges_between_periodic_ones_beside_an_outline_that_does_not():
+    p = drawn(11)
+    assert [c.kind for c in p.sides["top"]] == ["exchange"]
+    assert p.sides["left"][0].kind == "periodic"
+    assert p.sides["outline"][0].kind == "value"
+    require_gradients_alike(p, np.random.default_rng(11))
