@@ -215,8 +215,14 @@ class Parameters:
                 else (values.natural, values.fluxes[0])
             )
             nodes, weights = nodes[weights != 0], weights[weights != 0]
-            flat = np.ravel_multi_index(tuple(np.where(ends, periods, nodes).T), self.grid.nodes)
-            yield order[np.searchsorted(own[order], flat)], nodes, weights
+            at = np.where(ends, periods, nodes)
+            flat = np.ravel_multi_index(tuple(at.T), self.grid.nodes)
+            # What flows in is entered where its faces are: the first copy may have none of the domain.
+            yield (
+                order[np.searchsorted(own[order], flat)],
+                nodes if self.held(name) else at,
+                weights,
+            )
 
 
 def _plain(value: np.ndarray) -> Any:

@@ -107,3 +107,11 @@ def test_a_side_exchanges_between_periodic_ones_beside_an_outline_that_does_not(
     assert p.sides["left"][0].kind == "periodic"
     assert p.sides["outline"][0].kind == "value"
     require_gradients_alike(p, np.random.default_rng(11))
+
+
+def test_a_flux_enters_at_the_last_node_between_periodic_sides_where_the_first_has_no_voxel():
+    p = drawn(283)
+    assert p.sides["front"][0].kind == "flux"
+    assert p.sides["top"][0].kind == "periodic"
+    assert (p.inside[-1, -1] & ~p.inside[-1, 0]).any()
+    require_gradients_alike(p, np.random.default_rng(283))
