@@ -17,6 +17,7 @@ from mosaicdd.parallel.launcher import (
     launcher,
     launcher_rank,
     lonely_ranks,
+    started_by_launcher,
     under_torchrun,
 )
 
@@ -73,10 +74,9 @@ def on_first_rank(command: Callable) -> Callable:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if launcher().ranks == 1 or under_torchrun():
-            return command(*args, **kwargs) if launcher_rank() == 0 else None
-        comm = communicator()
-        if comm is None or comm.size == 1:  # ranks that do not see each other
+        several = launcher().ranks > 1 and not under_torchrun() and started_by_launcher()
+        comm = communicator() if several else None
+        if comm is None or comm.size == 1:  # alone, or ranks that do not see each other
             return command(*args, **kwargs) if launcher_rank() == 0 else None
         if comm.rank:
             while not comm.iprobe(source=0, tag=_CODE):

@@ -92,6 +92,23 @@ def launcher_rank() -> int:
     return (_number("SLURM_PROCID") or 0) if _in_srun() else 0
 
 
+def started_by_launcher() -> bool:
+    """Say whether the launcher started this process, and no rank did, which MPI would not take for one.
+
+    False where the system does not say what the parent's environment is.
+    """
+    if "mpi4py.MPI" in sys.modules:
+        return True
+    try:
+        inherited = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+    except PermissionError:  # of another user, as the daemon of a batch system
+        return True
+    except OSError:
+        return False
+    names = {entry.partition(b"=")[0].decode(errors="replace") for entry in inherited}
+    return names.isdisjoint(_RANK_VARIABLES)
+
+
 def _in_srun() -> bool:
     """Return whether srun started this process, and not only a batch script or salloc."""
     step = _number("SLURM_STEP_ID")

@@ -1,5 +1,8 @@
 """What the environment of a launcher says, and what is done about ranks that are alone."""
 
+import subprocess
+import sys
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -143,3 +146,22 @@ def test_it_is_the_rank_of_mpi(comm):
     ranks = world()
     assert (ranks.size, ranks.rank) == (comm.size, comm.rank)
     assert world() is ranks
+
+
+_BY_A_RANK = """
+import subprocess, sys
+from mpi4py import MPI
+
+if MPI.COMM_WORLD.rank == 0:
+    command = sys.executable, "-m", "mosaicdd.cli.main", "info", "missing.h5"
+    print(subprocess.run(command, capture_output=True, text=True).stderr)
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+@pytest.mark.limit(60)
+def test_what_a_rank_starts_works_alone(mpiexec):
+    """MPI would take it for no rank of its own, and end it."""
+    command = mpiexec, "-n", "2", sys.executable, "-c", _BY_A_RANK
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "missing.h5: the mosaicdd file is missing" in done.stdout
