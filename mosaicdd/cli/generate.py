@@ -1,12 +1,23 @@
 """``mosaicdd generate``: draw and solve a dataset of small boundary value problems."""
 
 import time
+from typing import Any
 
 import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import world
-from mosaicdd.cli.options import CUBE, FIELD, collected, once_each, settings_options
+from mosaicdd.cli.options import (
+    CUBE,
+    EACH,
+    FIELD,
+    collected,
+    declared,
+    json_option,
+    row,
+    settings_options,
+    with_options,
+)
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.lattice.lattice import Subdomain
 from mosaicdd.storage.json_line import json_line
@@ -15,44 +26,30 @@ from mosaicdd.training.settings import GenerationSettings
 _SQUARE = Subdomain()
 
 
+_GENERATE = declared(
+    cells=row(
+        "Cells per side of the subdomain: a number, or 16x16x16 for a cube.",
+        type=CUBE,
+        default=str(_SQUARE.cells),
+        show_default=True,
+    ),
+    size=row("Side of the subdomain, in domain length.", default=_SQUARE.size, show_default=True),
+    field=row(
+        "Value of a parameter of the equation; may be repeated. Where none is given and the equation "
+        "says how, parameters are drawn: data for a network for the whole family.",
+        type=FIELD,
+        **EACH,
+    ),
+    overwrite=row("Replace a file OUT that is there.", is_flag=True),
+)
+
+
 @click.command()
 @click.argument("out", type=click.Path())
-@settings_options(GenerationSettings)
-@click.option(
-    "--cells",
-    type=CUBE,
-    default=str(_SQUARE.cells),
-    show_default=True,
-    help="Cells per side of the subdomain: a number, or 16x16x16 for a cube.",
-)
-@click.option(
-    "--size",
-    default=_SQUARE.size,
-    show_default=True,
-    help="Side of the subdomain, in domain length.",
-)
-@click.option(
-    "--field",
-    "fields",
-    type=FIELD,
-    callback=once_each,
-    multiple=True,
-    help="Value of a parameter of the equation; may be repeated. Where none is given and the equation "
-    "says how, parameters are drawn: data for a network for the whole family.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace a file OUT that is there.")
+@with_options(settings_options(GenerationSettings), _GENERATE)
 @quiet_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.pass_context
-def generate(
-    ctx: click.Context,
-    out: str,
-    cells: tuple[int, ...],
-    size: float,
-    fields: tuple[tuple[str, str], ...],
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+@json_option()
+def generate(out: str, as_json: bool, **options: Any) -> None:
     """Write a dataset of random boundary data and their solutions to OUT (HDF5).
 
     Works alone and under mpiexec or srun: the samples are the same on any number of ranks. What a
@@ -63,10 +60,11 @@ def generate(
 
     ranks = world()
     with bad_input():
-        subdomain = Subdomain(cells[0], size, len(cells))
-        values = tuple((name, float(number)) for name, number in fields)
-        settings = collected(ctx, GenerationSettings, subdomain=subdomain, fields=values)
-        generation = Generation(out, settings, ranks, overwrite=overwrite)
+        cells = options["cells"]
+        subdomain = Subdomain(cells[0], options["size"], len(cells))
+        values = tuple((name, float(number)) for name, number in options["field"])
+        settings = collected(GenerationSettings, options, subdomain=subdomain, fields=values)
+        generation = Generation(out, settings, ranks, overwrite=options["overwrite"])
     with stage("solving samples", quiet=as_json or not ranks.is_root) as show:
         dataset = generation.run(show)
     if dataset is None:

@@ -7,17 +7,19 @@ from typing import Any
 import click
 
 from mosaicdd.cli.bad_input import bad_input
-from mosaicdd.cli.given_problem import Description, given_problem
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.options import (
     CELLS,
+    EACH,
     ORIGIN,
     SIDE,
     SIZES,
     SPACING,
-    completed,
-    dtype_option,
-    once_each,
+    SPEC,
+    declared,
+    json_option,
+    row,
+    with_options,
 )
 from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
@@ -26,65 +28,46 @@ _MOST_RANKS = 10**6
 _WORD = {"float64": 8, "float32": 4}
 
 
+_PLAN = declared(
+    cells=row("Grid cells along x, y and z, as 2048x1024, or 2kx1k.", type=CELLS, required=True),
+    ranks=row("Number of ranks.", type=click.IntRange(1, _MOST_RANKS), required=True),
+    dims=row(
+        "Ranks along x, y and z, as 2x3.  [default: as solve, the shortest borders]", type=SIZES
+    ),
+    medium=row("Coefficients are fields, so it is solved by multigrid.", is_flag=True),
+    cubes=row(
+        "A box is solved in half-overlapping cubes, as by --local-solver exact or laplace-cubes.",
+        is_flag=True,
+    ),
+    domain=row("Part of these cells that is the domain, as for solve.  [default: all]", type=SPEC),
+    side=row(
+        "What holds on one side, or a part of it, as for solve; values are given elsewhere. Repeat for "
+        "others.",
+        type=SIDE,
+        **EACH,
+    ),
+    spacing=row("Side of a grid cell, in domain units.  [default: 1/64]", type=SPACING),
+    origin=row(
+        "Where the lower-left corner of the cells lies, as for solve.  [default: 0,0]", type=ORIGIN
+    ),
+    problems=row(
+        "Problems that transforms solve at once.",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+    ),
+    dtype=row(
+        "Precision of the iteration.",
+        type=click.Choice(tuple(_WORD)),
+        default="float64",
+        show_default=True,
+    ),
+)
+
+
 @click.command()
-@click.option(
-    "--cells",
-    type=CELLS,
-    required=True,
-    help="Grid cells along x, y and z, as 2048x1024, or 2kx1k.",
-)
-@click.option(
-    "--ranks", type=click.IntRange(1, _MOST_RANKS), required=True, help="Number of ranks."
-)
-@click.option(
-    "--dims",
-    type=SIZES,
-    help="Ranks along x, y and z, as 2x3.  [default: as solve, the shortest borders]",
-)
-@click.option(
-    "--medium",
-    is_flag=True,
-    help="Coefficients are fields, so it is solved by multigrid.",
-)
-@click.option(
-    "--cubes",
-    is_flag=True,
-    help="A box is solved in half-overlapping cubes, as by --local-solver exact or laplace-cubes.",
-)
-@click.option(
-    "--domain",
-    metavar="SPEC",
-    shell_complete=completed(),
-    help="Part of these cells that is the domain, as for solve.  [default: all]",
-)
-@click.option(
-    "--side",
-    "given_sides",
-    type=SIDE,
-    callback=once_each,
-    multiple=True,
-    help="What holds on one side, or a part of it, as for solve; values are given elsewhere. Repeat for "
-    "others.",
-)
-@click.option(
-    "--spacing",
-    type=SPACING,
-    help="Side of a grid cell, in domain units.  [default: 1/64]",
-)
-@click.option(
-    "--origin",
-    type=ORIGIN,
-    help="Where the lower-left corner of the cells lies, as for solve.  [default: 0,0]",
-)
-@click.option(
-    "--problems",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Problems that transforms solve at once.",
-)
-@dtype_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@with_options(_PLAN)
+@json_option()
 @on_first_rank
 def plan(
     ranks: int,
@@ -103,6 +86,7 @@ def plan(
 
     Example: mosaicdd plan --cells 16384x16384 --ranks 1024
     """
+    from mosaicdd.cli.problem import read_problem
     from mosaicdd.lattice.lattice import Lattice, Subdomain
     from mosaicdd.parallel.partition import fitting_dims
     from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
@@ -116,8 +100,8 @@ def plan(
     from mosaicdd.problems.shapes.shape import require_inside
 
     with bad_input():
-        description = Description(boundary="expr:0", **described)
-        problem, cells = given_problem(description), description.cells
+        cells = described["cells"]
+        problem = read_problem({"pde": "diffusion", "boundary": "0"} | described)
         grid = problem.domain.grid()
         problem.conditions.require_parts(grid)
         if problem.domain.shape is not None:

@@ -1,16 +1,13 @@
 """What a command says, and shows of its work; nothing with ``--quiet``."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mosaicdd.report.progress import Show, shown
-
-if TYPE_CHECKING:
-    from mosaicdd.schwarz.results.solution import Solution
 
 _QUIET = f"{__name__}.quiet"
 
@@ -52,15 +49,23 @@ def stage(title: str, *, quiet: bool = False) -> Iterator[Show]:
         yield show
 
 
-def summary(solution: "Solution", output: str, boundary: str | None) -> str:
-    """Say in a few lines what was solved, with what on sides without a condition, how it ended, how good and where it is."""
+def summary(report: dict, output: str, boundary: str | None, checkpoint: Path | None) -> str:
+    """Say in a few lines what was solved, how it ended, how good it is and where it is.
+
+    Parameters
+    ----------
+    boundary
+        What was given for sides without a condition.
+    checkpoint
+        Where the state is from which another run may go on, if it is anywhere.
+    """
     from mosaicdd.schwarz.results.report import described
 
-    report = solution.report
-    lines = described(report)
+    in_time = "steps" in report
+    lines = _steps_described(report) if in_time else described(report)
     if boundary is not None:
         lines[0] += f", boundary {boundary}"
-    if outside := report["outside_training_range"]:
+    if outside := report.get("outside_training_range"):
         each = f" (of {report['subdomains']} per problem)" if "problems" in report else ""
         of = "" if each else f"of {report['subdomains']} "
         lines.insert(
@@ -68,21 +73,50 @@ def summary(solution: "Solution", output: str, boundary: str | None) -> str:
             f"{outside} {of}subdomains{each} have data rougher than the network was trained on: see "
             "--out-of-range exact, or --certify",
         )
-    if solution.checkpoint is not None:
-        ended = "interrupted" in [
-            report["status"],
-            *(row["status"] for row in report.get("problems", [])),
-        ]
+    if checkpoint is not None:
+        members = [report, *report.get("problems", [])]
+        ended = "interrupted" in [member["status"] for member in members]
         why = "interrupted" if ended else "out of iterations"
         how = "" if ended else " and a larger --max-iterations"
+        what = "the last values are" if in_time else "the iteration is"
         lines.append(
-            f"{why}; the iteration is kept in {solution.checkpoint}: the same command with --resume{how} goes on "
-            "from there"
+            f"{why}; {what} kept in {checkpoint}: the same command with --resume{how} goes on from there"
         )
-    return "\n".join([*lines, f"wrote {output}"])
+    times = f": {report['frames']} times" if in_time else ""
+    return "\n".join([*lines, f"wrote {output}{times}"])
 
 
-def interrupted(output: str, checkpoint: Path | None) -> str:
-    """Return what is said at once when a signal asks for the end."""
-    kept = "" if checkpoint is None else f" and {checkpoint}"
-    return f"interrupted: finishing this iteration, writing {output}{kept}"
+def _steps_described(report: dict) -> list[str]:
+    """Say of a march what `described` says of a solve."""
+    from mosaicdd.schwarz.results.report import seconds_described
+
+    cells, dims = ("x".join(map(str, report[name])) for name in ("grid", "dims"))
+    steps, shortest, longest = (report[n] for n in ("steps", "shortest_step", "longest_step"))
+    lines = [
+        (
+            f"{report['pde']} on {cells} cells by {report['local_solver']} and {report['method']}, "
+            f"{report['ranks']} rank{'s' * (report['ranks'] > 1)} ({dims}), {report['dtype']} on {report['device']}"
+        )
+    ]
+    taken = steps
+    if several := report.get("problems"):
+        taken = sum(row["steps"] for row in several)
+        counts = Counter(row["status"] for row in several)
+        ended = ", ".join(f"{count} {status}" for status, count in counts.items())
+        lines.append(
+            f"{len(several)} problems, one after another: {ended}; of all together, or the largest:"
+        )
+    if steps:
+        each = (
+            f"of {longest:g}" if shortest == longest else f"from {shortest:g} to {longest:g} long"
+        )
+        known = "unknown" if report["time_error"] is None else f"{report['time_error']:.1e}"
+        lines.append(
+            f"{report['status']} after {steps} steps {each}, at time {report['time']:g}: "
+            f"{report['iterations'] / taken:.1f} iterations per step; estimated errors of all steps "
+            f"{known}, of their solves {report['solver_error']:.1e}"
+        )
+    else:
+        lines.append(f"{report['status']} in the first step")
+    lines += [report["failure"]] if report["failure"] else []
+    return [*lines, seconds_described(report)]

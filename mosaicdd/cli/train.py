@@ -6,7 +6,7 @@ import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +14,14 @@ from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import Recorded, config_option
 from mosaicdd.cli.launch import overwrite_option, world
 from mosaicdd.cli.options import (
+    OWN_EQUATION,
     collected,
     completed,
-    device_option,
+    declared,
+    json_option,
+    row,
     settings_options,
+    with_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
@@ -46,6 +50,44 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     return settings
 
 
+_TRAIN = declared(
+    network=row(
+        "linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
+        "family (for a range of the equation's parameters), faces (for squares and for cubes), "
+        "or your own as module:Class.",
+        default="linear",
+        show_default=True,
+        shell_complete=completed("local_solvers.networks.registry:known_networks"),
+    ),
+    set=row(
+        "Setting of the network (width, depth, features, sigma, ...); may be repeated.",
+        multiple=True,
+        metavar="NAME=VALUE",
+    ),
+    pde=row("Where to find the data's equation if it is your own.", type=OWN_EQUATION),
+)
+_RUN = declared(
+    device=row("Where.", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True),
+    checkpoint_minutes=row(
+        "Minutes between checkpoints (OUTPUT.checkpoint-STEP), which SIGTERM, SIGUSR1 and Ctrl-C "
+        "write, too; a training that ends by itself removes them.",
+        default=10.0,
+        show_default=True,
+    ),
+    tensorboard=row(
+        "Write the metrics as events for TensorBoard into this folder, too.",
+        type=click.Path(),
+        metavar="DIR",
+    ),
+    dry_run=row(
+        "Train nothing: print memory per device for each --sharding, and the lowest that fits.",
+        is_flag=True,
+    ),
+    resume=row("Continue from the newest checkpoint.", is_flag=True),
+)
+_SETTINGS = [settings_options(kind) for kind in (TrainingSettings, ExecutionSettings)]
+
+
 @click.command(cls=Recorded)
 @click.argument("data", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Model file to write.")
@@ -53,68 +95,12 @@ def _network_settings(pairs: tuple[str, ...]) -> dict:
     "TOML file with options (batch-size = 512) and the network's [settings]; flags override.",
     rest="settings",
 )
-@click.option(
-    "--network",
-    default="linear",
-    show_default=True,
-    shell_complete=completed("local_solvers.networks.registry:known_networks"),
-    help="linear, sdnet (the paper's; also for cubes, as mlp), sdnet-concat (its baseline), deeponet, mlp, "
-    "family (for a range of the equation's parameters), faces (for squares and for cubes), "
-    "or your own as module:Class.",
-)
-@click.option(
-    "--set",
-    "pairs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Setting of the network (width, depth, features, sigma, ...); may be repeated.",
-)
-@click.option(
-    "--pde",
-    metavar="FILE.py:NAME",
-    shell_complete=completed(),
-    help="Where to find the data's equation if it is your own.",
-)
-@settings_options(TrainingSettings, ExecutionSettings)
-@device_option()
-@click.option(
-    "--checkpoint-minutes",
-    default=10.0,
-    show_default=True,
-    help="Minutes between checkpoints (OUTPUT.checkpoint-STEP), which SIGTERM, SIGUSR1 and Ctrl-C "
-    "write, too; a training that ends by itself removes them.",
-)
-@click.option(
-    "--tensorboard",
-    type=click.Path(),
-    metavar="DIR",
-    help="Write the metrics as events for TensorBoard into this folder, too.",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Train nothing: print memory per device for each --sharding, and the lowest that fits.",
-)
-@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint.")
+@with_options(_TRAIN, *_SETTINGS, _RUN)
 @overwrite_option()
 @quiet_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@click.pass_context
+@json_option()
 def train(
-    ctx: click.Context,
-    data: str,
-    output: str,
-    config: dict,
-    network: str,
-    pairs: tuple[str, ...],
-    pde: str | None,
-    device: str,
-    checkpoint_minutes: float,
-    tensorboard: str | None,
-    dry_run: bool,
-    resume: bool,
-    overwrite: bool,
-    as_json: bool,
+    data: str, output: str, config: dict, device: str, resume: bool, as_json: bool, **options: Any
 ) -> int:
     """Train a subdomain network on the dataset DATA and write its best weights to a model file.
 
@@ -136,13 +122,13 @@ def train(
 
     torch.set_num_threads(threads_per_rank())
     everyone = world()
+    network, tensorboard = options["network"], options["tensorboard"]
 
     def described() -> Training:
-        own = {**config, **_network_settings(pairs)}
-        settings = collected(ctx, TrainingSettings)
-        execution = collected(ctx, ExecutionSettings)
-        task = (data, output, settings, execution, network, own, tensorboard, pde)
-        return Training(*task, overwrite=overwrite)
+        own = {**config, **_network_settings(options["set"])}
+        how = collected(TrainingSettings, options), collected(ExecutionSettings, options)
+        task = (data, output, *how, network, own, tensorboard, options["pde"])
+        return Training(*task, overwrite=options["overwrite"])
 
     if tensorboard is not None:
         with bad_input("--tensorboard"):
@@ -156,12 +142,12 @@ def train(
             logging.getLogger("mosaicdd").setLevel(logging.ERROR)
         with bad_input():
             training.join(ranks, resume)
-        if dry_run:
+        if options["dry_run"]:
             if ranks.is_root:
                 _show_plan(training.memory(ranks), as_json)
             return 0
         replaces = ranks.is_root and training.output.exists()
-        watch = Watch(training.checkpoints.save, 60 * checkpoint_minutes)
+        watch = Watch(training.checkpoints.save, 60 * options["checkpoint_minutes"])
         quiet = as_json or not ranks.is_root
         with stage(f"training {network}", quiet=quiet) as show, listening(watch):
             try:

@@ -143,7 +143,7 @@ def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]
 
 def described(report: dict) -> list[str]:
     """Say in three lines what was solved, how it ended and how good it is, and what it took."""
-    return [_what(report), _how_it_ended(report), _seconds(report)]
+    return [_what(report), _how_it_ended(report), seconds_described(report)]
 
 
 def _what(report: dict) -> str:
@@ -189,7 +189,8 @@ def _how_it_ended(report: dict) -> str:
     return ended
 
 
-def _seconds(report: dict) -> str:
+def seconds_described(report: dict) -> str:
+    """Say how long the parts of a solve took, and its memory."""
     seconds = report["seconds"]
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
     each = ""
