@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.lattice.grid import Grid
 from mosaicdd.lattice.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
@@ -29,8 +30,8 @@ class Wanted:
         Where its part lies in a field that is kept; nothing, if it has none of the window.
     """
 
-    def __init__(self, window: Window, own: Slices):
-        self.window, self.own = window, own
+    def __init__(self, grid: Grid, window: Window, own: Slices):
+        self.grid, self.window, self.own = grid, window, own
         self._nodes = window.clip(own)
         self.there = any(p.start < p.stop for p in self._nodes)
         empty = tuple(slice(0, 0) for _ in own)

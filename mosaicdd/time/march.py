@@ -21,7 +21,6 @@ from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.time.checkpoint import TimeCheckpoint, in_order
 from mosaicdd.time.frames import FileFrames, Frames, FrameStore, MemoryFrames, Wanted
-from mosaicdd.time.marched import Marched
 from mosaicdd.time.record import StepsEnded, merged
 from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
@@ -94,7 +93,7 @@ class March:
         with argument("window"):
             whole = Window.whole(share.grid)
             self._window = whole if window is None else Window.of_extent(share.grid, window)
-        wanted = Wanted(self._window, share.owned)
+        wanted = Wanted(share.grid, self._window, share.owned)
         self._store: FrameStore = MemoryFrames(wanted)
         # All of them are looked at before the first step is taken.
         told = in_order(
@@ -171,13 +170,13 @@ class March:
         begun = clock.perf_counter()
         self._march(progress)
         done = clock.perf_counter()
-        report, grid = self._report(), self._stepper.share.grid
-        most = self._time.frames
-        marched = Marched(self._problem, grid, self._store, most, report, self._ended)
+        report, path = self._report(), None if self._output is None else self._output.path
+        kept = self._store, self._time.frames, report, self._ended
+        series = Series(self._problem, *kept, self._given_ranks, path)
         seconds = {"setup": self._setup, "march": done - begun}
         if self._output is not None:
             report["seconds"] = seconds | {"total": done - self._begun}
-            marched.write(self._output.path, self._ranks, shards=self._output.shards)
+            series.write(self._output.path, self._ranks, shards=self._output.shards)
             seconds["write"] = clock.perf_counter() - done
         report["seconds"] = seconds | {"total": clock.perf_counter() - self._begun}
         if self._ranks.is_root:
@@ -185,8 +184,7 @@ class March:
             logger.info("%s after %d steps, at time %g", *told)
         if self._checkpoint is not None and report["status"] != "interrupted":
             self._checkpoint.remove()
-        path = None if self._output is None else self._output.path
-        return Series(marched, self._given_ranks, path)
+        return series
 
     def _march(self, progress: Progress | None) -> None:
         """Take the steps of one problem after another, those that an interruption leaves; say how they ended."""

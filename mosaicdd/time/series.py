@@ -1,25 +1,33 @@
-"""What a march gives: fields at some times, how far off they are, and what can be done with them."""
+"""What a march gives: fields at some times, how far off they are, and the solution file of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, times
+from mosaicdd.lattice.axes import Slices, moved, times
 from mosaicdd.lattice.window import Placed
+from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import require_same
+from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
+from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
+from mosaicdd.problems.limits import just_before
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.quantities.balance import Balance, balance_until
+from mosaicdd.problems.shapes.shape import has_values
 from mosaicdd.report.presented import labelled
 from mosaicdd.schwarz.results.kept import OVER_RANKS
 from mosaicdd.schwarz.settings import CONVERGED, Output
+from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.inputs import inputs_of
-from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_file import read_array
-from mosaicdd.storage.solution_writer import in_rows_of
-from mosaicdd.time.marched import Marched
+from mosaicdd.storage.solution_writer import in_rows_of, writing_solutions
+from mosaicdd.time.frames import FrameStore
+from mosaicdd.time.record import StepsEnded
 from mosaicdd.unsupported import Unsupported
 
 
@@ -49,18 +57,26 @@ class Series(Placed):
         Where the parts of this rank belong in the fields: a slice per axis, of several problems all of them first.
     """
 
-    def __init__(self, marched: Marched, given_ranks: Any, path: str | PathLike | None):
-        self.problem, self.report = marched.problem, marched.report
-        self.problems = len(marched.ended)
+    def __init__(
+        self,
+        problem: Problem,
+        store: FrameStore,
+        most: int,  # fields of a problem, whose numbers in the store follow each other
+        report: dict,
+        ended: Sequence[StepsEnded],  # how each problem ended, and when its fields were kept
+        given_ranks: Any,
+        path: str | PathLike | None,
+    ):
+        self.problem, self.report, self.problems = problem, report, len(ended)
         several = (slice(0, self.problems),) if self.problems > 1 else ()
-        self.place: Slices = (*several, *marched.store.wanted.place)
-        self.times = np.array(marched.times)
-        each = [member.record.arrays() for member in marched.ended]
+        self.place: Slices = (*several, *store.wanted.place)
+        self.times = np.array(max((member.times for member in ended), key=len))
+        each = [member.record.arrays() for member in ended]
         self.steps = in_rows_of(each) if several else {n: np.array(v) for n, v in each[0].items()}
         self.path = None if path is None else Path(path)
-        self._marched, self._grid = marched, marched.grid
+        self._store, self._most, self._ended, self._grid = store, most, ended, store.wanted.grid
         self._given_ranks = given_ranks
-        self._told = marched.told() if path is None else None
+        self._told = self._told_now() if path is None else None
 
     @property
     def status(self) -> str:
@@ -74,7 +90,7 @@ class Series(Placed):
 
     def coordinates(self, axis: int) -> np.ndarray:
         """Return where the nodes of the fields lie along an axis, in units of domain length."""
-        return self._marched.store.wanted.window.coordinates(self._grid, axis)
+        return self._store.wanted.window.coordinates(self._grid, axis)
 
     def balance(self, number: int = -1) -> Balance | list[Balance]:
         """Return what flowed, was made, consumed and stored until a field, by default the last; without messages.
@@ -90,7 +106,7 @@ class Series(Placed):
         """
         time = self.times[self._number(number)]
         each = []
-        for member in self._marched.ended:
+        for member in self._ended:
             known = balance_until(time, member.record.arrays())
             if known is None:
                 raise Unsupported(
@@ -116,7 +132,7 @@ class Series(Placed):
         number = self._number(number)
         if self.path is not None:
             return self._stored(number)
-        window = self._marched.store.wanted.window
+        window = self._store.wanted.window
         several = (self.problems,) if self.problems > 1 else ()
         whole = np.zeros((*several, *window.shape))
         whole[self.place] = self.local(number)
@@ -128,7 +144,11 @@ class Series(Placed):
         number = self._number(number)
         if self.path is not None:
             return self._stored(number)[self.place]
-        each = [self._marched.part(number, problem) for problem in range(self.problems)]
+        wanted, each = self._store.wanted, []
+        for problem, member in enumerate(self._ended):
+            is_reached = number < len(member.times)
+            at = problem * self._most + number
+            each.append(self._store.part(at) if is_reached else np.full(wanted.shape, np.nan))
         return np.stack(each) if self.problems > 1 else each[0].copy()
 
     def _stored(self, number: int) -> np.ndarray:
@@ -195,10 +215,61 @@ class Series(Placed):
         told, output = self._told, Output(path, shards=shards, overwrite=overwrite)
         with Ranks.of(self._given_ranks) as ranks:
             ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
-            ranks.agree(lambda: require_same(told, self._marched.told()))
+            ranks.agree(lambda: require_same(told, self._told_now()))
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
-            self._marched.write(path, ranks, shards=shards)
+            self.write(path, ranks, shards=shards)
+
+    @property
+    def _last(self) -> Problem:
+        """The problem with the coefficients and the values on its sides at the end; its source is not written."""
+        end = just_before(self.times[-1], 0.0)
+        sides = SidesInTime(self.problem.conditions)(end)
+        return CoefficientsInTime(self.problem)(end).with_sides(sides).with_fields(f=0.0)
+
+    def _told_now(self) -> Told:
+        """Return what tells the data that are written from others; of values on sides those at the end."""
+        return told_of_rest(self._last, self._grid, self._store.wanted.own)
+
+    def write(self, path: str | PathLike, ranks: Ranks, *, shards: bool) -> None:
+        """Write the file that `save` names, without its checks."""
+        wanted, shape = self._store.wanted, self.problem.domain.shape
+        last, grid, shares = self._last, wanted.grid, None
+        boundaries = last.boundaries(grid)
+        if shards:
+            place = slice(0, len(self)), *self.place
+            what = self._parts(), place, "float64", nullcontext()
+            shares = write_shards(str(path), ranks, *what)
+        with writing_solutions(
+            path,
+            grid,
+            boundaries * (self.problems // len(boundaries)),
+            "float64",
+            ranks=ranks,
+            problem=last,
+            window=wanted.window,
+            shards=shares,
+            times=self.times.tolist(),
+        ) as writer:
+            if not shards:
+                writer.fill("solution", self._parts())
+            if shape is not None:  # where the first field has values, as all others have
+                writer.create(ACTIVE, wanted.window.shape, "uint8", common=True)
+                begins, parts = wanted.window.start, self._store.parts(0)
+                at = ((has_values(shape, grid, moved(p, begins), v), p) for v, p in parts)
+                writer.fill(ACTIVE, ((flags.astype(np.uint8), place) for flags, place in at))
+            writer.inputs(last, grid, "float64", wanted.own)
+            writer.describe(self.report, [member.record.arrays() for member in self._ended])
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield what this rank hands over of all fields, NaN of those that their problems did not reach."""
+        for at in range(len(self)):
+            for problem, member in enumerate(self._ended):
+                several = [slice(problem, problem + 1)] if self.problems > 1 else []
+                leading = slice(at, at + 1), *several
+                number = problem * self._most + at if at < len(member.times) else None
+                for values, place in self._store.parts(number):
+                    yield values[(None,) * len(leading)], (*leading, *place)
 
     def __repr__(self) -> str:
         several = f"{self.problems} problems, " if self.problems > 1 else ""
