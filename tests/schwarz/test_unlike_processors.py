@@ -5,7 +5,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.problems.operators import probes
-from mosaicdd.schwarz import scheme
+from mosaicdd.schwarz import method
 from mosaicdd.schwarz.nonlinear.starts import NestedStart
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -15,8 +15,8 @@ def test_the_way_to_drive_an_iteration(comm, monkeypatch):
     problem = m.Problem((96, 96), "screened-poisson", {"c": 30.0}, m.Dirichlet("x + y"))
     expected = m.solve(problem, "exact")
     if comm.rank:  # these have measured a spectrum that asks for GMRES and more coarse nodes
-        other = scheme.Scheme(2, "gmres", (1.0,), 2.0)
-        monkeypatch.setattr(scheme, "_measured", lambda *_: other)
+        other = method.Scheme(2, "gmres", (1.0,), 2.0)
+        monkeypatch.setattr(method, "_measured", lambda *_: other)
     solution = m.solve(problem, "exact", ranks=comm)
     assert solution.report["accelerate"] == expected.report["accelerate"]
     np.testing.assert_allclose(solution.gather(), expected.field, rtol=0, atol=1e-9)
