@@ -92,3 +92,17 @@ def test_every_row_of_the_page_is_a_step():
 
 def test_folders_import_each_other_as_they_are_drawn():
     assert folders() in (PAGE.parent / "contributing.md").read_text()
+
+
+def test_files_that_pages_name_exist():
+    root = PAGE.parents[1]
+    folders_of_files = ("mosaicdd", "benchmarks", "scripts", "tests", "data")
+    files = [str(path) for folder in folders_of_files for path in (root / folder).rglob("*.py")]
+    lost = []
+    for page in sorted(PAGE.parent.glob("*.md")):
+        text = page.read_text()
+        for name in set(re.findall(r"`([a-z_/]+\.py)`", text)):
+            shown = f"```python {name}\n" in text  # a file that the page has the user write
+            if not shown and not any(file.endswith(f"/{name}") for file in files):
+                lost.append(f"{page.name}: {name}")
+    assert lost == []

@@ -2,11 +2,6 @@
 
 Every rank has the equations between all of them, and their factors: they are few, see `strong_components`. Together aggregates are
 all unknowns; without the small ones that join others, iterations would be twice as many.
-
-Sparse factors of symmetric positive matrices, ``P A P' = L D L'``.
-
-They are SuperLU's, of which half is kept: it has ``D L'``, too, and room beside both, and goes over blocks, which are of few
-numbers here. Solves in compiled code take half as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +29,11 @@ _ROUNDING = 1e-10  # of a solve beside SuperLU's
 
 
 class Factors:
-    """Those of a matrix, in float64."""
+    """Sparse factors of a symmetric positive matrix in float64, ``P A P' = L D L'``.
+
+    They are SuperLU's, of which half is kept: it has ``D L'``, too, and room beside both, and goes over blocks, which are of
+    few numbers here. Solves in compiled code take half as long.
+    """
 
     def __init__(self, matrix: scipy.sparse.csc_array):
         # Such matrices need no pivots; those of aggregates have few neighbours.

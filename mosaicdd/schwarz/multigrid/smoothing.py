@@ -5,16 +5,6 @@ neighbours, else each class. The first sweep starts from zero, so it needs earli
 later ones make: a sum of positive terms without a difference, zero at the last colour. What is interpolated there the
 second sweep replaces, so the last colour takes no part in the way to the coarse nodes and back. The step of a
 symmetric level is symmetric. For levels with a velocity see `LineGaussSeidel`.
-
-Sweeps of Gauss-Seidel node by node: line by line, along each line one node after the other.
-
-What comes before a node has been solved for when its turn comes. So a sweep whose order is that of the flow carries
-along it what flows in, through all of the nodes, however fast it is.
-
-Of a line, all nodes along the last axis, every second one is of the same class and in the slot beside; so a line is two
-places that take turns. Where there is no compiled code, nodes that do not wait for each other are solved for at once: those
-on one front, which are as many as the turns of a node away from the corner where a sweep begins. On a GPU sweeps are the
-host's: fronts are many, and short.
 """
 
 import functools
@@ -61,7 +51,17 @@ def earlier(step: Step, order: Order) -> bool:
 
 
 class LineSweeps:
-    """The nodes of a box of a directed level, of which all directions have couplings of their own.
+    """Sweeps of Gauss-Seidel node by node: line by line, along each line one node after the other.
+
+    What comes before a node has been solved for when its turn comes. So a sweep whose order is that of the flow carries
+    along it what flows in, through all of the nodes, however fast it is.
+
+    Of a line, all nodes along the last axis, every second one is of the same class and in the slot beside; so a line is two
+    places that take turns. Where there is no compiled code, nodes that do not wait for each other are solved for at once: those
+    on one front, which are as many as the turns of a node away from the corner where a sweep begins. On a GPU sweeps are the
+    host's: fronts are many, and short.
+
+    The level is directed: all directions have couplings of their own.
 
     Parameters
     ----------
