@@ -12,30 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.gradients.between_nodes import Step, flow, flow_between_nodes, tested
-from mosaicdd.gradients.fitted_means import fitted_mean
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.gradients.values_near import ValuesNear
-from mosaicdd.lattice.axes import ends, ends_of, letters, steps_across, steps_along, within
+from mosaicdd.lattice.axes import letters, within
 from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.edge_means import in_series
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, medium_of
-from mosaicdd.problems.operators.tensors import (
-    between_nodes,
-    corners_of,
-    mean_of_corners,
-    names_of,
-    products,
-)
+from mosaicdd.problems.operators.tensors import at_corners, mean_of_corners, names_of
 from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import NearOutline, known_cells
 from mosaicdd.problems.sides.parts import is_outline
 
 Tensors = Mapping[str, torch.Tensor]
-Edges = tuple[torch.Tensor, torch.Tensor | None]
-"""The mean of the conductances of edges in the equations of their low and of their high ends, and by how much that of the high
-ones is more; None without a velocity."""
 
 
 class Lagrangian:
@@ -45,6 +34,8 @@ class Lagrangian:
 
     Attributes
     ----------
+    h
+        The spacing of the grid.
     reported
         Which of the wide nodes have values in a field; None if all.
     active
@@ -56,7 +47,7 @@ class Lagrangian:
     def __init__(self, parameters: Parameters, own: Part, wide: Part):
         self._parameters, self.uniform = parameters, frozenset[str]()
         problem, grid = parameters.problem, parameters.grid
-        self._h, self._axes, self._wide = grid.spacing, len(wide), wide
+        self.h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
         cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
         cover, cut, outline = Cover.of_cells(cells), None, parameters.outline
@@ -64,7 +55,7 @@ class Lagrangian:
         if outline is not None:
             cut = outline.cut(wide, cells)
             cover, volumes = cut.cover, cut.volumes
-        self._volumes = torch.from_numpy(self._h**2 * volumes)
+        self._volumes = torch.from_numpy(self.h**2 * volumes)
         self._quarters = torch.from_numpy(cover.quarters[0] * len(cover.quarters))
         self._periods = conditions.periods(grid)
         known = np.zeros(volumes.shape, bool)
@@ -73,33 +64,37 @@ class Lagrangian:
         mine = np.zeros(volumes.shape, bool)
         mine[within(own, wide)] = True
         self._outlines: ActingOutlines | None = None
-        self._near: ValuesNear | None = None
+        self._near: NearOutline | None = None
+        self._inside: torch.Tensor | None = None
         self.reported: torch.Tensor | None = None
         counts = active | known
         if cut is not None and outline is not None:
             known, active = known & ~cut.given, active & ~cut.given
-            faces = [cover.of_edges(axis) for axis in range(self._axes)]
-            edges = [(between, between) for between in faces]
-            on = cut.on_outlines(active, known, edges)
-            self._outlines = ActingOutlines(parameters, outline, on, faces, wide, mine)
-            self._near = ValuesNear(cover)
+            unit = Conductances(cover.edge_faces, np.zeros(volumes.shape))
+            on = cut.on_outlines(active, known, unit)
+            self._outlines = ActingOutlines(parameters, cut, active, on, mine)
+            if cover.inside is None:
+                raise ValueError("an outline has nodes inside")
+            beyond = np.pad(np.ones(volumes.shape, bool), 1)
+            self._near = NearOutline(cover.inside, beyond)
+            known_in = known_cells(cover)
+            if known_in is not None:
+                self._inside = torch.from_numpy(known_in[(slice(1, -1),) * self._axes])
             self.reported = torch.from_numpy(on.reported)
             active &= self._outlines.connected
+            self._volumes_counting = cut.cover.counts
             counts = active | known
         self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
         here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
         quarters: Any = tuple(torch.from_numpy(share) for share in cover.quarters)
         self._cover = Cover(here, quarters)
-        self._held = torch.from_numpy(mine & known)
+        self.held = torch.from_numpy(mine & known)
         self._acting = {
             name: self._entries(name, mine, wide)
             for name, part in parameters.parts.items()
             if not is_outline(part.name)
         }
         self._sides = grid.aspect or (1.0,) * self._axes
-        self._faces = [
-            self._cover.of_edges(axis) / side**2 for axis, side in enumerate(self._sides)
-        ]
         self._constant = dict(problem.parameters)
         if parameters.linear:
             numbers = {name: field.number for name, field in self._medium.fields.items()}
@@ -107,7 +102,9 @@ class Lagrangian:
 
     @property
     def _medium(self) -> Medium:
-        return medium_of(self._parameters.problem.operator)
+        medium = medium_of(self._parameters.problem.operator)
+        aspect = self._parameters.grid.aspect or ()  # that numbers are divided by elsewhere
+        return Medium(medium.fields, aspect, bilinear=medium.bilinear)
 
     @staticmethod
     def reach(parameters: Parameters) -> int:
@@ -131,24 +128,12 @@ class Lagrangian:
 
     def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
         """Return values with those that are given on sides and inside; of the whole grid."""
-        u = torch.where(self._held, 0.0, u)
+        u = torch.where(self.held, 0.0, u)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 there = weights * named[name].reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
         return u
-
-    def _diffusion(self, named: Tensors) -> list[torch.Tensor]:
-        """Return the diffusion along each axis, beside a shape as it counts there; one tensor where it is the same."""
-        every, same = [], None
-        for letter in letters(self._axes):
-            name = f"a{letter}{letter}"
-            if name in named:
-                every.append(self._around(named, name, 1.0))
-            else:
-                same = self._around(named, "a", 1.0) if same is None else same
-                every.append(same)
-        return every
 
     def _around(
         self, named: Tensors, name: str, fill: float, *, counts: bool = True
@@ -156,9 +141,13 @@ class Lagrangian:
         """Return a field, beside a shape as it counts there; the problem's number, or `fill`, if it is not named."""
         if name not in named:
             return torch.tensor(self._constant.get(name, fill), dtype=torch.float64)
-        if self._near is None or name in self.uniform:
-            return named[name]
-        return self._near(named[name], fill, counts=counts)
+        values = named[name]
+        if self._near is None or name in self.uniform or not values.ndim:
+            return values
+        if self._per_cell(values):
+            return values if self._inside is None else torch.where(self._inside, values, 1.0)
+        replaced = self._volumes_counting if counts else None
+        return self._near(_padded(values, torch.nan), fill, replaced, torch)
 
     def _in_volumes(self, values: torch.Tensor) -> torch.Tensor:
         """Return values at the nodes: of those per cell the means over volumes, right within the wide nodes."""
@@ -166,86 +155,37 @@ class Lagrangian:
 
     def at_nodes(self, cells: torch.Tensor) -> torch.Tensor:
         """Return the means of values per cell over the volumes of the wide nodes, zero where there is none."""
-        volumes = self._volumes / self._h**2
+        volumes = self._volumes / self.h**2
         sums = self._cover.of_volumes(_padded(cells, 0.0))
         return torch.where(volumes > 0, sums / torch.where(volumes > 0, volumes, 1.0), 0.0)
 
-    def _conductances(self, named: Tensors) -> list[torch.Tensor]:
-        """Return those of the edges along each axis."""
-        between = list[torch.Tensor]()
-        last = half = torch.zeros(())
-        for axis, a in enumerate(self._diffusion(named)):
-            if a.ndim and self._per_cell(a):
-                between.append(self._cover.of_edges(axis, _padded(a)) / self._sides[axis] ** 2)
-                continue
-            if last is not a:
-                last, half = a, 0.5 / a
-            between.append(self._faces[axis] * (in_series(half, axis) if a.ndim else a))
-        if self._medium.foils:
-            faces = [self._cover.of_edges(axis) for axis in range(self._axes)]
-            self._medium.with_foils(self._parameters.grid, self._wide, between, faces)
-        return between
-
-    def _with_velocity(self, between: list[torch.Tensor], named: Tensors) -> list[Edges]:
-        """Return what flows between nodes where something may be carried; see `fitted`."""
-        every: list[Edges] = []
-        for axis, (letter, k) in enumerate(zip(letters(self._axes), between, strict=True)):
-            name = f"b{letter}"
-            if name not in named and not self._constant.get(name):
-                every.append((k, None))
-                continue
-            low, high = ends(axis, self._axes)
-            b = self._around(named, name, 0.0).expand(self._volumes.shape)
-            half = 0.25 * self._h / self._sides[axis] * self._cover.of_edges(axis)
-            more = half * (b[low] + b[high])
-            if self._outlines is None:
-                every.append((fitted_mean(k, more), more))
-                continue
-            conducts = k > 0
-            mean = fitted_mean(torch.where(conducts, k, 1.0), more)
-            every.append((torch.where(conducts, mean, 0.0), torch.where(conducts, more, 0.0)))
-        return every
-
-    def _is_plain(self, named: Tensors) -> bool:
-        """Say whether nothing but a diffusion at all nodes of a rectangle or box makes what flows."""
-        velocities = [f"b{letter}" for letter in letters(self._axes)]
-        return (
-            self._outlines is None
-            and not self._medium.foils
-            and not any(name in named or self._constant.get(name) for name in velocities)
-            and all(a.shape == self._volumes.shape for a in self._diffusion(named))
-        )
-
-    def _counting(self, of_edges: torch.Tensor, step: Step) -> torch.Tensor:
-        """Return what the edges along a step have that are inside of a shape."""
-        if self._outlines is None:
-            return of_edges
-        low, high = ends_of(step)
-        return torch.where(self._counts[low] & self._counts[high], of_edges, 0.0)
+    def _between(self, named: Tensors, reaction: torch.Tensor) -> Conductances:
+        """Return the conductances between the wide nodes."""
+        if self._medium.couples_corners:
+            return self._medium.of_tensors(self._tensors(named), reaction)
+        values = dict[str, torch.Tensor]()
+        for letter in letters(self._axes):
+            diffusion, velocity = f"a{2 * letter}", f"b{letter}"
+            diffusion = diffusion if diffusion in named else "a"
+            if diffusion not in values:
+                values[diffusion] = self._around(named, diffusion, 1.0)
+            if velocity in named or self._constant.get(velocity):
+                values[velocity] = self._around(named, velocity, 0.0)
+        values = {n: _padded(a) if a.ndim and self._per_cell(a) else a for n, a in values.items()}
+        grid = self._parameters.grid
+        return self._medium.between(values, reaction, grid, self._wide, self._cover, torch)
 
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
 
-    def _across_cells(self, named: Tensors) -> tuple[torch.Tensor, ...]:
-        """Return the conductances of the edges along each axis, and across the faces of cells, of tensors."""
-        mixed = names_of(self._axes)[self._axes :]
-        tensor = [*self._diffusion(named), *(self._around(named, name, 0.0) for name in mixed)]
+    def _tensors(self, named: Tensors) -> list[torch.Tensor]:
+        """Return the tensors of the cells around the wide nodes, zero beyond these."""
+        names = [name if name in named else "a" for name in names_of(self._axes)[: self._axes]]
+        tensor = [self._around(named, name, 1.0) for name in names]
+        tensor += [self._around(named, n, 0.0) for n in names_of(self._axes)[self._axes :]]
         cells = tuple(n - 1 for n in self._volumes.shape)
-        corners = [
-            [values[there] if values.shape == self._volumes.shape else values for values in tensor]
-            for there in corners_of(cells)
-        ]
-        several = any(values.shape == self._volumes.shape for values in tensor)
-        of_cells = [
-            _padded((values / scale).expand(cells), 0.0)
-            for values, scale in zip(
-                mean_of_corners(corners if several else corners[:1]),
-                products(self._sides),
-                strict=True,
-            )
-        ]
-        along, across = between_nodes(of_cells, bilinear=self._medium.bilinear)
-        return *along, *across
+        means = mean_of_corners(at_corners(tensor, cells))
+        return [_padded(values.expand(cells), 0.0) for values in means]
 
     def __call__(
         self,
@@ -270,7 +210,7 @@ class Lagrangian:
             if held and named[name].requires_grad and len(places):
                 change = weights * (named[name] - before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
-                by_held = torch.where(self._held, w, 0.0).reshape(-1)
+                by_held = torch.where(self.held, w, 0.0).reshape(-1)
                 imposed = imposed + (by_held[places] * change).sum()
         return imposed + self._tested(named, before, u, v, w, rises or {})
 
@@ -284,30 +224,17 @@ class Lagrangian:
         rises: Tensors,
     ) -> torch.Tensor:
         """Return the sum of the adjoint times the equations, negative."""
-        total = torch.zeros((), dtype=torch.float64)
-        steps = [*steps_along(self._axes), *steps_across(self._axes)]
-        edges: list[Edges] = []
-        if self._medium.couples_corners:
-            edges = [(k, None) for k in self._across_cells(named)]
-        elif self._is_plain(named):
-            along = steps_along(self._axes)
-            total = flow_between_nodes(self._diffusion(named), self._faces, u, v, along)
-        else:
-            edges = self._with_velocity(self._conductances(named), named)
-        for (mean, more), step in zip(edges, steps, strict=False):
-            total = total + flow(self._counting(mean, step), u, v, step)
-            if more is not None:
-                total = total + flow(self._counting(more, step), u, v, step, way=1)
         c = self._in_volumes(self._around(named, "c", 0.0))
         f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
         acts = bool(c.ndim or c.requires_grad or c)
-        if acts or f.requires_grad or v.requires_grad:  # for derivatives by others it is nothing
-            weights = self._volumes * v
-            total = total + tested(f, weights)
-            total = total - tested(c * u, weights) if acts else total
+        between = self._between(named, torch.zeros(()))
+        kept = between if self._outlines is None else between.among(self._counts, torch)
+        weights = self._volumes * v
+        total = tested(f, weights) - kept.product(v, u)
+        total = total - tested(c * u, weights) if acts else total
         total = total + self._through_sides(named, u, v)
         if self._outlines is not None:
-            total = total + self._outlines(named, before, edges, u, v, w, rises)
+            total = total + self._outlines(named, before, between, u, v, w, rises)
         return total
 
     def _through_sides(self, named: Tensors, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -316,7 +243,7 @@ class Lagrangian:
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 continue
-            flat = self._h * weights * v.reshape(-1)[places]
+            flat = self.h * weights * v.reshape(-1)[places]
             if name in named:
                 total = total + (flat * named[name].reshape(-1)[which]).sum()
             if name + ".alpha" in named:
@@ -324,6 +251,13 @@ class Lagrangian:
                 alpha = alpha.reshape(-1)[which] if alpha.ndim else alpha
                 total = total - (alpha * flat * u.reshape(-1)[places]).sum()
         return total
+
+
+def tested(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return the sum of values, or of a number, times weights."""
+    if values.ndim:
+        return torch.dot(values.reshape(-1), weights.reshape(-1))
+    return values * weights.sum()
 
 
 def _padded(cells: torch.Tensor, value: float = 1.0) -> torch.Tensor:

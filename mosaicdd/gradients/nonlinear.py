@@ -5,15 +5,18 @@ Fields of the residual have the values of the first of two periodic sides on bot
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from mosaicdd.gradients.around import with_first
-from mosaicdd.gradients.between_nodes import tested
-from mosaicdd.gradients.lagrangian import Lagrangian, Tensors
-from mosaicdd.gradients.on_outlines import Tied
+from mosaicdd.gradients.lagrangian import Lagrangian, Tensors, tested
+from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import at, ends, steps_along
+from mosaicdd.lattice.axes import at, ends
+from mosaicdd.problems.discretisation.cut import CutEdges
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.patch import Patch, neighbours_of
@@ -23,7 +26,8 @@ class NonlinearLagrangian(Lagrangian):
     """As `Lagrangian`; outermost of the wide nodes within the grid count as neighbours only."""
 
     @property
-    def _operator(self) -> Nonlinear:
+    def operator(self) -> Nonlinear:
+        """That of the problem."""
         operator = self._parameters.problem.operator
         if not isinstance(operator, Nonlinear):
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
@@ -31,7 +35,7 @@ class NonlinearLagrangian(Lagrangian):
 
     @property
     def _medium(self) -> Medium:
-        return self._operator.faces
+        return self.operator.faces
 
     def _tested(
         self,
@@ -42,27 +46,26 @@ class NonlinearLagrangian(Lagrangian):
         w: torch.Tensor,
         rises: Tensors,
     ) -> torch.Tensor:
-        operator, axes = self._operator, self._axes
+        operator, axes = self.operator, self._axes
         v = torch.where(self.active, v, 0.0)
         taken = {name: self._of_residual(name, named) for name in operator.taken}
         fields = {name: Patch.of(_ringed(values), axes) for name, values in taken.items()}
         numbers = {name: named[name] for name in self._parameters.numbers}
         if operator.one_by_one and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)
-            between = self._conductances({"a": named.get(operator.factor or "", unit)})
-            edges = [
-                self._counting(k, step) for k, step in zip(between, steps_along(axes), strict=True)
-            ]
-            total = -self._by_flows(edges, Patch.of(_ringed(u), axes), fields, numbers, v)
+            factor = {"a": named.get(operator.factor or "", unit)}
+            between = self._between(factor, torch.zeros(()))
+            kept = between if self._outlines is None else between.among(self._counts, torch)
+            patch = Patch.of(_ringed(u), axes)
+            reaction, through = operator.through_faces(patch, kept.along, fields, self.h, numbers)
+            total = -(self._volumes * reaction * v).sum()
+            for axis, (forth, back) in enumerate(through):
+                low, high = ends(axis, axes)
+                total = total - (forth * v[low]).sum() - (back * v[high]).sum()
             if self._outlines is not None:
-                squares = [side**2 for side in self._sides]
-                faces = [square * face for square, face in zip(squares, self._faces, strict=True)]
-                conducting = [square * k for square, k in zip(squares, between, strict=True)]
-                kept = [self._counting(f, s) for f, s in zip(faces, steps_along(axes), strict=True)]
-                flat = u.reshape(-1)
-                flows = _Flows(operator, fields, numbers, flat, self._h, conducting, faces, kept)
-                unfitted = [(k, None) for k in between]
-                total = total + self._outlines(named, before, unfitted, u, v, w, rises, flows)
+                flows = _FlowsOut(self, self._outlines, fields, numbers, u.reshape(-1), between)
+                out = flows.falls, flows.diffusion
+                total = total + self._outlines(named, before, between, u, v, w, rises, *out)
         else:
             which = named, before, rises
             if self._outlines is not None:
@@ -73,18 +76,18 @@ class NonlinearLagrangian(Lagrangian):
                     self._within(named[operator.factor]), (1, 1) * axes, value=1.0
                 )
             patch = Patch.of(_ringed(u), axes, cells=cells)
-            total = -(self._h**2 * operator.at(patch, fields, self._h, numbers) * v).sum()
+            total = -(self.h**2 * operator.at(patch, fields, self.h, numbers) * v).sum()
             if self._outlines is not None:
                 values, tests = u.reshape(-1), v.reshape(-1)
                 total = total + self._outlines.given_to(w.reshape(-1), *which)
-                total = total + self._outlines.inflow(*which, values, tests, torch.ones_like)
+                total = total + self._outlines.inflow(*which, values, tests, unit_diffusion)
         f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
         total = total + tested(f, self._volumes * v)
         return total + self._through_sides(named, u, v)
 
     def _of_residual(self, name: str, named: Tensors) -> torch.Tensor:
         """Return a field of the residual, at periodic sides that of the first."""
-        operator = self._operator
+        operator = self.operator
         if name == operator.factor:
             return torch.ones((), dtype=torch.float64)
         values = self._around(named, name, float(name in operator.signs))
@@ -98,89 +101,80 @@ class NonlinearLagrangian(Lagrangian):
         values = self._around({"a": factor}, "a", 1.0)
         return values.expand([n - 1 for n in self._volumes.shape]) if not values.ndim else values
 
-    def _by_flows(
-        self,
-        edges: list[torch.Tensor],
-        u: Patch,
-        fields: dict[str, Patch],
-        numbers: dict[str, torch.Tensor],
-        v: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return the reaction and what flows to each neighbour, times conductances, tested."""
-        operator, axes = self._operator, self._axes
-        reaction, flows = operator.flows([u.centre, *u.neighbours], fields, self._h, numbers)
-        total = (self._volumes * reaction * v).sum()
-        for offset, flow in zip(neighbours_of(axes), flows, strict=True):
-            axis = next(axis for axis, step in enumerate(offset) if step)
-            here = ends(axis, axes)[int(offset[axis] < 0)]
-            total = total + self._h**2 * (edges[axis] * (flow * v)[here]).sum()
-        return total
+    def faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:
+        """Return what the faces around flat nodes have, at most 1, ``(axes, 2, T)``, as `NonlinearEquations` has it."""
+        nodes, index = np.unique(nodes, return_inverse=True)
+        every = tuple(face.numpy() for face in self._cover.edge_faces)
+        counting = Conductances(every, np.zeros(self._counts.shape)).among(self._counts.numpy())
+        beside = counting.beside(nodes)
+        for edges in ties:
+            at_nodes = edges.crossings.nodes
+            which = np.flatnonzero(np.isin(at_nodes, nodes))
+            grown = every[edges.axis][edges.place] * edges.crossings.weights
+            place = np.searchsorted(nodes, at_nodes[which])
+            beside[edges.axis, int(edges.against), place] = grown[which]
+        return beside.clip(max=1.0)[..., index]
+
+    def factors_beside(self, between: Conductances, nodes: np.ndarray) -> torch.Tensor:
+        """Return the factors of flows across the faces around flat nodes, 1 where there is no face, ``(axes, 2, T)``."""
+        none: Any = torch.zeros(())
+        faces = Conductances(self._cover.edge_faces, none).beside(nodes, torch)
+        squares = torch.tensor([side**2 for side in self._sides], dtype=torch.float64)
+        conducts = between.beside(nodes, torch) * squares[:, None, None]
+        return torch.where(faces > 0, conducts / torch.where(faces > 0, faces, 1.0), 1.0)
 
 
 @dataclass(frozen=True)
-class _Flows:
-    """What flows out of nodes to values on an outline, see `Flow`."""
+class _FlowsOut:
+    """The flows out of nodes beside an outline, see `ActingOutlines`."""
 
-    operator: Nonlinear
+    of: NonlinearLagrangian
+    outlines: ActingOutlines
     fields: dict[str, Patch]
     numbers: dict[str, torch.Tensor]
     u: torch.Tensor  # flat
-    h: float
-    between: Sequence[torch.Tensor]  # what the edges along each axis conduct, times their length
-    faces: Sequence[torch.Tensor]  # of these
-    kept: Sequence[torch.Tensor]  # of those between nodes that count
+    between: Conductances
 
-    def _out(self, values: Sequence[torch.Tensor], nodes: torch.Tensor) -> list[torch.Tensor]:
-        """Return what flows from values at flat nodes to those beside, times the squared spacing."""
+    def _out(self, nodes: np.ndarray, rises: torch.Tensor) -> torch.Tensor:
+        """Return what flows out of flat nodes to values that rise from theirs, ``(axes, 2, T)``, where faces are 1."""
+        operator, centre, axes = self.of.operator, self.u[nodes], len(rises)
         fields = {
             name: Patch(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
             for name, patch in self.fields.items()
         }
-        _, flows = self.operator.flows(values, fields, self.h, self.numbers)
-        return [self.h**2 * flow for flow in flows]
+        steps = [at(axis, axes, way, 0) for axis in range(axes) for way in (1, -1)]
+        order = [steps.index(step) for step in neighbours_of(axes)]
+        beside = [centre + rises.flatten(0, 1)[number] for number in order]
+        _, flows = operator.flows([centre, *beside], fields, self.of.h, self.numbers)
+        every = [flows[order.index(number)] for number in range(len(steps))]
+        return self.of.h**2 * torch.stack(every).reshape(axes, 2, -1)
 
-    def to_values(
-        self, nodes: torch.Tensor, axis: int, ups: torch.Tensor, values: torch.Tensor
-    ) -> torch.Tensor:
-        """Return what flows to values, ``(T,)``."""
-        axes, centre = len(self.faces), self.u[nodes]
-        flows = self._out([centre, *[values] * (2 * axes)], nodes)
-        up, down = (flows[neighbours_of(axes).index(at(axis, axes, way, 0))] for way in (1, -1))
-        return torch.where(ups, up, down)
+    def falls(self, values: torch.Tensor) -> torch.Tensor:
+        """Return what flows along cut edges to values at their ends, ``(T,)``."""
+        parts, first = [torch.zeros(0, dtype=torch.float64)], 0
+        for edges in self.outlines.ties:
+            nodes = edges.crossings.nodes
+            rises = values[first : first + len(nodes)] - self.u[nodes]
+            axes = len(self.between.along)
+            flows = self._out(nodes, rises.expand(axes, 2, -1))
+            parts.append(flows[edges.axis, int(edges.against)])
+            first += len(nodes)
+        return torch.cat(parts)
 
-    def diffusion(self, nodes: torch.Tensor, ties: Sequence[Tied]) -> torch.Tensor:
-        """Return it at flat nodes, as `NonlinearEquations` has it, ``(T,)``."""
-        axes, centre = len(self.faces), self.u[nodes]
-        rises = [torch.zeros_like(centre, requires_grad=True) for _ in range(2 * axes)]
-        flows = torch.stack(self._out([centre, *(centre + rise for rise in rises)], nodes)).sum()
-        along = torch.autograd.grad(flows, rises, create_graph=True)
-        total, size = torch.zeros_like(centre), torch.zeros_like(centre)
-        for offset, slope in zip(neighbours_of(axes), along, strict=True):
-            axis = next(axis for axis, step in enumerate(offset) if step)
-            face, conducts = self.faces[axis], self.between[axis]
-            open_ = self.kept[axis].reshape(-1).clone()
-            for tied, edges, ups, (_, growth, *_) in ties:
-                if tied == axis:
-                    there = ups == (offset[axis] > 0)
-                    grown = (growth * face.reshape(-1)[edges]).clamp(max=1.0)
-                    open_[edges[there]] = grown[there]
-            factor = torch.where(face > 0, conducts / torch.where(face > 0, face, 1.0), 1.0)
-            pad = [
-                count for other in reversed(range(axes)) for count in _beside(other, axis, offset)
-            ]
-            faces, factors = (
-                torch.nn.functional.pad(values, pad).reshape(-1)[nodes]
-                for values in (open_.reshape(face.shape), factor)
-            )
-            total, size = total - faces * factors * slope, size + faces
-        return total / size
+    def diffusion(self) -> torch.Tensor:
+        """Return the coefficient of the flows at the nodes of natural outlines, as `NonlinearEquations` has it."""
+        nodes = self.outlines.natural.nodes
+        faces = torch.from_numpy(self.of.faces_beside(nodes, self.outlines.ties))
+        rises = torch.zeros(faces.shape, dtype=torch.float64, requires_grad=True)
+        flows = self._out(nodes, rises).sum()
+        (along,) = torch.autograd.grad(flows, rises, create_graph=True)
+        factors = self.of.factors_beside(self.between, nodes)
+        return -(faces * factors * along).sum((0, 1)) / faces.sum((0, 1))
 
 
-def _beside(other: int, axis: int, offset: Sequence[int]) -> tuple[int, int]:
-    """Return by how much edges along an axis are padded along another one, to stand at the nodes that an offset leads from."""
-    if other != axis:
-        return 0, 0
-    return (0, 1) if offset[axis] > 0 else (1, 0)
+def unit_diffusion() -> torch.Tensor:
+    """Return 1: the diffusion of an equation whose flows are not taken apart."""
+    return torch.ones((), dtype=torch.float64)
 
 
 def _ringed(values: torch.Tensor) -> torch.Tensor:

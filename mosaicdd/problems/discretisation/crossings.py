@@ -1,9 +1,9 @@
 """Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -100,13 +100,44 @@ class NaturalPieces(_AtNodes):
         empty = Crossings.none(axes)
         return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0), np.empty(0))
 
-    def damping(self, spacing: float, diffusion: np.ndarray) -> np.ndarray:
+    def damping(self, spacing: float, diffusion: Any, alphas: Any = None, of: Any = np) -> Any:
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
 
         Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
-        ``diffusion``: ``a`` at the nodes, ``(T,)``.
+        ``diffusion``: ``a`` at the nodes, ``(T,)``, in arrays of numpy's or torch's, as the module ``of``;
+        ``alphas``: by default those of the problem.
         """
-        return (1 + spacing * self.alphas * self.distances / diffusion).clip(min=LEAST_DAMPING)
+        alphas = of.asarray(self.alphas) if alphas is None else alphas
+        damping = 1 + spacing * alphas * of.asarray(self.distances) / diffusion
+        return damping.clip(min=LEAST_DAMPING)
+
+    def inflow(
+        self,
+        fluxes: Any,
+        u: Any,
+        spacing: float,
+        diffusion: Callable[[], Any],
+        alphas: Any = None,
+        of: Any = np,
+    ) -> Any:
+        """Return what flows in through the pieces, times the squared spacing, ``(T,)``.
+
+        Parameters
+        ----------
+        fluxes, u
+            The fluxes that are given there, and the values at the nodes, ``(T,)``.
+        diffusion
+            Returns ``a`` at the nodes; called if nodes with an exchange do not lie on the outline.
+        alphas
+            Of exchange, by default those of the problem.
+        of
+            The module of the arrays, of numpy's or torch's.
+        """
+        alphas = of.asarray(self.alphas) if alphas is None else alphas
+        inflow = spacing * of.asarray(self.lengths) * (fluxes - alphas * u)
+        if not self.distances.any() or not alphas.any():
+            return inflow
+        return inflow / self.damping(spacing, diffusion(), alphas, of)
 
     def crossings(self, damping: np.ndarray) -> Crossings:
         """Return them with the lengths that count for fluxes."""

@@ -17,6 +17,7 @@ known, so nothing can flow.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from mosaicdd.lattice.axes import ends
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
 from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.shapes.apertures import Cover, Segments
 
 _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
@@ -80,7 +82,7 @@ class OutlineCut:
         self,
         active: np.ndarray,
         known: np.ndarray,
-        conductances: Sequence[tuple[np.ndarray, np.ndarray]],
+        between: Conductances,
     ) -> OnOutlines:
         """Return where outlines act on active nodes.
 
@@ -88,8 +90,8 @@ class OutlineCut:
         ----------
         known
             At which nodes sides give values.
-        conductances
-            Between the nodes, inside or not, per axis: in the equations of their low and of their high ends.
+        between
+            The conductances between the nodes, inside or not.
         """
         on = self._on(active)
         reported = self.reported & ~self.given & (active | (self.level < 0))
@@ -98,31 +100,34 @@ class OutlineCut:
         natural = self._natural_pieces(active)
         diffusion = np.empty(0)
         if len(natural.nodes):
-            diffusion = self._diffusion(conductances).reshape(-1)[natural.nodes]
+            diffusion = self.diffusion(between).reshape(-1)[natural.nodes]
+        cut = self.cut_edges(active)
+        tied = Crossings.joined([Crossings.none(active.ndim), *(edges.crossings for edges in cut)])
         return OnOutlines(
-            self._ties(active, conductances),
+            dataclasses.replace(tied, weights=tie_conductances(cut, between)),
             natural.crossings(natural.damping(self._grid.spacing, diffusion)),
             on,
             reported,
             natural,
         )
 
-    def _ties(
-        self, active: np.ndarray, conductances: Sequence[tuple[np.ndarray, np.ndarray]]
-    ) -> Crossings:
-        """Return where given values act on active nodes."""
-        ties, flat = [Crossings.none(active.ndim)], np.arange(active.size).reshape(active.shape)
-        for axis, (forth, back) in enumerate(conductances) if self.given.any() else ():
+    def cut_edges(self, active: np.ndarray) -> "list[CutEdges]":
+        """Return the edges along each axis from active nodes to nodes beyond given values."""
+        every, flat = [], np.arange(active.size).reshape(active.shape)
+        for axis in range(active.ndim) if self.given.any() else ():
             low, high = ends(axis, active.ndim)
-            for here, there, k in ((low, high, forth), (high, low, back)):
-                at = nonzero(active[here] & self.given[there] & (k > 0))
-                p, q = self.level[here][at], self.level[there][at]
+            for against, (here, there) in enumerate(((low, high), (high, low))):
+                place = nonzero(
+                    active[here] & self.given[there] & (self.cover.edge_faces[axis] > 0)
+                )
+                p, q = self.level[here][place], self.level[there][place]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
-                nodes = flat[here][at]
-                inner, outer = (self._places(n, active) for n in (nodes, flat[there][at]))
+                nodes = flat[here][place]
+                inner, outer = (self._places(n, active) for n in (nodes, flat[there][place]))
                 points = inner + theta[:, None] * (outer - inner)
-                ties.append(Crossings(nodes, points, k[at] / theta, self._numbers[there][at]))
-        return Crossings.joined(ties)
+                crossings = Crossings(nodes, points, 1 / theta, self._numbers[there][place])
+                every.append(CutEdges(axis, bool(against), place, crossings))
+        return every
 
     def _on(self, active: np.ndarray) -> Crossings:
         """Return the nodes on an outline with given values: around active ones, or of whole cells all."""
@@ -154,20 +159,44 @@ class OutlineCut:
             self._alphas(nodes + self._origin, points, outlines),
         )
 
-    def _diffusion(self, conductances: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none."""
-        total, faces = np.zeros(self.level.shape), np.zeros(self.level.shape)
-        aspect = self._grid.aspect or (1.0,) * total.ndim
-        for axis, (forth, back) in enumerate(conductances):
-            for end in ends(axis, total.ndim):
+    def diffusion(self, between: Conductances, of: Any = np) -> Any:
+        """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none.
+
+        ``between``: of numpy's or torch's arrays, as the module ``of``.
+        """
+        total, faces = of.zeros(self.level.shape, dtype=float), np.zeros(self.level.shape)
+        aspect = self._grid.aspect or (1.0,) * faces.ndim
+        for axis, (forth, back) in enumerate(zip(between.along, between.against, strict=True)):
+            for end in ends(axis, faces.ndim):
                 total[end] += aspect[axis] ** 2 * (forth + back) / 2
-                faces[end] += self.cover.of_edges(axis)
-        return np.where(faces > 0, total, 1.0) / np.where(faces > 0, faces, 1.0)
+                faces[end] += self.cover.edge_faces[axis]
+        known = of.asarray(faces > 0)
+        return of.where(known, total, 1.0) / of.where(known, of.asarray(faces), 1.0)
 
     def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
         """Return where nodes are, ``(T, axes)``, (y, x) in cells."""
         places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
         return places.astype(float)
+
+
+@dataclasses.dataclass(frozen=True)
+class CutEdges:
+    """Edges along an axis that end at given values on an outline."""
+
+    axis: int
+    against: bool  # whether from their last nodes
+    place: tuple[np.ndarray, ...]  # in arrays of the edges along the axis
+    crossings: Crossings  # where they end; what divides their length as weights
+
+
+def tie_conductances(cut: Sequence[CutEdges], between: Conductances, of: Any = np) -> Any:
+    """Return the conductances of cut edges, ``(T,)``, of arrays of numpy's or torch's, as the module ``of``."""
+    ways = between.along, between.against
+    grown = [
+        ways[edges.against][edges.axis][edges.place] * of.asarray(edges.crossings.weights)
+        for edges in cut
+    ]
+    return of.concatenate(grown) if grown else of.zeros(0, dtype=float)
 
 
 def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -22,7 +22,6 @@ or along a periodic axis the grid again; or parts of a lattice that comes round 
 
 import copy
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -152,29 +151,22 @@ class Discretisation:
         active = (volumes > 0) & ~known
         if cut is not None:
             active &= ~cut.given
-        kept: list[np.ndarray] = []
-        against: list[np.ndarray] = []
+        left = whole.among(active)
         tied: list[_Tied] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
-        reaction = np.where(active, whole.reaction, 0.0)
         flat = np.arange(active.size).reshape(active.shape)
-        for step, forth, back in whole.edges():
+        for step, forth, back in whole.edges() if known.any() else ():
             first, last = ends_of(step)
-            both = active[first] & active[last]
-            kept.append(np.where(both, forth, 0.0))
-            if back is not forth:
-                against.append(np.where(both, back, 0.0))
-            edges = [(first, last, forth), (last, first, back)]
-            tied += _tied(edges, active, known, flat, number)
+            for here, there, k in ((first, last, forth), (last, first, back)):
+                beside = nonzero(active[here] & known[there] & (k != 0))
+                tied.append((flat[here][beside], number[there][beside], k[beside]))
+        reaction = left.reaction
         ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self.exchange, part)
         outlines = None
         if cut is not None and self.outline is not None:
-            every = tuple(zip(whole.along, whole.against, strict=True))
-            outlines = cut.on_outlines(active, on_sides, every)
+            outlines = cut.on_outlines(active, on_sides, whole)
             outlines.add_to_diagonal(reaction, self.grid.spacing)
-        axes = whole.axes
-        left = Conductances(tuple(kept[:axes]), reaction, tuple(against), tuple(kept[axes:]))
         if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0
@@ -307,24 +299,6 @@ class Discretisation:
         added = np.atleast_2d(values)[:, at]
         for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
             np.add.at(field, place, added[number % len(added)])
-
-
-def _tied(
-    edges: Sequence[tuple[Part, Part, np.ndarray]],
-    active: np.ndarray,
-    known: np.ndarray,
-    flat: np.ndarray,
-    number: np.ndarray,
-) -> list[_Tied]:
-    """Return the nodes that edges tie to known ones, the numbers of these, and the conductances.
-
-    ``edges``: from which nodes, to which, and what conducts; ``flat``, ``number``: of nodes, and of values.
-    """
-    tied: list[_Tied] = []
-    for here, there, k in edges if known.any() else ():
-        beside = nonzero(active[here] & known[there] & (k != 0))
-        tied.append((flat[here][beside], number[there][beside], k[beside]))
-    return tied
 
 
 def fixed_nodes(

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from mosaicdd.lattice.axes import at
-from mosaicdd.problems.discretisation.crossings import LEAST_DAMPING, NO_TIES
+from mosaicdd.problems.discretisation.crossings import NO_TIES
 from mosaicdd.problems.discretisation.in_cells import InCells
 from mosaicdd.problems.discretisation.node_equations import Equations
 from mosaicdd.problems.discretisation.nonlinear_data import NonlinearData
@@ -124,7 +124,6 @@ class NonlinearEquations:
         )
         if self._pieces is not None:
             self._on_outline = self._number[self._pieces.nodes]
-            self._alphas = torch.from_numpy(self._pieces.alphas)
             factors: np.ndarray | float = 1.0
             if (
                 self.operator.factor is not None
@@ -337,20 +336,11 @@ class NonlinearEquations:
         pieces, h = self._pieces, self.grid.spacing
         if pieces is None:
             raise RuntimeError("there are pieces of outlines")
-        exchange = h * self._alphas
-        lengths, distances = (
-            torch.from_numpy(array) for array in (pieces.lengths, pieces.distances)
-        )
-        fluxes = h * torch.from_numpy(data.fluxes) - exchange * u
-        if not distances.any():
-            return lengths * fluxes
-        damping = 1.0 + exchange * distances / self._diffusion(u)
-        return lengths * fluxes / damping.clamp(min=LEAST_DAMPING)
+        fluxes = torch.from_numpy(data.fluxes)
+        return pieces.inflow(fluxes, u, h, lambda: self._diffusion(u), of=torch)
 
     def _diffusion(self, u: torch.Tensor) -> torch.Tensor:
         """Return the coefficient of the flows at the nodes of the outline's pieces, of ``u``."""
-        if not self._alphas.any():
-            return torch.ones_like(u)
         rises = [torch.zeros_like(u, requires_grad=True) for _ in self._weights]
         faces, values = self._faces_beside, [u, *(u + rise for rise in rises)]
         weights = torch.as_tensor(faces * self._factors)

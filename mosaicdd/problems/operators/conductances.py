@@ -1,8 +1,9 @@
 """The discrete operator of an equation of second order, as conductances between the nodes of a grid."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -99,6 +100,22 @@ class Conductances:
         )
         return Conductances(along, of(self.reaction), against, across)
 
+    def among(self, nodes: Any, of: Any = np) -> "Conductances":
+        """Return those between nodes of a mask, and zero elsewhere.
+
+        ``of``: the module of the arrays, of numpy's or torch's.
+        """
+
+        def kept(edges: tuple[Any, ...], steps: Iterable[Step]) -> tuple[Any, ...]:
+            both = ((nodes[first] & nodes[end]) for first, end in map(ends_of, steps))
+            return tuple(of.where(inside, k, 0.0) for inside, k in zip(both, edges, strict=False))
+
+        steps = steps_along(self.axes)
+        against = () if self.symmetric else kept(self.against, steps)
+        across = kept(self.across, steps_across(self.axes))
+        reaction = of.where(nodes, self.reaction, 0.0)
+        return Conductances(kept(self.along, steps), reaction, against, across)
+
     def arrays(self) -> list[np.ndarray]:
         """Return all that are not the same array: along, reaction, against, across."""
         against = () if self.symmetric else self.against
@@ -133,11 +150,24 @@ class Conductances:
         total = np.zeros(len(nodes))
         for step, forth, back in self.edges():
             for values, way in ((forth, 1), (back, -1)):  # of their first nodes, and of their last
-                edge = [n - (way * s < 0) for n, s in zip(place, step, strict=True)]
-                sizes = zip(edge, values.shape, strict=True)
-                there = np.logical_and.reduce([(n >= 0) & (n < size) for n, size in sizes])
-                total[there] += values[tuple([n[there] for n in edge])]
+                total += _beside(values, place, step, way)
         return total
+
+    def beside(self, nodes: np.ndarray, of: Any = np) -> Any:
+        """Return the conductances of flat nodes to the next and the previous one along each axis, ``(axes, 2, T)``.
+
+        Zero where there is no edge; ``of``: the module of the arrays, of numpy's or torch's.
+        """
+        place = np.unravel_index(
+            nodes, [n + (axis == 0) for axis, n in enumerate(self.along[0].shape)]
+        )
+        ways = zip(steps_along(self.axes), self.along, self.against, strict=True)
+        return of.stack(
+            [
+                of.stack([_beside(forth, place, step, 1, of), _beside(back, place, step, -1, of)])
+                for step, forth, back in ways
+            ]
+        )
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
@@ -171,6 +201,19 @@ class Conductances:
             total[end] += back * rise
         return total
 
+    def product(self, v: Any, u: Any) -> Any:
+        """Return ``h^2 v A u`` of all nodes, in arrays of numpy's or torch's; on the edge without what is beyond."""
+        total = (self.reaction * u * v).sum() if self.reaction.ndim else 0.0
+        for step, forth, back in self.edges():
+            first, end = ends_of(step)
+            rise = u[end] - u[first]
+            if forth is back:
+                tests = v[end] - v[first]
+                total = total + (forth * rise).reshape(-1) @ tests.reshape(-1)
+            else:
+                total = total + rise.reshape(-1) @ (back * v[end] - forth * v[first]).reshape(-1)
+        return total
+
     @cached_property
     def _reacts(self) -> bool:
         return bool(self.reaction.any())
@@ -200,6 +243,14 @@ class Conductances:
             np.concatenate([part.ravel() for part in parts]) for parts in zip(*entries, strict=True)
         )
         return scipy.sparse.coo_array((values, (rows, columns)), shape=(numbers.size,) * 2).tocsr()
+
+
+def _beside(values: Any, place: Sequence[np.ndarray], step: Step, way: int, of: Any = np) -> Any:
+    """Return values of the edges along a step that begin (1) or end (-1) at nodes, zero where there is none."""
+    edge = [n - (way * s < 0) for n, s in zip(place, step, strict=True)]
+    sizes = list(zip(edge, values.shape, strict=True))
+    there = np.logical_and.reduce([(n >= 0) & (n < size) for n, size in sizes])
+    return of.where(of.asarray(there), values[tuple(n.clip(0, size - 1) for n, size in sizes)], 0.0)
 
 
 def _inside(step: Step) -> Slices:

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.lattice.axes import at, ends, even
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import Field, Part, cells_of, require_sign
 
 MIXED = "axy", "axz", "ayz"
 
@@ -15,26 +13,13 @@ SMALL = 1e-4
 _PIECE = 2**15  # numbers at once
 
 
-def shares(a: Field, grid: Grid, part: Part) -> np.ndarray:
-    """Return what conductances are made of: half resistances at nodes, or what cells have in each of their edges.
+def in_series(resistance: Any, axis: int, face: Any = 1.0) -> Any:
+    """Return the conductances along an axis of two half resistances in series, in arrays of numpy's or torch's.
 
-    Of cells also those around the outermost nodes, with zeros beyond the outline of the domain.
+    ``face``: what the domain has of the edges' faces.
     """
-    if not a.per_cell(grid):
-        return 0.5 / require_sign(a.sample(grid, part)[0], a, grid, part, positive=True)
-    cells = cells_of(part, grid)
-    values = a.require_finite(a.sample_cells(cells), grid, cells)
-    require_sign(values, a, grid, cells, positive=True)
-    beyond = [
-        (int(p.start == 0), int(p.stop == nodes)) for p, nodes in zip(part, grid.nodes, strict=True)
-    ]
-    return np.pad(0.5 ** (len(part) - 1) * values, beyond)
-
-
-def in_series(resistance: Any, axis: int) -> Any:
-    """Return the conductances along an axis of two half resistances in series, in arrays of numpy's or torch's."""
     low, high = ends(axis, resistance.ndim)
-    return 1.0 / (resistance[high] + resistance[low])
+    return face / (resistance[high] + resistance[low])
 
 
 def sum_around(cells: Any, *axes: int) -> Any:
@@ -50,24 +35,29 @@ def sum_around(cells: Any, *axes: int) -> Any:
     return total
 
 
-def fitted(conductances: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return those in the equations of an edge's upstream and downstream node.
+def fitted(conductances: Any, velocity: Any, of: Any = np) -> tuple[Any, Any]:
+    """Return those in the equations of an edge's first and last node, in arrays of numpy's or torch's.
 
     ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
     ``t``, the cell Peclet number, is small, and where it is large, upwind.
-    ``velocity``: times the spacing, from the first node to the second.
+    ``velocity``: times the spacing, from the first node to the second; ``of``: the module of the arrays.
     """
+    if of is not np:
+        return _fitted(conductances, velocity, of)
     both = np.empty(conductances.shape), np.empty(conductances.shape)
     rows = max(1, _PIECE * len(conductances) // max(1, conductances.size))
     for part in even(len(conductances), rows):  # whose parts of all arrays stay in the cache
-        k, b = conductances[part], velocity[part]
-        forwards = b > 0
-        t = np.where(forwards, b, -b) / k
-        against = k * bernoulli(t)
-        along = against + k * t
-        for out, ways in zip(both, ((against, along), (along, against)), strict=True):
-            out[part] = np.where(forwards, *ways)
+        for out, values in zip(both, _fitted(conductances[part], velocity[part], of), strict=True):
+            out[part] = values
     return both
+
+
+def _fitted(k: Any, b: Any, of: Any) -> tuple[Any, Any]:
+    forwards = b >= 0  # and not the absolute value, which has no derivative at 0
+    speed = of.where(forwards, b, -b)
+    upstream = k * bernoulli(speed / k, of)
+    downstream = upstream + speed
+    return of.where(forwards, upstream, downstream), of.where(forwards, downstream, upstream)
 
 
 def bernoulli(t: Any, of: Any = np) -> Any:

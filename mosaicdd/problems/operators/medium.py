@@ -12,7 +12,7 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 (`EllipticOperator.stencil`), with the mean of both nodes' velocities along the edge.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,14 @@ import numpy as np
 
 from mosaicdd.lattice.axes import ends, letters
 from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.fields.fields import DIFFUSION, Field, Part, require_sign, sample_signed
+from mosaicdd.problems.fields.fields import (
+    DIFFUSION,
+    Field,
+    Part,
+    cells_of,
+    require_sign,
+    sample_signed,
+)
 from mosaicdd.problems.operators import edge_means
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -83,21 +90,17 @@ class Medium:
         mixed = [self.fields[name] for name in edge_means.MIXED if name in self.fields]
         return self.bilinear or any(field.number != 0.0 for field in mixed)
 
-    def _along(self, axes: int) -> list[Field]:
-        """Return the diffusion along each axis; raise `Unsupported` if it is not known of all."""
-        names = [2 * letter for letter in letters(axes)]
-        along = [self.fields.get(f"a{name}", self.fields.get("a")) for name in names]
-        known = [a for a in along if a is not None]
-        if len(known) < axes:
+    def _diffusion(self, axes: int) -> list[str]:
+        """Return the names of the diffusion along each axis; raise `Unsupported` if it is not known of all."""
+        along = [f"a{2 * letter}" for letter in letters(axes)]
+        names = [name if name in self.fields else "a" for name in along]
+        if any(name not in self.fields for name in names):
             diffusion = sorted(name for name in self.fields if name.startswith("a"))
             raise Unsupported(
                 f"the diffusion {' and '.join(diffusion)} is not that of a grid of {axes} axes: "
-                f"give a, or {', '.join(f'a{name}' for name in reversed(names))}"
+                f"give a, or {', '.join(reversed(along))}"
             )
-        return known
-
-    def _velocity(self, axes: int) -> list[Field]:
-        return [self.fields.get(f"b{letter}", self._zero) for letter in letters(axes)]
+        return names
 
     @property
     def pure(self) -> bool:
@@ -149,22 +152,8 @@ class Medium:
         """
         same = self._c.number is not None
         place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
-        c = sample_signed(self._c, grid, place, positive=False)
-        along, across = self._diffusion(grid, part)
-        if self.foils:
-            self.with_foils(grid, part, along, [np.broadcast_to(1.0, k.shape) for k in along])
-        reaction = grid.spacing**2 * c
-        if same:  # of one value, which takes no memory
-            reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
-        if self.self_adjoint:
-            return Conductances(along, reaction, across=across)
-        ways = []
-        for axis, (k, b) in enumerate(zip(along, self._velocity(len(part)), strict=True)):
-            low, high = ends(axis, len(part))
-            velocity = grid.spacing * b.sample(grid, part)[0] / self._side(axis)
-            ways.append(edge_means.fitted(k, (velocity[high] + velocity[low]) / 2))
-        along, against = zip(*ways, strict=True)
-        return Conductances(along, reaction, against)
+        reaction = grid.spacing**2 * sample_signed(self._c, grid, place, positive=False)
+        return self._between(grid, part, reaction)
 
     def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
         """Return the conductances of what a domain has of the faces between the nodes of a part.
@@ -175,79 +164,114 @@ class Medium:
         if self._c.per_cell(grid):
             (c,) = means_in_volumes(self._c, grid, part, cover, fill=0.0, positive=False)
         else:
-            c = _near(self._c, grid, part, cover, fill=0.0)
-            c = require_sign(c, self._c, grid, part, positive=False)
-        reaction = grid.spacing**2 * c
-        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])
+            c = _sampled(self._c, grid, part, cover, positive=False)
+        return self._between(grid, part, grid.spacing**2 * c, cover)
+
+    def _between(
+        self, grid: Grid, part: Part, reaction: np.ndarray, cover: Cover | None = None
+    ) -> Conductances:
+        """Return the conductances of sampled coefficients; ``cover``: by default of whole cells within the grid."""
+        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])  # no memory of one
         if self.couples_corners:  # of a rectangle, whose cells are whole
-            along, across = self._tensors(grid, part)
-            return Conductances(along, reaction, across=across)
-        between = []
-        for axis, a in enumerate(self._along(len(part))):
-            if a.per_cell(grid):
-                (cells,) = cells_around(a, grid, part, cover)
-                between.append(cover.of_edges(axis, cells))
-                continue
-            values = _near(a, grid, part, cover, fill=1.0)
-            resistance = 0.5 / require_sign(values, a, grid, part, positive=True)
-            if a.number is not None:
-                between.append(cover.of_edges(axis) / (2 * resistance))
-                continue
-            low, high = ends(axis, len(part))
-            between.append(cover.of_edges(axis) / (resistance[high] + resistance[low]))
-        for axis, side in enumerate(self.aspect):
-            between[axis] = between[axis] / side**2
-        if self.foils:
-            faces = [cover.of_edges(axis) * cover.near(axis) for axis in range(len(part))]
-            self.with_foils(grid, part, between, faces)
-        if self.self_adjoint:
-            return Conductances(tuple(between), reaction)
-        ways = []
-        for axis, (k, b) in enumerate(zip(between, self._velocity(len(part)), strict=True)):
-            near = sample_near(b, grid, part, cover.inside, fill=0.0, counts=cover.counts)
-            values = grid.spacing * near[0] / self._side(axis)
-            low, high = ends(axis, len(part))
-            velocity = cover.of_edges(axis) * (values[low] + values[high]) / 2
-            both = edge_means.fitted(np.where(k > 0, k, 1.0), velocity)
-            ways.append([np.where(k > 0, way, 0.0) for way in both])
-        along, against = zip(*ways, strict=True)
-        return Conductances(along, reaction, against)
+            return self.of_tensors(tensors_of_cells(self.fields, grid, part), reaction)
+        signs = dict.fromkeys(self._diffusion(len(part)), True)
+        velocity = (
+            {} if self.self_adjoint else {f"b{letter}": None for letter in letters(len(part))}
+        )
+        values = {
+            name: _sampled(self.fields[name], grid, part, cover, positive=sign)
+            for name, sign in {**signs, **velocity}.items()
+            if name in self.fields
+        }
+        return self.between(values, reaction, grid, part, cover)
 
-    def _diffusion(
-        self, grid: Grid, part: Part
-    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        """Return the conductances along each axis and across cells, without a velocity."""
-        if self.couples_corners:
-            return self._tensors(grid, part)
-        # Once of a coefficient, which mostly is the same along all axes.
-        every = self._along(len(part))
-        kept = {a: edge_means.shares(a, grid, part) for a in dict.fromkeys(every)}
-        along = [
-            edge_means.sum_around(kept[a], axis)
-            if a.per_cell(grid)
-            else edge_means.in_series(kept[a], axis)
-            for axis, a in enumerate(every)
+    def between(
+        self,
+        values: Mapping[str, Any],
+        reaction: Any,
+        grid: Grid,
+        part: Part,
+        cover: Cover | None,
+        of: Any = np,
+    ) -> Conductances:
+        """Return the conductances that coefficients make, in arrays of numpy's or torch's.
+
+        Parameters
+        ----------
+        values
+            By name, of a diagonal tensor and the velocity: at the nodes of the part, as numbers without axes, or of the
+            diffusion per cell around the nodes.
+        reaction
+            Of `Conductances`.
+        cover
+            What the domain has of the cells around the nodes; None of all of them.
+        of
+            The module of the arrays.
+        """
+        axes, along, halves = len(part), list[Any](), dict[str, Any]()
+        edges = [
+            tuple(p.stop - p.start - (i == axis) for i, p in enumerate(part))
+            for axis in range(axes)
         ]
-        for axis, side in enumerate(self.aspect):
-            along[axis] /= side**2
-        return tuple(along), ()
+        faces = [1.0] * axes if cover is None else cover.edge_faces
+        for axis, letter in enumerate(letters(axes)):
+            name = f"a{2 * letter}" if f"a{2 * letter}" in values else "a"
+            a = values[name]
+            if not a.ndim:
+                k = a * (of.ones(edges[axis], dtype=float) if cover is None else faces[axis])
+            elif a.shape == tuple(p.stop - p.start for p in part):
+                halves[name] = halves[name] if name in halves else 0.5 / a
+                k = edge_means.in_series(halves[name], axis, faces[axis])
+            elif cover is None:
+                k = edge_means.sum_around(0.5 ** (axes - 1) * a, axis)
+            else:
+                k = cover.of_edges(axis, a)
+            along.append(k if self._side(axis) == 1.0 else k / self._side(axis) ** 2)
+        if self.foils:
+            faces = [
+                of.broadcast_to(of.asarray(face), edge)
+                for face, edge in zip(faces, edges, strict=True)
+            ]
+            near = [1.0 if cover is None else cover.near(axis) for axis in range(axes)]
+            self._with_foils(grid, part, along, [f * n for f, n in zip(faces, near, strict=True)])
+        if not any(name.startswith("b") for name in values):
+            return Conductances(tuple(along), reaction)
+        ways = []
+        for axis, (k, letter) in enumerate(zip(along, letters(axes), strict=True)):
+            b = values.get(f"b{letter}")
+            if b is None:
+                ways.append((k, 1.0 * k))
+                continue
+            low, high = ends(axis, axes)
+            both = b[low] + b[high] if b.ndim else 2.0 * b
+            velocity = of.broadcast_to(
+                grid.spacing / (2 * self._side(axis)) * faces[axis] * both, edges[axis]
+            )
+            if cover is None:
+                ways.append(edge_means.fitted(k, velocity, of))
+                continue
+            conducts = k > 0
+            fitted = edge_means.fitted(of.where(conducts, k, 1.0), velocity, of)
+            ways.append(tuple(of.where(conducts, way, 0.0) for way in fitted))
+        forth, back = zip(*ways, strict=True)
+        return Conductances(forth, reaction, back)
 
-    def with_foils(
+    def of_tensors(self, tensors: Iterable[Any], reaction: Any) -> Conductances:
+        """Return the conductances of tensors of the cells around nodes, in arrays of numpy's or torch's; see `between_nodes`."""
+        values = list(tensors)
+        sides = products([self._side(axis) for axis in range(values[0].ndim)])
+        scaled = (value / scale for value, scale in zip(values, sides, strict=True))
+        along, across = between_nodes(scaled, bilinear=self.bilinear)
+        return Conductances(along, reaction, across=across)
+
+    def _with_foils(
         self, grid: Grid, part: Part, along: Sequence[Any], faces: Sequence[Any]
     ) -> None:
-        """Change conductances where foils are, in arrays of numpy's or torch's; see `Foils.change`."""
-        for axis, a in enumerate(self._along(len(part))):
-            if a.foils is not None:
-                a.foils.change(grid, part, axis, along[axis], faces[axis])
-
-    def _tensors(
-        self, grid: Grid, part: Part
-    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        """Return the conductances along each axis and across cells; none where the grid has no cells."""
-        tensors = tensors_of_cells(self.fields, grid, part)
-        sides = products([self._side(axis) for axis in range(len(part))])
-        scaled = (values / scale for values, scale in zip(tensors, sides, strict=True))
-        return between_nodes(scaled, bilinear=self.bilinear)
+        """Change conductances where foils are; see `Foils.change`."""
+        for axis, name in enumerate(self._diffusion(len(part))):
+            foils = self.fields[name].foils
+            if foils is not None:
+                foils.change(grid, part, axis, along[axis], faces[axis])
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""
@@ -280,8 +304,31 @@ def medium_of(operator: object, because: str = "") -> Medium:
     )
 
 
-def _near(field: Field, grid: Grid, part: Part, cover: Cover, *, fill: float) -> np.ndarray:
-    """Return what `sample_near` does of one field; a single value of a number."""
+def _sampled(
+    field: Field, grid: Grid, part: Part, cover: Cover | None, *, positive: bool | None
+) -> np.ndarray:
+    """Return a field at the nodes of a part, per cell around them, or as a number without axes.
+
+    ``cover``: beyond which fields are as `sample_near` and `cells_around` have them; without it cells beyond the grid are zero.
+    """
+    place, axes = part, len(part)
     if field.number is not None:
-        return np.full((1,) * len(part), field.number)
-    return sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)[0]
+        values = np.full((1,) * axes, field.number)
+    elif field.per_cell(grid) and cover is not None:
+        return cells_around(field, grid, part, cover, positive=positive)[0]
+    elif field.per_cell(grid):
+        place = cells_of(part, grid)
+        values = field.require_finite(field.sample_cells(place), grid, place)
+    elif cover is None:
+        (values,) = field.sample(grid, part)
+    else:
+        fill = float(bool(positive))
+        (values,) = sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)
+    if positive is not None:
+        require_sign(values, field, grid, place, positive=positive)
+    if field.number is not None:
+        return values.reshape(())
+    if place is part:
+        return values
+    beyond = zip(part, grid.nodes, strict=True)
+    return np.pad(values, [(int(p.start == 0), int(p.stop == nodes)) for p, nodes in beyond])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mosaicdd.lattice.axes import at, ends, last
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods, require_sign, sample_signed
 from mosaicdd.problems.operators import probes
@@ -316,6 +317,29 @@ class Nonlinear:
     ) -> torch.Tensor:
         """Return it, as `at`, where cells are squares, in space cubes, of the side ``h``."""
         return self._residual(u, h, **fields, **(self._others | dict(numbers or {})))
+
+    def through_faces(
+        self,
+        u: Patch,
+        between: Sequence[Any],
+        fields: Mapping[str, Patch],
+        h: float,
+        numbers: Mapping[str, torch.Tensor] | None = None,
+    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
+        """Return the reaction at nodes, and along each axis what flows out of the first and of the last nodes of edges.
+
+        ``u``: at nodes ``(.., rows, columns)``; ``between``: the conductances of the edges along each axis; flows are times
+        the squared spacing, fields and numbers those of `at`.
+        """
+        reaction, flows = self.flows([u.centre, *u.neighbours], fields, h, numbers)
+        through = []
+        for axis, k in enumerate(between):
+            ways = []
+            for way, end in zip((1, -1), ends(axis, self.axes), strict=True):
+                flow = flows[neighbours_of(self.axes).index(at(axis, self.axes, way, 0))]
+                ways.append(h**2 * k * flow[last(end)])
+            through.append((ways[0], ways[1]))
+        return reaction, through
 
     def flows(
         self,

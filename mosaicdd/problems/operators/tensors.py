@@ -16,12 +16,12 @@ Of a bilinear element the twist counts a third: ``axx gx^2 + 2 axy gx gy + ayy g
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, letters
+from mosaicdd.lattice.axes import letters
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
@@ -42,10 +42,22 @@ def products(sides: Sequence[float]) -> list[float]:
     return [side**2 for side in sides] + [a * b for a, b in itertools.combinations(sides, 2)]
 
 
-def corners_of(cells: Sequence[int]) -> Iterator[Slices]:
-    """Yield where in an array of nodes each corner of some cells is."""
-    for corner in itertools.product((0, 1), repeat=len(cells)):
-        yield tuple(slice(c, c + count) for c, count in zip(corner, cells, strict=True))
+def at_corners(tensor: Sequence[Any], cells: Sequence[int]) -> list[list[Any]]:
+    """Return the tensors at each corner of some cells, of a single one where all are the same.
+
+    ``tensor``: its components at the nodes around the cells, per cell, or as numbers, in arrays of numpy's or torch's.
+    """
+    nodes = tuple(count + 1 for count in cells)
+    several = any(values.shape == nodes for values in tensor)
+    corners = list(itertools.product((0, 1), repeat=len(cells)))
+    places = [
+        tuple(slice(c, c + count) for c, count in zip(corner, cells, strict=True))
+        for corner in (corners if several else corners[:1])
+    ]
+    return [
+        [values[place] if values.shape == nodes else values for values in tensor]
+        for place in places
+    ]
 
 
 def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.ndarray:
@@ -71,12 +83,9 @@ def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.
     defaults = [fields.get("a", Field("", 1.0))] * axes + [Field("", 0.0)] * (len(names) - axes)
     known = [fields.get(name, other) for name, other in zip(names, defaults, strict=True)]
     sampled = [_sampled(field, grid, cells) for field in known]
-    nodes = tuple(count + 1 for count in shape)
-    corners = list(corners_of(shape))
-    at_nodes = any(values.shape == nodes for values in sampled)
     every = [
-        tuple(np.broadcast_to(v[there] if v.shape == nodes else v, shape) for v in sampled)
-        for there in (corners if at_nodes else corners[:1])
+        tuple(np.broadcast_to(values, shape) for values in tensor)
+        for tensor in at_corners(sampled, shape)
     ]
     _require_definite(every, cells)
     total[:, *where] = mean_of_corners(every)

@@ -10,20 +10,19 @@ side, so nothing of the grid is beyond it here.
 """
 
 import copy
+import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends_of, steps_across, steps_along
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.discretisation.crossings import Crossings
 from mosaicdd.problems.discretisation.cut import OutlineCut
 from mosaicdd.problems.discretisation.cut_outline import CutOutline
 from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.operators.conductances import Conductances, Step
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -111,20 +110,10 @@ class ControlVolumes:
         if cut is not None:
             present &= ~cut.given
 
-        def masked(
-            edges: tuple[np.ndarray, ...], steps: Sequence[Step] = steps_along(present.ndim)
-        ) -> tuple[np.ndarray, ...]:
-            both = (np.logical_and(*(present[end] for end in ends_of(step))) for step in steps)
-            return tuple(np.where(here, k, 0.0) for here, k in zip(both, edges, strict=False))
-
-        reaction = np.where(present, whole.reaction * volumes, 0.0)
-        against = () if whole.symmetric else masked(whole.against)
-        across = masked(whole.across, steps_across(present.ndim))
-        between = Conductances(masked(whole.along), reaction, against, across)
+        between = dataclasses.replace(whole, reaction=whole.reaction * volumes).among(present)
         if cut is not None and self.outline is not None:
-            every = tuple(zip(whole.along, whole.against, strict=True))
             nowhere = np.zeros(present.shape, bool)
-            outlines = cut.on_outlines(present, nowhere, every)
+            outlines = cut.on_outlines(present, nowhere, whole)
             diagonal = between.diagonal()
             outlines.add_to_diagonal(diagonal, self.grid.spacing)
             present = present & (diagonal > 0)

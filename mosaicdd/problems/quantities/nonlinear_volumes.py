@@ -6,12 +6,11 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at, ends, last
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.patch import Patch, offsets
 from mosaicdd.problems.quantities.volumes_part import VolumesPart
 from mosaicdd.unsupported import Unsupported
 
@@ -37,15 +36,17 @@ class NonlinearVolumesPart(VolumesPart):
                 "what flows depends on the slope across, too, so there is no flux of each grid edge: ask for flow() "
                 "and balance()"
             )
-        forth = self._through_faces(u)[1]
-        axes = self.present.ndim
-        return tuple(flow[last(ends(axis, axes)[0])] for axis, flow in enumerate(forth))
+        return tuple(forth for forth, _ in self._through_faces(u))
 
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what each node's equation has of its neighbours along each axis, of the corners evenly."""
         if self.operator.one_by_one:
-            back, forth = self._through_faces(u)
-            return tuple(b + f for b, f in zip(back, forth, strict=True))
+            totals = [np.zeros(u.shape) for _ in self._ends]
+            ways = zip(totals, self._through_faces(u), self._ends, strict=True)
+            for total, (forth, back), (low, high) in ways:
+                total[low] += forth
+                total[high] += back
+            return tuple(totals)
         part = NonlinearPart(
             self.operator, self.grid, self.ring, self.fields, torch.from_numpy(self.cells)
         )
@@ -80,22 +81,12 @@ class NonlinearVolumesPart(VolumesPart):
     def _patches(self) -> dict[str, Patch]:
         return {name: Patch.of(values, self.present.ndim) for name, values in self.fields.items()}
 
-    def _through_faces(self, u: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return what flows from each node to the one before along each axis, and to the one after it."""
+    def _through_faces(self, u: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return what flows out of the low and of the high nodes of the edges along each axis."""
         axes = self.present.ndim
-        padded = np.pad(u, [(0, 0), *[(1, 1)] * axes], mode="edge")
-        values = [torch.from_numpy(u)]
-        steps = neighbours_of(axes)
-        for step in steps:
-            place = tuple(slice(1 + s, 1 + s + n) for s, n in zip(step, u.shape[1:], strict=True))
-            values.append(torch.from_numpy(padded[(slice(None), *place)]))
+        ring = torch.from_numpy(np.pad(u, [(0, 0), *[(1, 1)] * axes], mode="edge"))
+        faces = [torch.from_numpy(k) for k in self.between.along]
+        values, h = Patch.of(ring, axes), self.grid.spacing
         with torch.no_grad():
-            _, flows = self.operator.flows(values, self._patches, self.grid.spacing)
-        before: list[np.ndarray] = []
-        after: list[np.ndarray] = []
-        for axis, k in enumerate(self.between.along):
-            for totals, way, sides in ((before, -1, (1, 0)), (after, 1, (0, 1))):
-                flow = flows[steps.index(at(axis, axes, way, 0))].numpy()
-                faces = np.pad(k, at(axis, axes, sides, (0, 0)))
-                totals.append(self.grid.spacing**2 * faces * flow)
-        return before, after
+            _, through = self.operator.through_faces(values, faces, self._patches, h)
+        return [(forth.numpy(), back.numpy()) for forth, back in through]

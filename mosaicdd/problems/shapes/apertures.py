@@ -73,6 +73,11 @@ class Cover:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
         return _gathered(self.quarters, range(self.quarters[0].ndim))
 
+    @functools.cached_property
+    def edge_faces(self) -> tuple[Any, ...]:
+        """The faces of the grid edges along each axis, as `of_edges`."""
+        return tuple(self.of_edges(axis) for axis in range(len(self.faces)))
+
     def of_volumes(self, cells: Any) -> Any:
         """Return the sums over what each node's volume has of the cells, ``(rows, columns)``, times values of these.
 

@@ -46,7 +46,7 @@ def cells_around(
     values = np.full((field.problems, *(p.stop - p.start for p in wide)), fill)
     for there, where in overlaps(wide, grid.shape, periods or (None,) * len(part)):
         values[:, *where] = field.sample_cells(there) if field.number is None else field.number
-    known = _known(cover)
+    known = known_cells(cover)
     if known is not None:
         values[:, ~known] = fill
     field.require_finite(values[0] if len(values) == 1 else values, grid, wide)
@@ -62,7 +62,7 @@ def cells_within(field: Field, shape: Shape | None, grid: Grid, part: Part) -> n
     """
     values = field.sample_as_given(grid, part, checked=False)
     if shape is not None:
-        known = _known(Cover((), (), inside_ring(shape, grid, part), cells=shape.cells(part)))
+        known = known_cells(Cover((), (), inside_ring(shape, grid, part), cells=shape.cells(part)))
         there = tuple(slice(1, 1 + n) for n in values.shape[1:])
         values = np.where(True if known is None else known[there], values, 0.0)
     field.require_finite(values[0] if len(values) == 1 else values, grid, part)
@@ -91,7 +91,7 @@ def means_in_volumes(
     return np.where(known, sums / np.where(known, volumes, 1.0), fill)
 
 
-def _known(cover: Cover) -> np.ndarray | None:
+def known_cells(cover: Cover) -> np.ndarray | None:
     """Say of which cells around the nodes values are known, ``(rows + 1, columns + 1)``; None of all."""
     if cover.cells is not None or cover.inside is None:
         return cover.cells
@@ -152,22 +152,60 @@ def sample_near(
     for there, where in overlaps(ring, grid.nodes, periods):
         known[where] = inside[where]
         values[:, *where] = field.sample(grid, there, known[where])
-    steps = list(itertools.product((-1, 0, 1), repeat=len(part)))
-    neighbours = [
-        tuple(slice(1 + d, n - 1 + d) for n, d in zip(shape, step, strict=True)) for step in steps
-    ]
-    near = np.logical_or.reduce([known[place] for place in neighbours])
-    inner = (slice(1, -1),) * len(part)
-    own = values[:, *inner]
-    lacking = ~np.isfinite(own)
-    if counts is not None:
-        lacking |= ~counts
-    lacking &= near & ~known[inner]
-    nodes = np.argwhere(lacking.any(axis=0))
-    places: list[Any] = [tuple((nodes + 1 + step).T) for step in steps]
-    here: Any = (slice(None), *nodes.T)
-    total = sum(np.where(known[place], values[:, *place], 0.0) for place in places)
-    means = total / sum(known[place].astype(int) for place in places)
-    own[here] = np.where(lacking[here], means, own[here])
-    own[:, ~near] = fill
-    return own
+    return NearOutline(known, known)(values, fill, counts)
+
+
+class NearOutline:
+    """Values at the nodes of a part from those inside of an outline, in arrays of numpy's or torch's.
+
+    Parameters
+    ----------
+    inside
+        Which nodes are inside, with one more all around, ``(rows + 2, columns + 2)``.
+    known
+        At which of these there are values.
+    """
+
+    def __init__(self, inside: np.ndarray, known: np.ndarray):
+        shape, axes = tuple(n - 2 for n in inside.shape), inside.ndim
+        steps = list(itertools.product((-1, 0, 1), repeat=axes))
+        neighbours = [
+            tuple(slice(1 + d, n + 1 + d) for n, d in zip(shape, step, strict=True))
+            for step in steps
+        ]
+        self.near = np.logical_or.reduce([inside[place] for place in neighbours])
+        nodes = np.argwhere(self.near & ~inside[(slice(1, -1),) * axes])
+        around = np.moveaxis(nodes[:, None] + 1 + np.array(steps), 2, 0)
+        self._nodes = np.ravel_multi_index(tuple(nodes.T), shape)
+        self._around = np.ravel_multi_index(tuple(around), inside.shape)
+        self._known = (inside & known).reshape(-1)[self._around]
+
+    def __call__(
+        self, ring: Any, fill: float, counts: np.ndarray | None = None, of: Any = np
+    ) -> Any:
+        """Return the values ``(.., rows, columns)``, as `sample_near` has them.
+
+        Parameters
+        ----------
+        ring
+            Values with one node more all around, ``(.., rows + 2, columns + 2)``.
+        fill
+            The value of nodes that have no neighbour inside.
+        counts
+            At which nodes outside a finite value counts, ``(rows, columns)``; by default at all.
+        of
+            The module of the arrays.
+        """
+        axes = self.near.ndim
+        inner = (..., *(slice(1, -1),) * axes)
+        values = of.where(of.asarray(self.near), ring[inner], fill)
+        flat, known = values.reshape(*values.shape[:-axes], -1), of.asarray(self._known)
+        around = ring.reshape(*ring.shape[:-axes], -1)[..., self._around]
+        numbers = of.asarray(self._known.sum(axis=1).clip(min=1))
+        means = of.where(known, around, 0.0).sum(-1) / numbers
+        at_nodes = flat[..., self._nodes]
+        lacking = ~of.isfinite(at_nodes)
+        if counts is not None:
+            lacking = lacking | of.asarray(~counts.reshape(-1)[self._nodes])
+        flat[..., self._nodes] = of.where(lacking, means, at_nodes)
+        return values
