@@ -25,6 +25,9 @@ Progress = Callable[[int, float, float, float], None]
 """``progress(iteration, update, size, mae)``, called after every iteration."""
 
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
+# Updates of so many units in the last place of the values are rounding's, if the smallest of so many is no smaller
+# than that of as many before: Chebyshev's factors magnify rounding, and each cycle of them has fewer iterations.
+_ROUNDING, _AT_ROUNDING = 100.0, 10
 _CAUTION = 0.7  # an end that is foreseen too early costs one reduction, too late a whole sweep
 # Of the largest size so far: values that are left of a start, where the truth is 0.
 _VANISHED = 1e-9
@@ -132,6 +135,7 @@ class Monitor:
         powers: np.ndarray | None = None,
     ):
         self._ranks = ranks
+        self._eps = float(torch.finfo(v.flat.dtype).eps)
         self.rule = rule
         self._powers = np.ones(v.problems) if powers is None else powers
         self._reference = reference
@@ -342,7 +346,7 @@ class Monitor:
         history.residual.append(float(residual))
         history.mae.append(float(mae))
         history.seconds.append(time.perf_counter() - self._start)
-        self.statuses[problem] = status or self._cannot_go_on(history)
+        self.statuses[problem] = status or self._cannot_go_on(history, self.sizes[problem])
 
     def _report(self, problem: int) -> None:
         if self._progress is not None:
@@ -355,7 +359,7 @@ class Monitor:
         each = (1 / self._powers).tolist()
         return v.times(1 / self._powers), list(map(History.times, self.histories, each))
 
-    def _cannot_go_on(self, history: History) -> str | None:
+    def _cannot_go_on(self, history: History, size: float) -> str | None:
         updates = history.update
         if not math.isfinite(updates[-1]):
             return "diverged_nan"
@@ -364,6 +368,13 @@ class Monitor:
             return "diverged_tolerance"
         if len(updates) >= self.rule.max_iterations:
             return OUT_OF_ITERATIONS
+        last, before = updates[-_AT_ROUNDING:], updates[-2 * _AT_ROUNDING : -_AT_ROUNDING]
+        if (
+            smallest <= _ROUNDING * self._eps * size
+            and len(before) == len(last)
+            and min(last) >= min(before)
+        ):
+            return "stagnated"
         if len(updates) - updates.index(smallest) > _PATIENCE:
             return "stagnated"
         return None

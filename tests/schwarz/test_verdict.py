@@ -136,6 +136,16 @@ def test_a_residual_as_small_as_rounding_allows_has_converged_to_that(channels, 
     assert solution.error_estimate < PLAUSIBLE * np.abs(solution.field).max()
 
 
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize("cells", [64, 128, 256])
+def test_updates_that_rounding_makes_end_an_iteration_by_subdomains(cells, comm):
+    problem = Problem((cells, cells), "poisson", {"f": 1.0}, Dirichlet("sin(3*x + y)"))
+    solution = solve(problem, "exact", rtol=1e-17, ranks=comm)
+    assert solution.status == "converged_rounding"
+    assert solution.iterations < SolveSettings().stopping.max_iterations
+    assert solution.report["discrete_residual"] <= 4 * solution.report["rounding"]
+
+
 def test_rounding_is_no_certificate(channels):
     solution = solve(channels, settings=SolveSettings(certify=1e-8))
     assert solution.status == "stagnated"
