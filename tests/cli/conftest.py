@@ -1,5 +1,6 @@
 """Problems for the command line to solve, and what interrupts it."""
 
+import shlex
 import signal
 
 import h5py
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.results.checkpoints import Checkpoints
 from mosaicdd.storage.inputs import write_boundaries
 
@@ -82,22 +84,44 @@ def solve_json(mosaicdd, common_path, strict_json):
     return run
 
 
-@pytest.fixture
-def refused(mosaicdd, comm, common_path):
-    """Return a function that runs ``solve``, checks that it is refused, and returns the line."""
+def _contents(folder):
+    """Return what lies in a folder, and of files how much."""
+    return {p: p.lstat().st_size for p in folder.rglob("*") if not p.is_dir()}
 
-    def run(*arguments, output="out.h5", cells="256x128"):
-        output = common_path / output
-        boundary = ("--boundary", "gp:seed=0")
-        ended = mosaicdd("solve", "-o", output, "--cells", cells, *boundary, *arguments)
-        assert ended.code == 2
-        assert ended.out == ""
+
+@pytest.fixture
+def refuse(mosaicdd, comm, common_path, monkeypatch):
+    """Return a function: a command line is refused at once, in one line of these parts, and nothing is written.
+
+    Parts of the line are parted by `` ... ``; of ``files``, by their names, those that the words name are made.
+    """
+
+    def make(words, files):
+        for name in (n for n in files if n in words or n.replace(".py", ":") in words):
+            content, path = files[name], common_path / name
+            if callable(content):
+                content(path)
+            elif isinstance(content, str):
+                path.write_text(content)
+            else:
+                np.save(path, content)
+
+    def run(words, message, files=()):
+        monkeypatch.chdir(common_path)
+        if comm.rank == 0:
+            make(words, files)
+        monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
+        comm.Barrier()
+        before = _contents(common_path)
+        comm.Barrier()
+        ended = mosaicdd(*shlex.split(words))
+        assert (ended.code, ended.out) == (2, "")
         assert ended.err.startswith("Error: ")
         assert ended.err.count("\n") == 1, ended.err
+        for part in message.replace("RANKS", str(comm.size)).split(" ... "):
+            assert part in ended.err
         comm.Barrier()
-        assert not output.is_file()
-        # Not even under a temporary name.
-        assert not list(common_path.glob("*out*"))
-        return ended.err.rstrip()
+        assert _contents(common_path) == before
+        comm.Barrier()
 
     return run

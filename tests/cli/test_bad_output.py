@@ -13,12 +13,6 @@ EXACT = ("--local-solver", "exact")
 BOUNDARY = ("--boundary", "gp:seed=0")
 
 
-def test_an_output_folder_that_does_not_exist(refused):
-    line = refused(*EXACT, output="missing/out.h5")
-    assert line.startswith("Error: --output: ")
-    assert "does not exist; create it first" in line
-
-
 @contextmanager
 def unprivileged():
     """Be another user for a while where this is root, whom no permission stops."""
@@ -49,23 +43,3 @@ def test_an_output_folder_that_is_read_only(mosaicdd, comm):
     if comm.rank == 0:
         folder.chmod(0o755)
         shutil.rmtree(folder)
-
-
-def test_an_output_that_is_a_folder(mosaicdd, common_path):
-    ended = mosaicdd("solve", "-o", common_path, "--cells", "64x64", *EXACT)
-    assert ended.code == 2
-    assert (
-        ended.err == f"Error: --output: {common_path} is a folder, the name of a file is needed\n"
-    )
-
-
-def test_an_output_that_is_a_pipe(mosaicdd, common_path, comm):
-    # Renaming would replace it; as root, even /dev/null.
-    path = common_path / "pipe"
-    if comm.rank == 0:
-        os.mkfifo(path)
-    comm.Barrier()
-    ended = mosaicdd("solve", "-o", path, "--cells", "64x64", *EXACT)
-    assert ended.code == 2
-    assert ended.err.startswith(f"Error: --output: {path} is no regular file")
-    assert path.is_fifo()

@@ -8,7 +8,6 @@ import pytest
 
 from mosaicdd import read
 from mosaicdd.cli import reference
-from mosaicdd.former import FORMER
 from mosaicdd.lattice.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.solution_writer import writing_solutions
@@ -151,14 +150,6 @@ def test_scripts_see_nothing_and_short_work_is_not_shown(spec, quiet, solved, sh
     assert calls == [(f"reference by {spec}", True)]
 
 
-@pytest.mark.parametrize("name", FORMER["reference"])
-def test_a_reference_that_has_left_says_what_to_use(name, solved, mosaicdd):
-    path = solved("gp:seed=0")
-    ended = mosaicdd("compare", path, "--reference", name)
-    assert ended.code == 2
-    assert f"the reference '{name}' has left: {FORMER['reference'][name]}\n" in ended.err
-
-
 def test_an_equation_of_ones_own_is_given_by_its_file(mosaicdd, strict_json, tmp_path):
     own = tmp_path / "own.py"
     own.write_text(
@@ -199,38 +190,6 @@ def refused(ended):
     return ended.err
 
 
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("command", ["compare", "plot"])
-def test_a_missing_solution_is_one_line(command, mosaicdd, common_path):
-    line = refused(mosaicdd(command, common_path / "missing.h5"))
-    assert "missing.h5: the solution file is missing" in line
-
-
-@pytest.mark.parametrize("command", ["compare", "plot"])
-def test_a_folder_is_no_solution(command, mosaicdd):
-    assert refused(mosaicdd(command, ".")) == "Error: .: the solution file is a folder\n"
-
-
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("command", ["compare", "plot"])
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [
-        ("expr:open(x)", "not allowed"),
-        ("expr:1/x", "not finite at 129 of"),
-        ("nothing.h5", "the solution file is missing"),
-        (
-            "exact",
-            "unknown reference 'exact'; known: pyamg, dst, direct, auto, 'expr",
-        ),
-    ],
-)
-def test_a_reference_that_cannot_be_is_one_line(command, reference, message, mosaicdd, solved):
-    path = solved("gp:seed=0")
-    assert message in refused(mosaicdd(command, path, "--reference", reference))
-    assert not path.with_suffix(".png").exists()
-
-
 def test_a_solution_of_another_grid_is_no_reference(mosaicdd, solved):
     one = solved("gp:seed=0", "one.h5")
     other = solved("gp:seed=0", "other.h5", cells="128x128")
@@ -258,16 +217,3 @@ def test_a_plot_can_be_a_drawing(suffix, signature, mosaicdd, solved, tmp_path):
     target = tmp_path / f"figure.{suffix}"
     assert mosaicdd("plot", solved("gp:seed=0"), "-o", target, "--reference", "dst").code == 0
     assert target.read_bytes().startswith(signature)
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("figure.bmp", "ends in .png, .pdf, .svg or .gif"),
-        ("figure", "ends in .png, .pdf, .svg or .gif"),
-        ("missing/figure.png", "does not exist; create it first"),
-    ],
-)
-def test_a_picture_that_cannot_be_written_is_one_line(target, message, mosaicdd, solved, tmp_path):
-    path = solved("gp:seed=0")
-    assert message in refused(mosaicdd("plot", path, "-o", tmp_path / target))

@@ -46,25 +46,6 @@ def test_a_run_s_file_gives_its_options_and_the_command_line_holds(mosaicdd, tmp
     assert tomllib.loads(third.out)["side"] == {"left[0:0.25]": "neumann:1"}
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("rtl = 1e-8", "no option 'rtl' (did you mean 'rtol'?)"),
-        ("[rtol]\na = 1", "rtol has one value, got a table"),
-        ("rtol = ", "not TOML"),
-        (None, "there is no such file"),
-    ],
-)
-def test_a_file_that_says_something_else_is_refused(mosaicdd, tmp_path, text, told):
-    path = tmp_path / "run.toml"
-    if text is not None:
-        path.write_text(text)
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *OPTIONS, "--config", path)
-    assert ended.code == 2
-    assert told in ended.err
-    assert not (tmp_path / "out.h5").exists()
-
-
 @pytest.fixture
 def made(mosaicdd, tmp_path, monkeypatch):
     """Return a function that runs ``solve`` in a folder, as from a shell there."""

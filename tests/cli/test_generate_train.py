@@ -86,56 +86,6 @@ def test_without_json_a_short_training_prints_one_line(data, tmp_path):
     assert "validation MSE" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--validation", "2"], "validation fraction"),
-        (["--pde", "nothing"], "unknown pde 'nothing'"),
-        (["--cells", "7"], "even number"),
-        (["--cells", "8x8x6"], "a subdomain has as many along each axis"),
-        (["--pde", "poisson-boltzmann"], "poisson-boltzmann is not linear"),
-        (["--cells", "8x8x8", "--pde", "screened-poisson"], "of cubes give their values"),
-        (["--method", "guess"], "guess"),
-    ],
-)
-def test_generate_refuses_bad_input_in_one_line(tmp_path, options, message):
-    result = run(generate, tmp_path / "data.h5", *SMALL, *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_output_folder_that_does_not_exist_is_refused_before_any_work(data, tmp_path):
-    missing = tmp_path / "missing" / "out.h5"
-    for result in (run(generate, missing), run(train, data, "-o", missing)):
-        assert result.exit_code == 2
-        assert "does not exist" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--epochs", "0"], "epochs must be at least 1, got 0"),
-        (["--set", "wide=3"], "no setting 'wide'"),
-        (["--set", "width"], "NAME=VALUE"),
-        (["--lifting", "-1"], "lifting must be a degree from 0, or none, got -1"),
-    ],
-)
-def test_train_refuses_bad_input_in_one_line(data, tmp_path, options, message):
-    result = run(train, data, "-o", tmp_path / "model.h5", *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_train_refuses_what_is_not_a_dataset(tmp_path):
-    (tmp_path / "data.h5").write_text("no")
-    for name, message in (("data.h5", "not a complete"), ("none.h5", "missing")):
-        result = run(train, tmp_path / name, "-o", tmp_path / "model.h5")
-        assert result.exit_code == 2
-        assert message in result.stderr
-
-
 def test_a_dataset_that_is_there_is_replaced_only_with_overwrite(data, tmp_path):
     path = tmp_path / "data.h5"
     path.write_bytes(data.read_bytes())

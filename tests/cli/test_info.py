@@ -47,17 +47,6 @@ def test_models_and_foreign_files_are_shown_too(mosaicdd, tmp_path):
     assert list(other["arrays"]) == ["/group/x"]
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("none.h5", "missing"), ("text.h5", "not a complete")]
-)
-def test_what_is_no_file_of_hdf5_is_bad_input(name, reason, mosaicdd, tmp_path):
-    (tmp_path / "text.h5").write_text("text")
-    ended = mosaicdd("info", tmp_path / name)
-    assert ended.code == 2
-    assert reason in ended.err
-    assert ended.err.count("\n") == 1
-
-
 def test_a_dataset_is_shown_with_its_lists(mosaicdd, tmp_path):
     path = tmp_path / "data.h5"
     assert mosaicdd("generate", path, "--samples", "20", "--cells", "8").code == 0

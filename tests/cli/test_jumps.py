@@ -45,20 +45,3 @@ def test_the_page_tells_the_jump(mosaicdd, tmp_path):
     ended = mosaicdd("report", path, "-o", tmp_path / "page.html")
     assert ended.code == 0, ended.err
     assert "left periodic 1.5" in (tmp_path / "page.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("sides", "message"),
-    [
-        (("--side", "left=periodic:x", "--side", "right=periodic"), "a number to jump by, got 'x'"),
-        (
-            ("--side", "left=periodic:1", "--side", "right=periodic"),
-            "give both of the pair the same",
-        ),
-        ((*SIDES, "--boundary", "0"), "where a flux is given"),
-    ],
-)
-def test_what_is_no_jump_is_one_line(sides, message, mosaicdd, tmp_path):
-    ended = mosaicdd(*SOLVE, *sides, "-o", tmp_path / "out.h5")
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    assert message in ended.err

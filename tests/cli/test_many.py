@@ -1,7 +1,6 @@
 """``solve`` of many problems: batches, replicas, one file."""
 
 import os
-import re
 import signal
 
 import h5py
@@ -190,32 +189,6 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
 
 
 @pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--until-mae", "1e-3"), "--until-mae takes one problem, there are 5"),
-        (("--resume",), "--resume: .*out.h5.checkpoint: the checkpoint is missing"),
-        (
-            ("--accelerate", "anderson", "--batch", "2"),
-            "2 problems at once are for iterations other than Anderson's, .* use --batch 1",
-        ),
-        (("--replicas", "3"), r"--replicas 3 must divide the number of ranks, there are [12]"),
-        (("--replicas", "0"), "--replicas"),
-        (("--batch", "0"), "--batch"),
-    ],
-)
-def test_what_many_problems_do_not_take_is_refused_in_one_line(
-    arguments, message, mosaicdd, common_path, problems_file
-):
-    path = common_path / "out.h5"
-    ended = mosaicdd("solve", "-o", path, *CELLS, *EXACT, "--boundary", problems_file, *arguments)
-    assert ended.code == 2
-    assert re.search(message, ended.err)
-    assert ended.err.startswith("Error: ")
-    assert not path.exists()
-
-
-@pytest.mark.ranks(1, 2)
 def test_a_batch_that_does_not_fit_the_memory_is_refused_before_any_work(
     mosaicdd, common_path, problems_file, monkeypatch
 ):
@@ -229,47 +202,6 @@ def test_a_batch_that_does_not_fit_the_memory_is_refused_before_any_work(
     assert ended.err.endswith("use more machines or a smaller batch\n")
     assert not path.exists()
     assert mosaicdd(*command, "2").code == 0
-
-
-@pytest.mark.ranks(4)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("--replicas", "2", "--dims", "2x2"),
-            "--replicas 2 with dims 2x2 need 8 ranks, there are 4",
-        ),
-        (
-            ("--replicas", "4", "--boundary", "gp:seed=0..2"),
-            "--replicas 4: each needs a problem of its own, there are 3",
-        ),
-        (
-            ("--replicas", "2", "--boundary", "gp:seed=0"),
-            "--replicas 2: each needs a problem of its own, there is 1",
-        ),
-    ],
-)
-def test_replicas_that_do_not_fit_are_refused_with_both_numbers(
-    arguments, message, mosaicdd, common_path, problems_file
-):
-    path = common_path / "out.h5"
-    given = ("--boundary", problems_file, *arguments)
-    ended = mosaicdd("solve", "-o", path, *CELLS, *EXACT, *given)
-    assert ended.code == 2
-    assert message in ended.err
-    assert ended.err.count("\n") == 1
-
-
-@pytest.mark.ranks(1, 2)
-def test_an_unsound_problem_is_named(mosaicdd, common_path, problems_file, comm):
-    if comm.rank == 0:
-        with h5py.File(problems_file, "r+") as file:
-            file["boundary/left"][3, 7] = np.inf
-    comm.Barrier()
-    path = common_path / "out.h5"
-    ended = mosaicdd("solve", "-o", path, *CELLS, *EXACT, "--boundary", problems_file)
-    assert ended.code == 2
-    assert "problem 3: boundary edge left has 1 of 129 values that are not finite" in ended.err
 
 
 def test_people_read_how_many_ended_how(mosaicdd, common_path, problems_file):

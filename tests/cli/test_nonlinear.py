@@ -22,24 +22,6 @@ def test_a_function_of_the_solution_is_kept_for_compare(comm, mosaicdd, common_p
         assert strict_json(done.out)["max_error"] < 1e-8
 
 
-@pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize(
-    ("field", "message"),
-    [
-        ("k=expr:1+v", "the field k: expression '1+v': v is not allowed; known: u, pi,"),
-        ("k=expr:u-2", "a coefficient that depends on the solution is not positive there"),
-        ("a=-1", "quasilinear-diffusion needs a > 0, got -1"),
-        ("b=1", "quasilinear-diffusion has no field 'b'; it has: a, c, k, f"),
-        ("a=expr:x-1", "the field a must be positive everywhere"),
-    ],
-)
-def test_unsound_fields(mosaicdd, common_path, field, message):
-    done = mosaicdd(*SOLVE, "-o", common_path / "out.h5", "--field", field)
-    assert done.code == 2
-    (line,) = done.err.splitlines()
-    assert message in line
-
-
 FLAT = ("--cells", "48x32", "--spacing", "25x10", "--boundary", "expr:20 - x/100")
 
 
@@ -56,16 +38,6 @@ def test_cells_that_are_no_squares(comm, mosaicdd, common_path, strict_json, pde
         assert strict_json(done.out)["max_error"] < 1e-6
 
 
-@pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize("name", ["minimal-surface", "subdomain-newton"])
-def test_local_solvers_that_have_left_say_what_to_use(mosaicdd, common_path, name):
-    solve = "solve", "-o", common_path / "out.h5", "--pde", "minimal-surface", *FLAT
-    done = mosaicdd(*solve, "--local-solver", name)
-    assert done.code == 2
-    (line,) = done.err.splitlines()
-    assert f"the local solver {name!r} has left: take 'exact' (Newton's method)" in line
-
-
 def test_a_minimal_surface(mosaicdd, tmp_path, strict_json):
     output = tmp_path / "out.h5"
     given = ("--cells", "64x96", "--pde", "minimal-surface", "--boundary", "expr:sin(3*x)*y")
@@ -74,42 +46,6 @@ def test_a_minimal_surface(mosaicdd, tmp_path, strict_json):
     assert strict_json(done.out)["discrete_residual"] <= 1e-10
     done = mosaicdd("compare", output, "--reference", "direct", "--json")
     assert strict_json(done.out)["max_error"] < 1e-8
-
-
-@pytest.mark.ranks(1, 2)
-def test_a_power_below_one_is_refused_in_one_line(mosaicdd, common_path):
-    given = (
-        "--cells",
-        "64x96",
-        "--pde",
-        "p-laplace",
-        "--field",
-        "p=0.5",
-        "--boundary",
-        "gp:seed=0",
-    )
-    done = mosaicdd("solve", "-o", common_path / "out.h5", *given)
-    assert done.code == 2
-    (line,) = set(done.err.splitlines())
-    assert "p-laplace needs p >= 1, got 0.5" in line
-
-
-def test_a_nan_in_a_file_on_one_rank(mosaicdd, tmp_path):
-    a = np.ones((65, 97))
-    a[60, 90] = np.nan
-    np.save(tmp_path / "a.npy", a)
-    field = f"a={tmp_path / 'a.npy'}"
-    done = mosaicdd(*SOLVE, "-o", tmp_path / "out.h5", "--field", field)
-    assert done.code == 2
-    assert "1 of" in done.err
-    assert "not finite" in done.err
-
-
-def test_data_of_nonlinear_equations_are_refused(mosaicdd, tmp_path):
-    done = mosaicdd("generate", tmp_path / "d.h5", "--pde", "poisson-boltzmann", "--samples", "9")
-    assert done.code == 2
-    (line,) = done.err.splitlines()
-    assert "poisson-boltzmann is not linear; networks are trained for linear equations" in line
 
 
 def test_a_signal_keeps_a_checkpoint_and_resume_goes_on(mosaicdd, signalled, tmp_path, strict_json):

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from mosaicdd import read
-from mosaicdd.schwarz.engine import Engine
 from mosaicdd.storage.shards import shard_folder
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -163,35 +162,3 @@ def test_a_window_compares_with_all_references(solve, mosaicdd, strict_json):
 def test_a_window_can_be_drawn(solve, mosaicdd):
     path, _ = solve("part", "--window", "1.1:1.9,0.4:1.3")
     assert mosaicdd("plot", path).code == 0
-
-
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--window", "0:4,0:1"), ("--window", "x from 0 to 4", "0 to 3")),
-        (("--window", "1:1,0:1"), ("--window", "holds nothing")),
-        (("--window", "1,2"), ("--window", "not of the form X0:X1,Y0:Y1")),
-        (("--window", "0:nan,0:1"), ("--window", "not of the form")),
-        (("--keep", "interface", "--window", "0:1,0:1"), ("--keep interface", "--window")),
-        (("--keep", "interface", "--shards"), ("--keep interface", "--shards")),
-    ],
-)
-def test_what_cannot_be_written_is_refused_before_any_work(
-    arguments, words, mosaicdd, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, *arguments)
-    assert ended.code == 2
-    assert all(word in ended.err for word in words), ended.err
-
-
-def test_a_file_where_the_shards_should_be_is_refused_before_any_work(
-    mosaicdd, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
-    (tmp_path / "out.h5.shards").write_text("mine")
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *PROBLEM, "--shards")
-    assert ended.code == 2
-    assert "--shards" in ended.err
-    assert "is a file, a folder is needed" in ended.err

@@ -2,8 +2,6 @@
 
 import pytest
 
-from mosaicdd.former import FORMER
-
 
 @pytest.mark.ranks(1, 2)
 def test_a_plan_in_json_is_complete(mosaicdd, strict_json):
@@ -90,55 +88,3 @@ def test_a_plan_of_cubes_counts_what_26_neighbours_are_sent(mosaicdd, strict_jso
     memory = report["memory_bytes_per_rank"]
     cube = (17**3 - 15**3 + 15**3) + (17**3 - 15**3 + 3 * 15**2)  # filled, and swept
     assert memory["buffers"] == 8 * 192 * cube
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (("--cells", "64x64"), "--cubes is of boxes with values on all sides"),
-        (("--side", "left=neumann:1"), "multigrid solves all others"),
-        (("--cells", "60x64x64"), "nx must be a multiple of 8"),
-    ],
-)  # fmt: skip
-def test_a_plan_of_cubes_refuses_in_a_line_what_has_none(mosaicdd, given, says):
-    ended = mosaicdd("plan", "--cells", "64x64x64", "--ranks", "4", "--cubes", *given)
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert says in ended.err
-
-
-def test_a_plan_refuses_what_a_solve_would(mosaicdd):
-    arguments = ("plan", "--cells", "2048x1024", "--ranks", "4")
-    one = mosaicdd(*arguments, "--side", "left=periodic")
-    assert one.code == 2
-    assert "--side: the side left is periodic, the side right is not" in one.err
-    beyond = mosaicdd(*arguments, "--side", "left[0:99]=neumann:1")
-    assert "left[0:99] reaches beyond the side" in beyond.err
-    empty = mosaicdd(*arguments, "--domain", "expr:hypot(x,y)+1")
-    assert "the domain is empty: none of the 2100225 nodes lies inside" in empty.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--cells", "2050x2048"), "--cells 2050x2048: nx must be a multiple of 16"),
-        (("--ranks", "100"), "100 ranks do not fit: the lattice has 7x7 subdomains"),
-        (("--dims", "3x2"), "--dims: 3x2 are 6 ranks, --ranks says 4"),
-        (("--dims", "1x4", "--cells", "128x48"), "dims 1x4: 4 ranks along y"),
-        (("--medium", "--dtype", "float32"), "multigrid works in float64: leave --dtype out"),
-    ],
-)
-def test_bad_input_gives_one_line(mosaicdd, arguments, message):
-    ended = mosaicdd("plan", "--cells", "128x128", "--ranks", "4", *arguments)
-    assert ended.code == 2
-    assert ended.out == ""
-    assert ended.err.startswith("Error: ")
-    assert message in ended.err
-    assert ended.err.count("\n") == 1
-
-
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize("command", FORMER["command"])
-def test_a_command_that_has_left_says_so(mosaicdd, command):
-    ended = mosaicdd(command, "-o", "rates.json")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err == f"Error: the command '{command}' has left: {FORMER['command'][command]}\n"

@@ -219,55 +219,6 @@ def test_beyond_an_outline_and_beside_it_values_are_those_of_the_library(solve, 
     comm.Barrier()
 
 
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (("--window", "0:1,0:1"), "outside of the window that the field is known in"),
-        (("--keep", "interface"), "the field is left out by --keep interface"),
-    ],
-)
-def test_without_the_field_there_is_nothing_to_interpolate(
-    more, says, mosaicdd, common_path, comm, monkeypatch
-):
-    monkeypatch.setattr(Engine, "solve_many", lambda *_, **__: pytest.fail("work was begun"))
-    file = common_path / "points.txt"
-    if comm.rank == 0:
-        file.write_text("2.5 0.5\n")
-    comm.Barrier()
-    more = ("--points", file, "--boundary", "0", "--local-solver", "exact", *more)
-    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, *more)
-    assert (ended.code, says in ended.err) == (2, True), ended.err
-    assert not (common_path / "out.h5").exists()
-
-
-@pytest.mark.ranks(1, 2)
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (
-            "0.5 0.5\n0.5 2.1\n3.5 1\n",
-            ("2 of 3 points", "0 to 3 along x", "0 to 2 along y", "number 2, (0.5, 2.1)"),
-        ),
-        ("0.5 nan\n", ("1 of 1 points",)),
-        ("0.5\n", ("rows of two numbers",)),
-        ("0.5 0.5 0.5\n", ("rows of two numbers",)),
-        ("a b\n", ("rows of two numbers",)),
-        ("", ("holds no points",)),
-        (None, ("missing",)),
-    ],
-)
-def test_points_of_no_use_are_refused_in_one_line(content, words, mosaicdd, common_path, comm):
-    file = common_path / "points.txt"
-    if comm.rank == 0 and content is not None:
-        file.write_text(content)
-    comm.Barrier()
-    ended = mosaicdd("solve", "-o", common_path / "out.h5", *CELLS, "--points", file)
-    assert ended.code == 2
-    assert all(word in ended.err for word in ("Error: --points", *words)), ended.err
-    assert all(line.startswith("Error: ") for line in ended.err.splitlines())
-
-
 @pytest.mark.ranks(1)
 def test_texts_that_begin_with_a_mark_of_the_byte_order_are_read(mosaicdd, tmp_path):
     texts = {

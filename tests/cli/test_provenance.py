@@ -44,32 +44,6 @@ def test_sizes_may_be_in_units_of_1024(mosaicdd, tmp_path, written, cells):
 
 
 @pytest.mark.parametrize(
-    ("option", "spec", "message"),
-    [
-        ("--well", "800,700", "X,Y[,Z]=STRENGTH, as in 300,450=0.02"),
-        ("--hold", "river", "[NAME:]PLACE=SPEC, as in 'river: 0,1"),
-        ("--hold", "river 0,1 2,1=3", "a name stands before a colon"),
-    ],
-)
-def test_a_place_that_is_mistyped_is_answered_with_its_form(
-    mosaicdd, tmp_path, option, spec, message
-):
-    given = ("--cells", "64", "--pde", "diffusion", "--boundary", "0", option, spec)
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *given)
-    assert ended.code == 2
-    assert message in ended.err
-
-
-def test_a_kind_of_values_that_is_mistyped_is_answered_with_the_nearest(mosaicdd, tmp_path):
-    for option, spec in (("--boundary", "gpp:seed=1"), ("--field", "f=lognorml:seed=0")):
-        ended = mosaicdd(
-            "solve", "-o", tmp_path / "out.h5", "--pde", "poisson", "--cells", "64", option, spec
-        )
-        assert ended.code == 2
-        assert "did you mean" in ended.err
-
-
-@pytest.mark.parametrize(
     ("words", "offered"),
     [
         ("solve --pde poisson-", "poisson-boltzmann"),

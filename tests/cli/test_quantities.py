@@ -29,20 +29,6 @@ def test_people_and_scripts_see_the_same(mosaicdd, solved):
     assert set(report) == {"max", "min", "mean", "integral", "balance", "parts", "energy"}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--flow", "lefd"], "unknown side 'lefd' (did you mean 'left'?)"),
-        (["--flow", "left[1:0]"], "must go from a number to a larger one"),
-        (["--problem", "3"], "problem"),
-    ],
-)
-def test_what_is_not_there_is_refused_in_one_line(mosaicdd, solved, options, said):
-    ended = mosaicdd("quantities", solved, *options)
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert said in ended.err
-
-
 def test_where_nothing_flows_the_rest_is_told(mosaicdd, tmp_path):
     path = tmp_path / "surface.h5"
     disk = m.Domain.from_distance("hypot(x-0.4,y-0.4)-0.3", (48, 48), 1 / 60)

@@ -23,34 +23,6 @@ def solved(mosaicdd, common_path, comm):
 
 
 @pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("solve", *CELLS, "--boundary", "expr:x", "-o", "own.h5"),
-        ("solve", *CELLS, "--boundary", "expr:x", "-o", "new.h5", "--trace", "own.json"),
-        ("solve", *CELLS, "--boundary", "0", "--pde", "heat", "--steps", "1", "--dt", "1", "-o", "own.h5"),
-        ("train", "data.h5", "-o", "own.h5"),
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_the_users_own_files_are_not_replaced_unasked(
-    command, mosaicdd, common_path, comm, monkeypatch
-):
-    monkeypatch.chdir(common_path)
-    own = next(name for name in command if name.startswith("own"))
-    if comm.rank == 0:
-        (common_path / own).write_bytes(OWN)
-    comm.Barrier()
-    ended = mosaicdd(*command)
-    assert ended.code == 2
-    assert ended.err.count("\n") == 1
-    assert f"{own}: there is a file of this name that mosaicdd has not written" in ended.err
-    assert "--overwrite" in ended.err
-    assert {path.name for path in common_path.iterdir()} == {own}
-    assert (common_path / own).read_bytes() == OWN
-
-
-@pytest.mark.ranks(1, 2, 3)
 def test_what_is_read_is_never_replaced(solved, mosaicdd, common_path, comm, monkeypatch):
     before = solved.read_bytes()
     link = common_path / "link.h5"
@@ -101,14 +73,6 @@ def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(mosaicdd, tmp_p
         assert mosaicdd("plot", path, "-o", film).code == 0
     film.write_bytes(OWN)
     assert mosaicdd("plot", path, "-o", film).code == 2
-
-
-@pytest.mark.parametrize("name", ["k.npy", "out", "out.hdf5", "own.py"])
-def test_solutions_are_written_to_h5(mosaicdd, tmp_path, name):
-    ended = mosaicdd("solve", "-o", tmp_path / name, *CELLS, "--boundary", "0")
-    assert ended.code == 2
-    assert f"{name}: the name of this file must end in .h5" in ended.err
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -60,20 +60,6 @@ def test_a_picture_is_as_wide_as_the_domain_and_one_of_next_to_no_errors_is_left
     assert "left robin from 1 to 3, 0.5" in text
 
 
-def test_what_cannot_be_written_or_read_is_said_before_any_work(mosaicdd, runs, tmp_path):
-    other = tmp_path / "notes.html"
-    other.write_text("mine")
-    for arguments, told in (
-        ((runs[0], "-o", other), "mosaicdd has not written"),
-        ((runs[0], "-o", tmp_path / "page.txt"), "must end in .html"),
-        ((tmp_path / "none.h5",), "none.h5"),
-    ):
-        ended = mosaicdd("report", *arguments)
-        assert ended.code == 2
-        assert told in ended.err
-    assert other.read_text() == "mine"
-
-
 CUBED = """
 from mosaicdd import NonlinearEquation
 

@@ -12,7 +12,6 @@ from mosaicdd.problems.references.references import solve_by_sine_transform, sol
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 EXACT = ("--local-solver", "exact")
-PAIR = ("--side", "left=periodic", "--side", "right=periodic")
 # The keys of the JSON of a solve.
 KEYS = {
     "status",
@@ -237,53 +236,6 @@ def test_fields_sides_and_spacing_make_the_problem(mosaicdd, common_path):
     truth = solve_directly(problem, stored.grid)
     # Stopped at 1e-11 of a solution of size 50.
     np.testing.assert_allclose(stored.field, truth, rtol=0, atol=1e-8)
-
-
-@pytest.mark.ranks(1, 2, 3)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--field", "c=3"), "laplace has no field 'c'"),
-        (("--field", "c"), "'c' is not of the form NAME=SPEC"),
-        (("--field", "f=nothing.npy"), "--field: nothing.npy: the file of field values is missing"),
-        (("--side", "left=periodic"), "left is periodic, the side right is not"),
-        (
-            (*PAIR, "--side", "left=neumann:1"),
-            "left is given 2 times",
-        ),
-        (
-            (*PAIR, "--domain", "expr:x-1"),
-            "--domain: the sides left and right are periodic, but the outline",
-        ),
-        (
-            (*PAIR, "--local-solver", "laplace"),
-            "a side is periodic here: take 'exact'",
-        ),
-        (
-            (*PAIR, "--side", "top=neumann:1", "--side", "bottom=neumann:1"),
-            "100.0% of the sources and fluxes are left over",
-        ),
-        (("--side", "left=robin:-1,0"), "ALPHA >= 0"),
-        (("--side", "left[0:3]=neumann:0"), "left[0:3] reaches beyond the side"),
-        (("--side", "left[0.501:0.51]=dirichlet:1"), "left[0.501:0.51] holds no node"),
-        (("--side", "left=neumann:no.npy"), "--side: no.npy: the file of field values is missing"),
-        (
-            ("--side", "left=neumann:0", "--local-solver", "laplace"),
-            "a side is natural here: take 'exact'",
-        ),
-        (("--side", "left=x"), "'left=x' is not of the form SIDE=KIND:SPEC"),
-        (("--side", "middle=dirichlet:0"), "unknown side 'middle'"),
-        (("--spacing", "-1"), "spacing"),
-        (("--pde", "nothing.py:NAME"), "nothing.py"),
-        (("--device", "tpu"), "unknown device 'tpu' (did you mean 'cpu'?); known: cpu, cuda"),
-    ],
-)
-def test_a_problem_that_cannot_be_is_refused_in_one_line(arguments, message, mosaicdd, common_path):
-    command = ("solve", "-o", common_path / "out.h5", "--cells", "64x64", "--boundary", "0")
-    ended = mosaicdd(*command, *arguments)
-    assert ended.code == 2
-    assert message in ended.err
-    assert ended.err.count("\n") == 1
 
 
 def test_people_read_relative_numbers_and_what_is_certified(mosaicdd, common_path):

@@ -1,6 +1,5 @@
 """Options of ``train``: all fields of its settings, from flags or TOML, and their refusals."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from click.testing import CliRunner
 from mosaicdd.cli.generate import generate
 from mosaicdd.cli.solve import solve
 from mosaicdd.cli.train import train
-from mosaicdd.former import FORMER
-from mosaicdd.storage.hdf5 import new_file, reseal
 from mosaicdd.storage.model_file import read_model
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
@@ -27,12 +24,6 @@ class Mine(DeepONet):
 
 class Lacking:
     pass
-"""
-EQUATION = """
-from mosaicdd.problems.equations.linear import Equation
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-
-OWN = Equation(name="own", text="-lap u = f", parameters={}, operator=EllipticOperator)
 """
 
 
@@ -83,118 +74,6 @@ def test_settings_come_from_toml_and_flags_override_them(data, tmp_path):
     assert card.training.items() >= chosen.items()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("epoch = 3", "train has no option 'epoch'"),
-        ("epochs = ", "not TOML"),
-        ("settings = 3", "settings must be a table"),
-        ('epochs = "many"', "'many' is not a valid integer"),
-        ("[settings]\nwide = 3", "no setting 'wide'"),
-    ],
-)
-def test_a_wrong_config_is_refused_in_one_line(data, tmp_path, text, message):
-    config = tmp_path / "train.toml"
-    config.write_text(text)
-    result = run(data, "-o", tmp_path / "model.h5", "--config", config)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--network", "resnet"],
-            "unknown network 'resnet' (did you mean 'sdnet'?); known: deeponet, faces, family",
-        ),
-        (["--network", "mine:Lacking"], "lacks the base class torch.nn.Module"),
-        (["--network", "mine:Gone"], "cannot be imported"),
-        (["--sharding", "zero1"], "there is 1; start several, as in mpiexec"),
-        (["--no-labels", "--pde-weight", "0"], "needs a PDE loss"),
-        (["--no-labels", "--residual", "continuous"], "kinks where it folds points"),
-        (["--optimizer", "sgd"], "'sgd' is not one of"),
-        (["--lr", "nan"], "learning rate must be positive"),
-        (["--resume"], "there is no checkpoint; start without --resume"),
-        (["--pde", "own.py:OWN"], "--pde: it is the equation own, the data are of laplace"),
-        (
-            ["--network", "family", "--points", "5"],
-            "no use for --points 5: it learns from solutions",
-        ),
-        (["--network", "family", "--precision", "bf16"], "float32, float64, tf32; leave it out"),
-        (
-            ["--network", "family", "--no-labels"],
-            "family learns from solutions alone: leave labels",
-        ),
-        (["--network", "family", "--recompute"], "cannot recompute its hidden layers"),
-        (["--config", "none.toml"], "there is no such file"),
-    ],
-)
-def test_bad_options_are_refused_in_one_line(data, tmp_path, monkeypatch, options, message):
-    (tmp_path / "mine.py").write_text(OWN)
-    (tmp_path / "own.py").write_text(EQUATION)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    result = run(data, "-o", "model.h5", *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert not (tmp_path / "model.h5").exists()
-
-
-@pytest.mark.parametrize("network", FORMER["network"])
-def test_a_network_that_has_left_is_refused_before_the_data_are_read(network, tmp_path):
-    result = run(tmp_path / "none.h5", "-o", tmp_path / "model.h5", "--network", network)
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert f"the network '{network}' has left: " in result.stderr
-
-
-@pytest.mark.parametrize("option", FORMER["option"])
-def test_an_option_that_has_left_says_so_on_the_command_line_and_in_a_file(
-    option, tmp_path, mosaicdd
-):
-    command, name = option.split()
-    if command == "generate":
-        call = [command, tmp_path / "out.h5", name]
-    elif command == "plan":
-        call = [command, "--cells", "64x64", "--ranks", 2, name, 2]
-    else:
-        config = tmp_path / "train.toml"
-        config.write_text(f'{name.lstrip("-")} = "1x2"')
-        call = [command, "data.h5", "-o", tmp_path / "out.h5", name, "1x2"]
-        ended = mosaicdd(command, "data.h5", "-o", tmp_path / "out.h5", "--config", config)
-        assert (ended.code, ended.err.count("\n")) == (2, 1)
-        assert f"the option '{option}' has left: " in ended.err
-    ended = mosaicdd(*call)
-    assert (ended.code, ended.err) == (
-        2,
-        f"Error: the option '{option}' has left: {FORMER['option'][option]}\n",
-    )
-
-
-@pytest.mark.parametrize("kind", FORMER["kind of file"])
-def test_a_dataset_that_has_left_says_so(kind, tmp_path):
-    with new_file(tmp_path / "data.h5", kind):
-        pass
-    result = run(tmp_path / "data.h5", "-o", tmp_path / "model.h5")
-    assert result.exit_code == 2
-    assert f"data.h5: the kind of file '{kind}' has left: " in result.stderr
-
-
-def test_a_truncated_dataset_and_one_of_another_equation_are_refused(data, tmp_path):
-    import h5py
-
-    truncated, other = tmp_path / "truncated.h5", tmp_path / "other.h5"
-    truncated.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    other.write_bytes(data.read_bytes())
-    with h5py.File(other, "r+") as file:
-        file.attrs["pde"] = "nothing"
-    reseal(other)
-    for path, message in ((truncated, "not a complete dataset"), (other, "unknown pde 'nothing'")):
-        result = run(path, "-o", tmp_path / "model.h5")
-        assert result.exit_code == 2
-        assert message in result.stderr
-
-
 def test_a_network_of_the_users_own_trains_and_names_itself(data, tmp_path, monkeypatch, mosaicdd):
     (tmp_path / "mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -222,20 +101,6 @@ def test_tensorboard_gets_the_metrics_of_the_other_file(data, tmp_path):
     assert run(data, "-o", model, *options).exit_code == 0
     (events,) = folder.iterdir()
     assert b"validation_mse" in events.read_bytes()
-
-
-def test_a_missing_tensorboard_is_one_line_before_any_work(tmp_path, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *a: None if name == "tensorboard" else find(name, *a),
-    )
-    # Before the dataset is looked for.
-    result = run(tmp_path / "none.h5", "-o", tmp_path / "model.h5", "--tensorboard", tmp_path)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: --tensorboard: the package tensorboard is not installed: pip")
 
 
 def test_without_labels_the_pde_loss_is_the_default(data, tmp_path):
