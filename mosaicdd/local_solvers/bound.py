@@ -75,8 +75,8 @@ class SharedSolver(Method):
         return NodeBoxes(grid, periodic, tuple(edges))
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return those of two interfaces of each problem, of several a third; of the field a rank holds a strip only."""
-        interfaces = problems * (2 if problems == 1 else 3)
+        """Return those of two interfaces of each problem, of several and by networks a third; of the field a rank holds a strip only."""
+        interfaces = problems * (2 if problems == 1 and self.exact else 3)
         return interfaces * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
 
     def plan(

@@ -19,7 +19,7 @@ from mosaicdd.schwarz.settings import SolveSettings
 # A process after one small solve (Linux, torch 2.13): of squares; of cubes, by their network; with compiled loops.
 _SQUARES, _CUBES, _COMPILED = 320_000_000, 610_000_000, 430_000_000
 _DOUBLE = 8
-_VECTORS = 2  # interfaces: the last one and the next
+_VECTORS = 3  # interfaces: the last one and the next, and the result of a network while its error is estimated
 _COARSE_ARRAYS = 4  # residual, symbol, correction, and one for the transforms
 
 

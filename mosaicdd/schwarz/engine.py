@@ -237,7 +237,10 @@ class Engine(BaseEngine[SharedSolver]):
             ]
         clock.append(time.perf_counter())
         safety = self._scheme.safety
-        estimates = estimate_errors(self._exact.iterate, v, monitor, self._edge_error, safety)
+        estimates = estimate_errors(
+            *(self._exact.iterate, v, monitor, self._edge_error, safety),
+            exact=self.filling.exact,
+        )
         clock.append(time.perf_counter())
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink, powers)
         evidence = [

@@ -170,9 +170,9 @@ def test_a_folder_that_becomes_read_only_keeps_the_solution_before(mosaicdd, dis
     assert mosaicdd("solve", "-o", output, *SMALL).code == 0
     before = output.read_bytes()
 
-    def estimate_and_close(*arguments):  # the last step before the field is written
+    def estimate_and_close(*arguments, **options):  # the last step before the field is written
         mount("-o", "remount,ro")
-        return estimate(*arguments)
+        return estimate(*arguments, **options)
 
     monkeypatch.setattr(engine, "estimate_errors", estimate_and_close)
     fails_in_one_line(mosaicdd("solve", "-o", output, *SMALL, "--json"), "read-only")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.equations import LAPLACE
 from mosaicdd.problems.problem import Problem
@@ -91,3 +92,25 @@ def test_errors_between_the_lines_along_the_edge_are_in_it(
     assert together.solve(boundary).error_estimate.rms == pytest.approx(
         solution.error_estimate.rms, rel=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "axx", "ayy", "axy", "f"),
+    [
+        ((112, 176), 1.16, 1.26, -0.21, "1"),
+        ((256, 256), 1.16, 1.26, -0.21, "1"),
+        ((160, 128), 1.11, 1.01, -0.03, "40*where(x > 0.5, 1, 0)"),
+    ],
+)
+def test_smooth_errors_that_the_first_exact_iteration_leaves_are_in_it(
+    cells, axx, ayy, axy, f, comm
+):
+    """Subdomains that all err alike between the lattice nodes make an error that grows with their squared number."""
+    fields = {"axx": axx, "ayy": ayy, "axy": axy, "f": f}
+    problem = m.Problem(m.Domain(cells), "anisotropic-diffusion", fields, m.Dirichlet(1.0))
+    by_network = m.solve(problem, ranks=comm)
+    assert by_network.report["local_solver"] == "anisotropic-diffusion"
+    assert by_network.converged
+    difference = by_network.gather() - m.solve(problem, "exact", rtol=1e-11, ranks=comm).gather()
+    error = np.sqrt(np.mean(difference[1:-1, 1:-1] ** 2))
+    assert error <= by_network.error_estimate <= 4 * error

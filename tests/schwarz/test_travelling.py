@@ -32,7 +32,9 @@ def readers(engine, ranks, boundary, path):
         "sweep": lambda v: iterate(v, other),
         "norms": lambda v: norms.squares(v, other),
         "fill": lambda v: list(fill.strips(movement.widen(v, fill.block.halo))),
-        "estimate": lambda v: estimate_errors(iterate, v, monitor, lambda _: [0.0], 1.0),
+        "estimate": lambda v: estimate_errors(
+            iterate, v, monitor, lambda _: [0.0], 1.0, exact=False
+        ),
         "checkpoint": lambda v: checkpoints.save(v, [History()]),
         "gather": lambda v: movement.gather(v, 0, lambda *_: None),
     }
