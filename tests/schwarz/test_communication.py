@@ -130,13 +130,14 @@ def test_deeper_halos_are_exchanged_less_often(depth, observed):
 
 @pytest.fixture
 def iterate_and_watch(make_lattice, make_solver, make_ranks, problem, monkeypatch):
-    """Return a function: 130 iterations, with something called after the 20th and the 120th."""
+    """Return a function: 50 iterations, with something called after the 10th and the 40th."""
 
     def run(levels, begin, end):
         lattice = make_lattice((24, 24))
         boundary, _ = problem(lattice)
         most = 50
-        monkeypatch.setattr("mosaicdd.schwarz.stopping._PATIENCE", most)
+        for name in ("_PATIENCE", "_AT_ROUNDING"):  # no end before
+            monkeypatch.setattr(f"mosaicdd.schwarz.stopping.{name}", most)
         settings = {"levels": levels, "rtol": 0.0, "max_iterations": most}
         calls = {10: begin, 40: end}
         solver = make_solver(lattice, ranks=make_ranks(), **settings)
