@@ -61,11 +61,7 @@ def test_a_solution_agrees_with_the_references(reference, compared, solved):
 
 @pytest.mark.parametrize(
     ("expression", "fourth_derivative"),
-    [
-        ("x**2 - y**2", 0.0),
-        ("exp(x)*sin(y)", np.exp(3.0)),
-        ("log((x+1)**2 + (y+1)**2)", 3.0),
-    ],
+    [("x**2 - y**2", 0.0), ("exp(x)*sin(y)", np.exp(3.0)), ("log((x+1)**2 + (y+1)**2)", 3.0)],
 )
 def test_an_expression_shows_the_discretisation_error_and_no_more(
     expression, fourth_derivative, compared, solved

@@ -100,12 +100,7 @@ OPTIONS = {
     "--out-of-range": st.sampled_from(["network", "exact", "x"]),
 }
 FLAGS = ("--json", "--resume", "--nonsense", "-h")
-VALID = {
-    "--boundary": "gp:seed=1",
-    "--local-solver": "exact",
-    "--levels": "2",
-    "--rtol": "1e-6",
-}
+VALID = {"--boundary": "gp:seed=1", "--local-solver": "exact", "--levels": "2", "--rtol": "1e-6"}
 
 
 @st.composite

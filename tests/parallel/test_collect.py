@@ -48,12 +48,7 @@ def test_a_rank_makes_its_parts_while_it_hands_them_over(make_ranks):
             yield buffer, (slice(ranks.rank, ranks.rank + 1), slice(0, 3))
 
     seen = []
-    collect(
-        ranks,
-        parts(),
-        float,
-        lambda array, place: seen.append((place[0].start, array[0, 0])),
-    )
+    collect(ranks, parts(), float, lambda array, place: seen.append((place[0].start, array[0, 0])))
     assert made == [0, 1, 2, 3]
     if ranks.is_root:
         assert seen == [(rank, 10 * rank + n) for n in range(4) for rank in range(ranks.size)]

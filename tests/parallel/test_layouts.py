@@ -100,11 +100,7 @@ def test_negative_sizes_and_widths_are_refused():
 def test_copies_come_round_along_a_periodic_axis():
     # 6 items, of which the last stands for the first: a period of 5.
     layout = Layout((6,), (3,), (Halo(0, width=3, sizes=(2, 2, 2), period=5),))
-    held = [
-        [2, 3, 4, 0, 1, 2, 3, 4],
-        [4, 0, 1, 2, 3, 4, 0, 1],
-        [1, 2, 3, 4, 5, 1, 2, 3],
-    ]
+    held = [[2, 3, 4, 0, 1, 2, 3, 4], [4, 0, 1, 2, 3, 4, 0, 1], [1, 2, 3, 4, 5, 1, 2, 3]]
     for rank, expected in enumerate(held):
         np.testing.assert_array_equal(layout.cut(np.arange(6), rank), expected)
 

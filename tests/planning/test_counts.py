@@ -110,11 +110,7 @@ def test_a_message_goes_to_every_neighbour_along_and_across(make_lattice, dims, 
 @pytest.mark.ranks(2, 4, 6)
 @pytest.mark.parametrize(
     ("cells", "sides"),
-    [
-        ((192, 256), {}),
-        ((167, 150), {"left": Periodic(), "right": Periodic()}),
-        ((48, 40, 64), {}),
-    ],
+    [((192, 256), {}), ((167, 150), {"left": Periodic(), "right": Periodic()}), ((48, 40, 64), {})],
     ids=["plane", "around", "space"],
 )
 def test_messages_and_bytes_are_those_of_an_iteration_by_multigrid(comm, monkeypatch, cells, sides):
