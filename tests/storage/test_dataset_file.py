@@ -35,21 +35,13 @@ def test_a_dataset_comes_back_as_it_was_written(tmp_path):
     for name, value in vars(written).items():
         np.testing.assert_array_equal(getattr(read, name), value)
     assert read.content_hash == written.content_hash
+    assert read.content_hash != small_dataset(samples=11).content_hash
     assert read.held_out == 2
-
-
-def test_the_file_has_the_documented_layout(tmp_path):
-    small_dataset().write(tmp_path / "data.h5")
     with h5py.File(tmp_path / "data.h5") as file:
         shapes = {name: file[name].shape for name in ("boundary", "solution", "hyperparameters")}
         assert shapes == {"boundary": (10, 16), "solution": (10, 5, 5), "hyperparameters": (10, 1)}
-        assert {"pde", "cells", "size", "seed", "format_version", "version_torch"} <= set(
-            file.attrs
-        )
-
-
-def test_the_hash_depends_on_the_samples():
-    assert small_dataset().content_hash != small_dataset(samples=11).content_hash
+        named = {"pde", "cells", "size", "seed", "format_version", "version_torch"}
+        assert named <= set(file.attrs)
 
 
 @pytest.mark.parametrize(
@@ -65,16 +57,6 @@ def test_the_hash_depends_on_the_samples():
 def test_inconsistent_content_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         small_dataset(**changes)
-
-
-def test_a_dataset_file_is_not_a_model_file(tmp_path):
-    from mosaicdd.storage.model_file import read_model
-
-    small_dataset().write(tmp_path / "data.h5")
-    with pytest.raises(
-        ValueError, match="a mosaicdd dataset file, a mosaicdd model file is needed"
-    ):
-        read_model(tmp_path / "data.h5")
 
 
 def test_values_of_less_precision_are_taken_as_those_of_more(tmp_path):

@@ -34,20 +34,9 @@ def written(path, values, *, x=X, y=Y, step=STEP):
         path.write_text("\n".join(["x,y,a", *rows]) + "\n")
     elif path.suffix == ".tif":
         # Places are those of the upper left pixel's corner, or of its middle.
-        places = (
-            0.0,
-            0.0,
-            0.0,
-            along["x"][0] - 0.5 * step * per_cell,
-            along["y"][-1] + 0.5 * step * per_cell,
-            0.0,
-        )
-        tags = {
-            33550: (step, step, 0.0),
-            33922: places,
-            34735: (1, 1, 0, 1, 1025, 0, 1, 1 if per_cell else 2),
-            42113: "-99",
-        }
+        left, upper = along["x"][0] - 0.5 * step * per_cell, along["y"][-1] + 0.5 * step * per_cell
+        tags = {33550: (step, step, 0.0), 33922: (0.0, 0.0, 0.0, left, upper, 0.0), 42113: "-99"}
+        tags[34735] = (1, 1, 0, 1, 1025, 0, 1, 1 if per_cell else 2)
         rows = np.where(np.isnan(values), -99.0, values)[::-1].astype(np.float32)
         Image.fromarray(rows).save(path, tiffinfo=tags, compression="tiff_lzw")
     else:
@@ -117,7 +106,7 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
     values[:8, 20:] = np.nan  # no part of the domain
     values[:, :3] = np.nan
     raster, rain = written(tmp_path / f"a{ending}", values), written(tmp_path / "f.csv", NODES)
-    solve = (
+    solve = [
         "solve",
         "--cells",
         "32x24",
@@ -127,7 +116,7 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
         "diffusion",
         "--boundary",
         "1",
-    )
+    ]
     fields = ("--field", f"a={raster}", "--field", f"f={rain}")
     ended = mosaicdd(
         *solve, *fields, "--domain", raster, "--rtol", "1e-10", "-o", tmp_path / "out.h5"
@@ -139,40 +128,20 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
     stored = m.read(tmp_path / "out.h5").field
     assert np.isnan(stored).any()
     np.testing.assert_allclose(stored, expected.field, atol=1e-12)
-    # What lacks inside of a domain is named.
-    ended = mosaicdd(*solve, *fields, "-o", tmp_path / "bad.h5")
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    assert (
-        "the field a has 168 of 768 values that are not finite, the first at cell (0, 0)"
-        in ended.err
-    )
-    # So are rasters that do not fit each other, or the grid.
-    for bad, said in (
-        (written(tmp_path / "shifted.nc", NODES, x=X + STEP), "--field: the domain begins at x = 500 by the raster of a, at 500.25 by that of f: cut them"),
-        (written(tmp_path / "wide.nc", NODES, step=0.5), "has coordinates 0.5 apart along y, the grid has a spacing of 0.25"),
-        (written(tmp_path / "small.asc", CELLS[:9]), "the field f has the shape (9, 32), the grid has (25, 33) nodes"),
+    # What lacks inside of a domain is named, as are rasters that do not fit each other, or the grid, and
+    # a domain that lies beside a field, or is coarser than the grid.
+    known = (*solve, "--field", f"a={raster}")
+    of = lambda name, *what, **how: written(tmp_path / name, *what, **how)
+    for given, said in (
+        (fields, "the field a has 168 of 768 values that are not finite, the first at cell (0, 0)"),
+        (("--field", f"f={of('shifted.nc', NODES, x=X + STEP)}", "--domain", raster), "--field: the domain begins at x = 500 by the raster of a, at 500.25 by that of f: cut them"),
+        (("--field", f"f={of('wide.nc', NODES, step=0.5)}", "--domain", raster), "has coordinates 0.5 apart along y, the grid has a spacing of 0.25"),
+        (("--field", f"f={of('small.asc', CELLS[:9])}", "--domain", raster), "the field f has the shape (9, 32), the grid has (25, 33) nodes"),
+        (("--domain", of("beside.nc", values, y=Y - STEP)), "--field: the domain begins at y = 7000 by the raster of a, at 6999.75 by that of the domain: cut"),
+        (("--domain", of("coarse.nc", values, step=25.0)), "coarse.nc has coordinates 25 apart along y, the grid has a spacing of 0.25: give --spacing 25"),
     ):  # fmt: skip
-        ended = mosaicdd(
-            *solve,
-            "--field",
-            f"a={raster}",
-            "--field",
-            f"f={bad}",
-            "--domain",
-            raster,
-            "-o",
-            tmp_path / "bad.h5",
-        )
-        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-        assert said in ended.err
-    # And with what the domain is of: one that lies beside a field, or is coarser than the grid.
-    for bad, said in (
-        (written(tmp_path / "beside.nc", values, y=Y - STEP), "--field: the domain begins at y = 7000 by the raster of a, at 6999.75 by that of the domain: cut"),
-        (written(tmp_path / "coarse.nc", values, step=25.0), "coarse.nc has coordinates 25 apart along y, the grid has a spacing of 0.25: give --spacing 25"),
-    ):  # fmt: skip
-        ended = mosaicdd(
-            *solve, "--field", f"a={raster}", "--domain", bad, "-o", tmp_path / "bad.h5"
-        )
+        more = given[2:] if given is fields else given
+        ended = mosaicdd(*known, *more, "-o", tmp_path / "bad.h5")
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)
         assert said in ended.err
     assert not (tmp_path / "bad.h5").exists()

@@ -1,22 +1,17 @@
-"""Solution files: what goes in comes out, or one line says why not."""
+"""Solution files: what goes in comes out, of one problem and of several, or one line says why not."""
 
 import os
 
 import h5py
 import numpy as np
 import pytest
+from stored_fields import store
 
 from mosaicdd import read
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
-from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage import atomic
-from mosaicdd.storage.atomic import append_seal
-from mosaicdd.storage.inputs import read_boundaries
-from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.hdf5 import reseal
 
-GRID = Grid((4, 6), 0.25)
-FIELD = np.random.default_rng(0).standard_normal(GRID.nodes)
+FIELD = np.random.default_rng(0).standard_normal((5, 7))
 ATTRIBUTES = {
     "status": "converged_rtol",
     "iterations": 12,
@@ -30,27 +25,17 @@ ATTRIBUTES = {
 HISTORY = {"update": [1.0, 0.1], "residual": [2.0, np.nan], "mae": [], "seconds": [0.1, 0.2]}
 
 
-def write(path, dtype="float64"):
-    boundary = Boundary.of_field(FIELD)
-    with writing_solutions(path, GRID, [boundary], dtype) as writer:
-        # Part by part, as the ranks hand them over.
-        for rows in (slice(0, 2), slice(2, 5)):
-            for columns in (slice(0, 4), slice(4, 7)):
-                writer.write("solution", FIELD[rows, columns], (rows, columns))
-        writer.describe(ATTRIBUTES, [HISTORY])
-
-
 @pytest.fixture
 def path(tmp_path):
-    write(tmp_path / "out.h5")
-    return tmp_path / "out.h5"
+    return store(tmp_path / "out.h5", [FIELD], histories=[HISTORY], **ATTRIBUTES)
 
 
 def test_what_is_written_is_read_again(path):
     solution = read(path)
-    assert solution.grid == GRID
+    assert (solution.grid.shape, solution.grid.spacing) == ((4, 6), 0.25)
     np.testing.assert_array_equal(solution.field, FIELD)
-    for name, edge in Boundary.of_field(FIELD).named.items():
+    edges = {"bottom": FIELD[0], "top": FIELD[-1], "left": FIELD[:, 0], "right": FIELD[:, -1]}
+    for name, edge in edges.items():
         np.testing.assert_array_equal(solution.boundary.named[name], edge)
     for name, values in HISTORY.items():
         np.testing.assert_array_equal(solution.history[name], values)
@@ -58,133 +43,77 @@ def test_what_is_written_is_read_again(path):
     for name, value in ATTRIBUTES.items():
         assert solution.attributes[name] == value
         assert type(solution.attributes[name]) is type(value)
-
-
-def test_versions_are_kept(path):
-    attributes = read(path).attributes
-    assert attributes["kind"] == "mosaicdd solution"
+    assert solution.attributes["kind"] == "mosaicdd solution"
     for library in ("mosaicdd", "numpy", "torch", "h5py", "pyamg"):
-        assert attributes[f"version_{library}"][0].isdigit()
+        assert solution.attributes[f"version_{library}"][0].isdigit()
+    assert solution.fields == {}
 
 
 def test_single_precision_is_kept_but_the_boundary_data_are_not_rounded(tmp_path):
-    write(tmp_path / "out.h5", "float32")
-    solution = read(tmp_path / "out.h5")
+    solution = read(store(tmp_path / "out.h5", [FIELD], dtype="float32"))
     assert solution.field.dtype == np.float32
     np.testing.assert_array_equal(solution.field, FIELD.astype(np.float32))
     np.testing.assert_array_equal(solution.boundary.named["top"], FIELD[-1])
 
 
-def test_it_is_a_boundary_file_too(path):
-    (boundary,) = read_boundaries(path, GRID)
-    np.testing.assert_array_equal(boundary.named["bottom"], FIELD[0])
-    np.testing.assert_array_equal(boundary.named["right"], FIELD[:, -1])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
 
-
-def test_vtk_finds_the_field_without_a_copy(path):
-    with h5py.File(path) as file:
-        image = file["VTKHDF"]
-        # https://docs.vtk.org: extents in points, x first; the data indexed (z,) y, x.
-        assert image.attrs["Type"] == b"ImageData"
-        np.testing.assert_array_equal(image.attrs["WholeExtent"], [0, 6, 0, 4, 0, 0])
-        np.testing.assert_array_equal(image.attrs["Spacing"][:2], [0.25, 0.25])
-        assert image["PointData/solution"] == file["solution"]
-
-
-def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(path):
     before = path.read_bytes()
-    boundary = Boundary.of_field(FIELD)
-
-    def interrupted():
-        with writing_solutions(path, GRID, [boundary], "float64") as writer:
-            writer.write("solution", FIELD[:2], (slice(0, 2), slice(None)))
-            raise KeyboardInterrupt
-
+    monkeypatch.setattr("mosaicdd.storage.solution_writer.SolutionWriter.describe", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        store(path, [FIELD + 1])
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["out.h5"]
 
 
-def reseal(path):
-    with path.open("r+b") as file:
-        append_seal(file)
+def changed(change, *, seal=False):
+    """Return what changes a file, and seals it again or not."""
 
+    def damage(path):
+        with h5py.File(path, "r+") as file:
+            change(file)
+        if seal:
+            reseal(path)
 
-def missing(path):
-    path.unlink()
-    return FileNotFoundError, "missing"
-
-
-def a_folder(path):
-    path.unlink()
-    path.mkdir()
-    return FileNotFoundError, "a folder"
-
-
-def truncated(path):
-    path.write_bytes(path.read_bytes()[:-100])
-    return ValueError, "not a complete solution file"
-
-
-def empty(path):
-    path.write_bytes(b"")
-    return ValueError, "not a complete solution file"
-
-
-def text(path):
-    path.write_text("no HDF5 at all\n" * 1000)
-    return ValueError, "not a complete solution file"
+    return damage
 
 
 def foreign(path):
     with h5py.File(path, "w") as file:
         file["solution"] = FIELD
-    return ValueError, "something else, a mosaicdd solution file is needed"
 
 
-def another_kind(path):
-    with h5py.File(path, "r+") as file:
-        file.attrs["kind"] = "mosaicdd dataset"
-    return ValueError, "a mosaicdd dataset file, a mosaicdd solution file is needed"
+def without(name):
+    return changed(lambda file: file.pop(name), seal=True)
 
 
-def of_the_future(path):
-    with h5py.File(path, "r+") as file:
-        file.attrs["format_version"] = 99
-    return ValueError, "format 99, .* reads 1 to 2; update mosaicdd"
-
-
-def without(name, message):
-    """Return what takes something out of a file, and what is said of that."""
-
-    def damage(path):
-        with h5py.File(path, "r+") as file:
-            del file[name]
-        reseal(path)
-        return ValueError, message
-
-    return pytest.param(damage, id=name)
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "message"),
     [
-        missing,
-        a_folder,
-        truncated,
-        empty,
-        text,
-        foreign,
-        another_kind,
-        of_the_future,
-        without("solution", "not a complete solution file .*solution"),
-        without("history", "not a complete solution file"),
-        without("boundary/left", "no boundary data: /boundary/left is missing"),
+        (lambda path: path.unlink(), "missing"),
+        (a_folder, "a folder"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "not a complete solution file"),
+        (lambda path: path.write_bytes(b""), "not a complete solution file"),
+        (lambda path: path.write_text("no HDF5 at all\n" * 1000), "not a complete solution file"),
+        (foreign, "something else, a mosaicdd solution file is needed"),
+        (changed(lambda file: file.attrs.update(kind="mosaicdd dataset")), "a mosaicdd dataset file, a mosaicdd solution file is needed"),
+        (changed(lambda file: file.attrs.update(format_version=99)), "format 99, .* reads 1 to 2; update mosaicdd"),
+        (without("solution"), "not a complete solution file .*solution"),
+        (without("history"), "not a complete solution file"),
+        (without("boundary/left"), "no boundary data: /boundary/left is missing"),
     ],
-)
-def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, path):
-    error, message = damage(path)
+    ids=["missing", "folder", "cut", "empty", "text", "foreign", "kind", "future", "field", "history", "side"],
+)  # fmt: skip
+def test_a_file_of_no_use_is_refused_in_one_line_that_names_it(damage, message, path):
+    damage(path)
+    error = ValueError if path.is_file() else FileNotFoundError
     with pytest.raises(error, match=message) as caught:
         read(path)
     assert str(caught.value).startswith(str(path))
@@ -197,19 +126,18 @@ def test_files_of_the_first_format_are_read(path):
         del file["solution"].attrs["first_node"]
     solution = read(path)
     np.testing.assert_array_equal(solution.field, FIELD)
-    assert solution.window == Window.whole(GRID)
+    assert (solution.window.start, solution.window.stop) == ((0, 0), (5, 7))
 
 
 @pytest.fixture
 def digests(monkeypatch):
     """Return a list that grows by a number whenever that many bytes are checked."""
-    checked = []
+    checked, sealing = [], atomic._sealing
 
     def counted(file, size):
         checked.append(size)
         return sealing(file, size)
 
-    sealing = atomic._sealing
     monkeypatch.setattr(atomic, "_sealing", counted)
     return checked
 
@@ -224,7 +152,7 @@ def test_a_file_is_checked_once_however_often_it_is_read(path, digests):
     older(path)
     for _ in range(3):
         solution = read(path)
-        assert solution.field.shape == GRID.nodes
+        assert solution.field.shape == FIELD.shape
         assert solution.error_map is None
     assert len(digests) == 1
 
@@ -232,11 +160,9 @@ def test_a_file_is_checked_once_however_often_it_is_read(path, digests):
 def test_a_file_that_has_changed_is_checked_again(path, digests):
     older(path)
     read(path)
-    with path.open("r+b") as file:
-        file.seek(-1000, os.SEEK_END)
-        byte = file.read(1)
-        file.seek(-1000, os.SEEK_END)
-        file.write(bytes([byte[0] ^ 1]))
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(content)
     with pytest.raises(ValueError, match="its checksum differs"):
         read(path)
     assert len(digests) == 2
@@ -259,16 +185,95 @@ def test_large_arrays_are_read_when_they_are_asked_for(path):
     assert solution.error_estimate is None
 
 
-def test_a_file_that_was_replaced_meanwhile_is_not_mixed_with_the_one_before(path):
-    solution = read(path)
-    write(path, "float32")
+def test_a_file_that_was_replaced_or_removed_meanwhile_is_not_mixed_with_the_one_before(path):
+    solution, other = read(path), read(path)
+    store(path, [FIELD], dtype="float32")
     with pytest.raises(ValueError, match="has changed since it was opened"):
         _ = solution.field
-
-
-def test_a_file_that_was_removed_meanwhile_is_named(path):
-    solution = read(path)
     path.unlink()
     with pytest.raises(FileNotFoundError) as refused:
-        _ = solution.field
+        _ = other.field
     assert refused.value.args == (f"{path}: the file is missing",)
+
+
+HISTORIES = [
+    {"update": [1.0, 0.1], "residual": [2.0, 0.2]},
+    {"update": [1.0, 0.1, 0.01], "residual": [2.0, np.nan, 0.02]},
+    {"update": [], "residual": []},
+]
+RESULTS = [
+    {"status": "converged_rtol", "iterations": 2, "update": 0.1},
+    {"status": "stagnated", "iterations": 3, "update": 0.01},
+    {"status": "interrupted", "iterations": 0, "update": None},
+]
+MANY = np.random.default_rng(1).standard_normal((3, 5, 7))
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Return a function that writes so many problems."""
+
+    def write(problems=3, **more):
+        return store(
+            *(tmp_path / "out.h5", MANY[:problems]),
+            **{"histories": HISTORIES[:problems], "problems": RESULTS[:problems]} | more,
+        )
+
+    return write
+
+
+@pytest.mark.parametrize("problems", [1, 2, 3])
+def test_one_and_many_problems_are_written_alike(problems, several):
+    estimates = np.ones((problems, 3, 4)) * np.arange(1.0, problems + 1)[:, None, None]
+    path = several(problems, estimates=estimates)
+    with h5py.File(path) as file:
+        assert file["solution"].shape == ((5, 7) if problems == 1 else (problems, 5, 7))
+        assert ("problems" in file) == (problems > 1)
+    for i in range(problems):
+        solution = read(path, i)
+        assert (solution.number, solution.problems) == (i, problems)
+        np.testing.assert_array_equal(solution.field, MANY[i])
+        np.testing.assert_array_equal(solution.boundary.named["top"], MANY[i, -1])
+        np.testing.assert_array_equal(solution.error_map, estimates[i])
+        for name, values in HISTORIES[i].items():
+            np.testing.assert_array_equal(solution.history[name], values)
+        assert solution.attributes["pde"] == "laplace"
+        if problems > 1:
+            assert solution.status == RESULTS[i]["status"]
+            assert solution.attributes["iterations"] == len(HISTORIES[i]["update"])
+    with pytest.raises(ValueError, match=f"holds (problems 0 to {problems - 1}|one problem), not"):
+        read(path, problems)
+
+
+@pytest.mark.parametrize("problems", [1, 3])
+def test_windows_and_shards_are_for_any_number_of_problems(problems, several):
+    places = [(*[slice(0, 3)] * (problems > 1), rows, slice(0, 5)) for rows in (slice(0, 1), slice(1, 3))]  # fmt: skip
+    path = several(problems, window=((1, 2), (4, 7)), places=places)
+    for i in range(problems):
+        solution = read(path, i)
+        np.testing.assert_array_equal(solution.field, MANY[i, 1:4, 2:7])
+        np.testing.assert_array_equal(solution.x, np.arange(2, 7) * 0.25)
+        np.testing.assert_array_equal(solution.y, np.arange(1, 4) * 0.25)
+
+
+def test_coefficients_and_sources_are_read_as_each_problem_has_them(several):
+    rng = np.random.default_rng(2)
+    common, own = rng.standard_normal((4, 6)), rng.standard_normal((3, 5, 7))
+    path = several(given={"c": 3.0, "bx": [1.0, 2.0, 3.0], "a": common, "f": own})
+    for i in range(3):
+        fields = read(path, i).fields
+        assert fields.keys() == {"c", "bx", "a", "f"}
+        assert (fields["c"], fields["bx"]) == (3.0, i + 1.0)
+        np.testing.assert_array_equal(fields["a"], common)
+        np.testing.assert_array_equal(fields["f"], own[i])
+    path = several(1, given={"f": own[:1], "c": [3.0]})
+    with h5py.File(path) as file:  # which have no axis for one problem
+        assert file["fields/f"].shape == (5, 7)
+        assert file["fields"].attrs["c"] == 3.0
+    np.testing.assert_array_equal(read(path).fields["f"], own[0])
+
+
+def test_what_was_not_solved_is_left_empty(several):
+    path = several(2, empty=(1,))
+    assert np.isfinite(read(path, 0).field).all()
+    assert np.isnan(read(path, 1).field).all()

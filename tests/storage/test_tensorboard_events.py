@@ -7,15 +7,6 @@ import pytest
 from mosaicdd.storage.metrics_file import TensorBoardEvents, require_tensorboard
 
 
-def without_tensorboard(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "tensorboard" else find(name, *rest),
-    )
-
-
 def read(folder):
     module = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = module.EventAccumulator(str(folder))
@@ -35,12 +26,6 @@ def test_rows_are_there_while_the_training_runs_and_a_resumed_one_replaces_those
     assert scalars["lr"] == [(0, 0.0), (10, 5.0), (20, 10.0)]
     TensorBoardEvents(tmp_path / "new" / "events", kept=10).append({"step": 15, "lr": 1.0})
     assert read(tmp_path / "new" / "events")["lr"] == [(0, 0.0), (10, 5.0), (15, 1.0)]
-
-
-def test_a_missing_package_is_refused_with_the_way_to_it(tmp_path, monkeypatch):
-    without_tensorboard(monkeypatch)
-    with pytest.raises(ValueError, match=r"pip install 'mosaicdd\[tensorboard\]'"):
-        require_tensorboard(tmp_path)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, monkeypatch):
