@@ -88,3 +88,40 @@ def test_a_plan_of_cubes_counts_what_26_neighbours_are_sent(mosaicdd, strict_jso
     memory = report["memory_bytes_per_rank"]
     cube = (17**3 - 15**3 + 15**3) + (17**3 - 15**3 + 3 * 15**2)  # filled, and swept
     assert memory["buffers"] == 8 * 192 * cube
+
+
+@pytest.fixture
+def planned(mosaicdd, strict_json):
+    """Return a function: what ``plan`` says of the memory per rank."""
+
+    def plan(*arguments):
+        report = strict_json(mosaicdd("plan", *arguments, "--json").out)
+        return report, report["memory_bytes_per_rank"]
+
+    return plan
+
+
+def test_subdomains_take_less_on_more_ranks_and_the_shared_coarse_solve_does_not_grow(planned):
+    cells = ("--cells", "32016x32016", "--ranks")
+    plans = [planned(*cells, ranks) for ranks in (1, 4, 64, 1024)]
+    assert plans[1][0]["coarse_solve"] == "shared"
+    memories = [memory for _, memory in plans]
+    totals = [memory["total"] for memory in memories]
+    assert totals == sorted(totals, reverse=True)
+    assert memories[-1]["coarse"] * 900 < memories[0]["coarse"]
+
+
+def test_no_rank_has_more_than_its_share_of_levels_and_copies(planned):
+    medium = ("--cells", "4096x4096", "--medium", "--ranks")
+    (one, on_one), (several, on_several) = planned(*medium, 1), planned(*medium, 64)
+    assert one["memory_over_share"] <= 1.0
+    assert several["memory_over_share"] < 1.3
+    assert on_several["levels"] < 1.5 * on_one["levels"] / 64
+    assert set(one["per_iteration"].values()) == {0}
+    assert several["levels"][0]["nodes"] == one["levels"][0]["nodes"] == 4095**2
+    assert several["levels"][-1]["most"] == several["levels"][-1]["nodes"] < 5000
+
+
+def test_a_larger_box_takes_as_many_times_more_as_it_has_nodes(planned):
+    small, large = (planned("--cells", f"{n}x{n}x{n}", "--ranks", 1)[1] for n in (128, 256))
+    assert large["levels"] == pytest.approx(8 * small["levels"], rel=0.05)

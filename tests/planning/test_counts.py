@@ -1,21 +1,17 @@
 """What a plan counts, against what the ranks of a process grid really plan and own."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-import torch
+from interface_exchanges import HaloExchange, interface_exchange, lattice_of, like_of
+from interface_exchanges import block as block_of
 
-from mosaicdd import Domain, Periodic, Problem, Solver
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface, directions, interface_received, interface_sent
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd import Domain, Periodic, Problem, Solver, SolveSettings
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
 from mosaicdd.problems.discretisation.system import nodes_of_media
-from mosaicdd.schwarz.layouts import block_of
-from mosaicdd.schwarz.settings import SolveSettings
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.
@@ -32,19 +28,13 @@ def cases(all_dims, make_ranks, make_lattice):
     ]
 
 
-def like_of(block):
-    return Interface(block, device=torch.device("cpu"), dtype=torch.float64)
+def directions(axes):
+    return [way for way in itertools.product((-1, 0, 1), repeat=axes) if any(way)]
 
 
-def sent(ranks, block, **around):
+def sent(ranks, block):
     """Return the words and the messages of a halo exchange."""
-    exchange = HaloExchange(
-        ranks,
-        like_of(block).lines,
-        lambda direction: interface_sent(block, direction),
-        lambda direction: interface_received(block, direction),
-        **around,
-    )
+    exchange = interface_exchange(ranks, block)
     return exchange.words, exchange.messages
 
 
@@ -52,7 +42,7 @@ def sent(ranks, block, **around):
 @pytest.mark.parametrize("halo", [1, 2, 3])
 def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
     for ranks, lattice in cases:
-        block = block_of(ranks, lattice, ranks.rank, halo)
+        block = block_of(ranks, lattice, halo)
         if min(block.subdomains) < halo:
             continue
         words = [
@@ -66,9 +56,8 @@ def test_messages_and_words_are_those_that_the_halo_exchange_plans(halo, cases):
 def test_what_cubes_send_and_keep_is_what_ranks_on_three_axes_do(comm, make_ranks, more):
     for dims in fitting_dims(comm.size, (6, 6, 6)):
         ranks = make_ranks(dims)
-        cells = [8 * (d + m + 1) for d, m in zip(dims, more, strict=True)]
-        lattice = Lattice(Grid(tuple(cells), 1.0), Subdomain(16, 16.0, 3))
-        block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, dims)
+        lattice = lattice_of([d + m + 1 for d, m in zip(dims, more, strict=True)], m=16)
+        block, planned = block_of(ranks, lattice), Decomposition(lattice, dims)
         words = [planned.words(d)[ranks.coords] for d in directions(3)]
         assert sent(ranks, block) == (sum(words), np.count_nonzero(words))
         assert planned.interface[ranks.coords] == len(like_of(block).flat)
@@ -77,7 +66,7 @@ def test_what_cubes_send_and_keep_is_what_ranks_on_three_axes_do(comm, make_rank
 @pytest.mark.ranks(*SIZES)
 def test_blocks_are_those_of_the_process_grid(cases):
     for ranks, lattice in cases:
-        block, planned = block_of(ranks, lattice, ranks.rank), Decomposition(lattice, ranks.dims)
+        block, planned = block_of(ranks, lattice), Decomposition(lattice, ranks.dims)
         assert tuple(side[ranks.coords] for side in planned.sides) == block.subdomains
         assert planned.interface[ranks.coords] == len(like_of(block).flat)
         assert planned.subdomains.sum() == math.prod(lattice.subdomains)
