@@ -101,6 +101,7 @@ def test_sizes(words, message, refuse):
 @table(
     EXACT,
     ("--cells 32x32", "RANKS ranks do not fit: the lattice has 1x1 subdomains ... use at most 1 ranks"),
+    ("--cells 32x512 --dims RANKSx1", "RANKS ranks along x, but the lattice has only 1 subdomains there"),
     ("--cells 512x32 --dims 1xRANKS", "RANKS ranks along y, but the lattice has only 1 subdomains there"),
 )  # fmt: skip
 def test_more_ranks_than_the_lattice_has_subdomains(words, message, comm, refuse):

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.parallel.partition import Cuts, balanced_cuts
-from mosaicdd.parallel.ranks import Ranks
 
 
 def an_l(n):
@@ -68,7 +68,7 @@ def test_more_ranks_than_items_are_refused():
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 def test_the_partition_follows_the_cuts(comm):
     loads = an_l(24)
-    with Ranks.of(comm) as ranks:
+    with m.Ranks.of(comm) as ranks:
         cuts = ranks.balanced(loads)
         placed = ranks.fitted(loads.shape, cuts)
         covered = np.zeros(loads.shape, int)

@@ -58,15 +58,6 @@ def split_array(array, placement, count):
     return [array.take(places, placement.axis) for places in kept]
 
 
-def test_the_docstring_s_example():
-    layout = Layout((3, 5), (2, 2), (Shard(0), Halo(1, width=1)))
-    (held,), (owned,) = layout.held(3), layout.owned(3)
-    assert held.whole == (slice(2, 3), slice(2, 5))
-    assert owned.whole == (slice(2, 3), slice(3, 5))
-    assert owned.local == (slice(0, 1), slice(1, 3))
-    assert str(layout).startswith("3x5 over 2x2 ranks: Shard(axis=0")
-
-
 def test_equal_layouts_are_equal_and_can_be_keys():
     one = Layout((4,), (2,), (Shard(0, (1, 3)),))
     assert {one: 1}[Layout([4], [2], [Shard(0, [1, 3])])] == 1
@@ -74,27 +65,23 @@ def test_equal_layouts_are_equal_and_can_be_keys():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        (((4,), (2,), (Shard(0, (1, 2)),)), "sizes .* 3 items in all; .* array axis 4 items"),
-        (((4,), (2,), (Shard(0, (1, 2, 1)),)), "3 parts .* the mesh axis has 2 ranks"),
-        (((4,), (2,), (Shard(1),)), "Shard.axis=1.*axes 0 to 0"),
-        (((4,), (2, 2), (Shard(0),)), "2 placements at least, got 1"),
-        (((4,), (0,), (Shard(0),)), "1 rank per axis"),
-        (((), (1,), (Shard(0),)), "needs an axis"),
+        (lambda: Layout((4,), (2,), (Shard(0, (1, 2)),)), "sizes .* 3 items in all; .* array axis 4 items"),
+        (lambda: Layout((4,), (2,), (Shard(0, (1, 2, 1)),)), "3 parts .* the mesh axis has 2 ranks"),
+        (lambda: Layout((4,), (2,), (Shard(1),)), "Shard.axis=1.*axes 0 to 0"),
+        (lambda: Layout((4,), (2, 2), (Shard(0),)), "2 placements at least, got 1"),
+        (lambda: Layout((4,), (0,), (Shard(0),)), "1 rank per axis"),
+        (lambda: Layout((), (1,), (Shard(0),)), "needs an axis"),
+        (lambda: Layout((5,), (2,), (Shard(0),)).rows(3, 6), r"rows 3\.\.6 of an array of 5 rows"),
+        (lambda: Shard(0, (5, -1)), "sizes must be >= 0"),
+        (lambda: Halo(0, -1), "width of a halo"),
+        (lambda: Halo(0, ((1, 2), (0, -1))), "width of a halo"),
     ],
-)
-def test_what_does_not_fit_is_refused_with_both_numbers(arguments, message):
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_both_numbers(make, message):
     with pytest.raises(ValueError, match=message):
-        Layout(*arguments)
-
-
-def test_negative_sizes_and_widths_are_refused():
-    with pytest.raises(ValueError, match="sizes must be >= 0"):
-        Shard(0, (5, -1))
-    for width in (-1, ((1, 2), (0, -1))):
-        with pytest.raises(ValueError, match="width of a halo"):
-            Halo(0, width)
+        make()
 
 
 def test_copies_come_round_along_a_periodic_axis():

@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from interface_exchanges import HaloExchange
 from mpi4py import MPI
 
-from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks, Replicas
 
@@ -40,29 +40,6 @@ def test_neighbours_see_each_other_and_the_edge_has_none(all_dims, make_ranks):
             # Rows first.
             expected = there[0] * dims[1] + there[1] if inside else None
             assert ranks.neighbour(direction) == expected
-
-
-@pytest.mark.ranks(4)
-@pytest.mark.parametrize("dims", [(3, 3), (1, 3), (0, 4), (-2, -2)])
-def test_dims_that_do_not_multiply_to_the_ranks_are_refused_with_both_numbers(comm, dims):
-    with pytest.raises(
-        ValueError, match=rf"{dims[1]}x{dims[0]} need {dims[0] * dims[1]} .*, there are 4"
-    ):
-        Ranks.of(comm, dims)
-
-
-@pytest.mark.ranks(4)
-@pytest.mark.parametrize(
-    ("dims", "counts", "message"),
-    [
-        ((1, 4), (9, 3), "dims 4x1: 4 ranks along x, .* only 3 subdomains"),
-        ((4, 1), (3, 9), "dims 1x4: 4 ranks along y, .* only 3 subdomains"),
-        ((2, 2), (1, 9), "dims 2x2: 2 ranks along y, .* only 1 subdomains"),
-    ],
-)
-def test_more_ranks_than_subdomains_along_an_axis_are_refused(make_ranks, dims, counts, message):
-    with pytest.raises(ValueError, match=message):
-        make_ranks(dims).partition(counts)
 
 
 @pytest.mark.ranks(2, 3)
@@ -112,36 +89,21 @@ def test_too_many_ranks_are_told_how_many_fit(size, counts):
     fitting_dims(most, counts)
 
 
-def failing_on(ranks, rank, error):
-    def function():
-        if ranks.rank == rank:
-            raise error
-        return ranks.rank
-
-    return function
+def fail(error):
+    raise error
 
 
 @FEW
-def test_an_exception_on_any_one_rank_is_raised_on_all(ranks):
+def test_an_exception_on_any_rank_is_raised_on_all_the_first_of_several(ranks):
     for rank in range(ranks.size):
         error = FileNotFoundError(f"seen by rank {rank}")
         with pytest.raises(FileNotFoundError, match=f"seen by rank {rank}"):
-            ranks.agree(failing_on(ranks, rank, error))
-
-
-@FEW
-def test_of_several_exceptions_all_ranks_raise_the_first(ranks):
-    def function():
-        raise ValueError(f"rank {ranks.rank}")
-
+            ranks.agree(lambda: fail(error) if ranks.rank == rank else 1)  # noqa: B023
     with pytest.raises(ValueError, match="rank 0"):
-        ranks.agree(function)
-
-
-@FEW
-def test_an_exception_on_the_root_is_raised_on_all(ranks):
+        ranks.agree(lambda: fail(ValueError(f"rank {ranks.rank}")))
     with pytest.raises(PermissionError, match="closed"):
-        ranks.on_root(failing_on(ranks, 0, PermissionError("closed")))
+        ranks.on_root(lambda: fail(PermissionError("closed")))
+    assert ranks.agree(lambda: ranks.rank) == ranks.rank
 
 
 @FEW
@@ -149,11 +111,6 @@ def test_the_root_s_result_is_everyone_s_and_no_other_rank_computes_it(ranks):
     calls = []
     assert ranks.on_root(lambda: calls.append(1) or "result") == "result"
     assert len(calls) == (ranks.rank == 0)
-
-
-@FEW
-def test_without_an_exception_each_rank_keeps_its_own_result(ranks):
-    assert ranks.agree(lambda: ranks.rank) == ranks.rank
 
 
 @pytest.mark.ranks(1, 4, 6)
@@ -290,3 +247,17 @@ def test_the_shares_of_all_ranks_are_everything_once_and_even(ranks, items):
     assert ranks.any(ranks.rank == ranks.size - 1)
     assert not ranks.any(False)
     assert ranks.largest(ranks.rank) == ranks.size - 1
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("items", [1, 5, 64])
+def test_groups_are_of_equal_size_and_share_everything_once(ranks, items):
+    for count in (n for n in range(1, ranks.size + 1) if ranks.size % n == 0):
+        replicas = Replicas(ranks, count)
+        assert replicas.ranks.size == ranks.size // count
+        everything = ranks.allgather((replicas.index, list(replicas.share(items))))
+        by_group = dict(everything)
+        assert sorted(by_group) == list(range(count))
+        assert [item for index in range(count) for item in by_group[index]] == list(range(items))
+        lengths = [len(share) for share in by_group.values()]
+        assert max(lengths) - min(lengths) <= 1

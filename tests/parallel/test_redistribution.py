@@ -1,9 +1,8 @@
-"""Redistribution between random layouts, against plain slices of the whole array.
+"""Redistribution between random layouts, and to and from rank 0, against plain slices of the whole array.
 
 The cases are drawn by a seeded generator, the same on every rank.
 """
 
-import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
-from mosaicdd.parallel.layouts.redistribution import Redistribution
+from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 
@@ -174,44 +173,77 @@ def test_copies_come_from_their_owners_around_periodic_axes_too(ranks):
     assert periodic > 5
 
 
-def test_what_a_layout_promises_holds_for_random_arrays(ranks):
-    # Sum, slices and transposition over ranks give what they give of the whole.
-    for seed, draw, source, target in random_cases(ranks.size, count=30):
-        note = f"seed {seed}: {source} -> {target}"
-        whole = draw.integers(-(2**20), 2**20, source.shape).astype(float)
-        mine = redistribute(scattered(source, whole, ranks.rank), source, target, ranks)
-        owned = [mine[box.local].sum() for box in target.owned(ranks.rank)]
-        assert ranks.sum(np.array([sum(owned, 0.0)]))[0] == whole.sum(), note
-        turned = Layout(
-            whole.T.shape, target.mesh, [turned_placement(p, whole.ndim) for p in target.placements]
-        )
-        np.testing.assert_array_equal(mine.T, turned.cut(whole.T, ranks.rank), note)
-        if len(whole) > 1:
-            start, stop = sorted(draw.choice(len(whole) + 1, 2, replace=False).tolist())
-            root = on_root((stop - start, *whole.shape[1:]), ranks)
-            part = Redistribution(target.rows(start, stop), root, ranks, float)(mine)
-            np.testing.assert_array_equal(part, root.cut(whole[start:stop], ranks.rank), note)
+def layouts(shape, all_dims):
+    for dims in all_dims:
+        for placements in (
+            (Shard(0), Shard(1)),
+            (Halo(0, 2), Halo(1, 1)),
+            (Shard(1), Shard(1)),
+            (Shard(0, (*[0] * (dims[0] - 1), shape[0])), Halo(0, 1)),
+        ):
+            yield Layout(shape, dims, placements)
 
 
-def turned_placement(placement, axes):
-    return dataclasses.replace(placement, axis=axes - 1 - placement.axis)
+@pytest.mark.parametrize("rows", [1, 4, 11, 100])
+def test_what_comes_from_the_root_goes_back_to_it(ranks, all_dims, rows):
+    whole = np.random.default_rng(0).standard_normal((11, 7))
+    for layout in layouts(whole.shape, all_dims):
+        source = whole.__getitem__ if ranks.rank == 0 else None
+        mine = rows_from_root(source, layout, ranks, whole.dtype, rows=rows)
+        np.testing.assert_array_equal(mine, layout.cut(whole, ranks.rank), strict=True)
+        result, places = np.full_like(whole, np.nan), []
+
+        def sink(portion, place, result=result, places=places):
+            result[place] = portion
+            places.append(place)
+
+        rows_to_root(mine, layout, ranks, sink, rows=rows)
+        if ranks.rank == 0:
+            np.testing.assert_array_equal(result, whole)
+            assert places == [slice(a, min(a + rows, 11)) for a in range(0, 11, rows)]
+        else:
+            assert places == []
 
 
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("periodic", [False, True])
-def test_a_convolution_of_halos_is_the_shard_of_the_convolution(ranks, width, periodic):
-    draw = np.random.default_rng(0)
-    whole, kernel = draw.integers(-9, 9, (29, 5)).astype(float), np.arange(1.0, 2 * width + 2)
-    shard = Layout(whole.shape, (ranks.size,), (Shard(0),))
-    halo = Layout(whole.shape, (ranks.size,), (Halo(0, width, period=29 if periodic else None),))
-    mine = redistribute(shard.cut(whole, ranks.rank), shard, halo, ranks)
-    wide = np.pad(whole, ((width, width), (0, 0)), mode="wrap" if periodic else "edge")
-    if not periodic:  # the ends have no copies
-        ends = (width * (ranks.rank == 0), width * (ranks.rank == ranks.size - 1))
-        mine = np.pad(mine, (ends, (0, 0)), mode="edge")
-    result = shard.cut(convolved(wide, kernel), ranks.rank)
-    np.testing.assert_array_equal(convolved(mine, kernel), result)
+def test_the_root_holds_a_portion_and_a_message_and_never_the_array(ranks):
+    shape, rows = (2000, 300), 50
+    layout = Layout(shape, (1, ranks.size), (Shard(0), Shard(1)))
+    mine = np.ones(layout.local_shape(ranks.rank))
+    portion = 8 * rows * shape[1]
+    tracemalloc.start()
+    rows_to_root(mine, layout, ranks, lambda portion, place: None, rows=rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A message is at most a portion; the interpreter's objects do not grow with the array.
+    assert peak <= 2 * portion + 30_000
 
 
-def convolved(values, kernel):
-    return np.stack([np.convolve(column, kernel, "valid") for column in values.T], axis=1)
+def test_rows_outside_of_the_window_stay_as_they_are(ranks):
+    some = np.random.default_rng(0).standard_normal((3, 4))
+    source = Layout((3, 4), (ranks.size,), (Shard(0),))
+    layout = Layout((9, 4), (ranks.size,), (Shard(1),))
+    mine = np.full(layout.local_shape(ranks.rank), -1.0)
+    move = Redistribution(source, layout.rows(4, 7), ranks, float)
+    move(source.cut(some, ranks.rank), mine)
+    whole = np.full((9, 4), -1.0)
+    whole[4:7] = some
+    np.testing.assert_array_equal(mine, layout.cut(whole, ranks.rank))
+
+
+def test_an_array_that_does_not_fit_is_refused(ranks):
+    layout = Layout((6, 4), (ranks.size,), (Shard(0),))
+    wrong = np.zeros(np.add(layout.local_shape(ranks.rank), (1, 0)))
+    move = Redistribution(layout, layout, ranks, float)
+    with pytest.raises(ValueError, match="source layout needs an array of shape"):
+        move(wrong)
+    with pytest.raises(ValueError, match=r"float64 on this rank, got .* float32"):
+        move(np.zeros(layout.local_shape(ranks.rank), "f4"))
+
+
+def test_layouts_that_do_not_fit_are_refused_with_both_numbers(ranks):
+    here = Layout((6, 4), (ranks.size,), (Shard(0),))
+    with pytest.raises(ValueError, match=r"shape \(6, 4\), the target \(6, 5\)"):
+        Redistribution(here, Layout((6, 5), (ranks.size,), (Shard(0),)), ranks, float)
+    more = Layout((6, 4), (ranks.size + 1,), (Shard(0),))
+    with pytest.raises(ValueError, match=f"needs {ranks.size + 1} ranks, there are {ranks.size}"):
+        Redistribution(here, more, ranks, float)

@@ -1,5 +1,6 @@
-"""The distributed sine solve against scipy's transforms of the whole array."""
+"""The distributed solve by sines and other waves, against transforms of the whole array and matrices."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -8,7 +9,7 @@ import scipy.fft
 from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
-from mosaicdd.parallel.sine_solve import SineSolve
+from mosaicdd.parallel.sine_solve import SineSolve, Waves
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 
@@ -44,33 +45,15 @@ def test_the_solution_with_its_halos_is_that_of_the_whole_array(ranks, all_dims,
         for seed in range(2):
             right = np.random.default_rng(seed).standard_normal(shape)
             solution = by_scipy(right)
-            mine = solve(source.cut(right, ranks.rank))
+            out = np.empty(target.local_shape(ranks.rank))
+            mine = solve(source.cut(right, ranks.rank), out)
+            assert mine is out
             # Rounding of the right-hand side, through the inverse: eps times the condition of A,
             # at most 4 (n + 1)^2 / pi^2, and a few for the transforms.
             tolerance = 10 * np.finfo(float).eps * (max(shape) + 1) ** 2 * abs(right).max()
             np.testing.assert_allclose(
                 mine, target.cut(solution, ranks.rank), rtol=0, atol=tolerance
             )
-
-
-def test_the_solution_satisfies_the_equation_in_the_halos_of_every_rank(ranks, all_dims):
-    shape = (12, 14)
-    right = np.random.default_rng(0).standard_normal(shape)
-    for dims in all_dims:
-        source = Layout(shape, dims, (Shard(0), Shard(1)))
-        target = Layout(shape, dims, (Halo(0, 1), Halo(1, 1)))
-        out = np.empty(target.local_shape(ranks.rank))
-        solve = SineSolve(source, target, laplace(shape), ranks)
-        assert solve(source.cut(right, ranks.rank), out) is out
-        (box,) = target.owned(ranks.rank)
-        padded = np.pad(out, 1)  # the zero values beyond the domain, where there is no halo
-        y, x = (slice(part.start + 1, part.stop + 1) for part in box.local)
-        north, south = (slice(y.start + d, y.stop + d) for d in (1, -1))
-        east, west = (slice(x.start + d, x.stop + d) for d in (1, -1))
-        applied = 4 * padded[y, x] - padded[north, x] - padded[south, x]
-        applied -= padded[y, east] + padded[y, west]
-        # The solution's entries are below 10 and have a relative error of some eps.
-        np.testing.assert_allclose(applied, right[box.whole], rtol=0, atol=1e-12)
 
 
 def test_a_rank_holds_rows_columns_and_symbol(ranks):
@@ -114,3 +97,58 @@ def test_an_array_with_another_number_of_axes_is_refused(ranks):
     layout = Layout((5,), (ranks.size,), (Shard(0),))
     with pytest.raises(ValueError, match=r"two axes at least, its shape is \(5,\)"):
         SineSolve(layout, layout, laplace((5,)), ranks)
+
+
+GIVEN = [(True, True), (True, False), (False, True), (False, False), None]
+
+
+def second_differences(waves):
+    """Return their matrix; beside an end with fluxes values are those on the other side."""
+    n = waves.count
+    matrix = 2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    if waves.given is None:
+        matrix[0, -1] -= 1
+        matrix[-1, 0] -= 1
+        return matrix
+    if not waves.given[0]:
+        matrix[0, 1] -= 1
+    if not waves.given[1]:
+        matrix[-1, -2] -= 1
+    return matrix
+
+
+@pytest.mark.ranks(1)
+@pytest.mark.parametrize("count", [3, 8, 17])
+@pytest.mark.parametrize("given", GIVEN, ids=str)
+def test_second_differences_of_waves_are_their_eigenvalues_times_these(given, count):
+    waves = Waves(count, given)
+    heights = np.eye(count)
+    modes = waves.values(heights.copy(), 0)
+    matrix = second_differences(waves)
+    np.testing.assert_allclose(matrix @ modes, modes * waves.eigenvalues, atol=1e-13 * count)
+    np.testing.assert_allclose(waves.heights(modes.copy(), 0), heights, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(7, 12), (5, 4, 9)], ids=str)
+def test_a_solve_by_any_waves_is_that_of_one_process(ranks, all_dims, shape):
+    every = list(itertools.product(GIVEN, repeat=len(shape)))
+    right = np.random.default_rng(0).standard_normal(shape)
+    for which in every[:: 1 if len(shape) == 2 else 17]:
+        waves = [Waves(n, given) for n, given in zip(shape, which, strict=True)]
+
+        def symbol(*parts, waves=waves):
+            along = (w.eigenvalues[part] for w, part in zip(waves, parts, strict=True))
+            return 0.5 + sum(np.meshgrid(*along, indexing="ij"))
+
+        whole = right.copy()
+        for axis, each in enumerate(waves):
+            whole = each.heights(whole, axis)
+        whole /= symbol(*(slice(0, n) for n in shape))
+        for axis, each in enumerate(waves):
+            whole = each.values(whole, axis)
+        dims = all_dims[-1] + (1,) * (len(shape) - 2)
+        layout = Layout(shape, dims, tuple(Shard(axis) for axis in range(len(shape))))
+        solve = SineSolve(layout, layout, symbol, ranks, waves=waves)
+        mine = solve(layout.cut(right, ranks.rank))
+        # Eigenvalues are 0.5 at least: rounding is that of some transforms.
+        np.testing.assert_allclose(mine, layout.cut(whole, ranks.rank), atol=1e-13)
