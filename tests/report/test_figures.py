@@ -4,12 +4,9 @@ import io
 
 import numpy as np
 import pytest
+from stored_fields import store
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.solution_writer import writing_solutions
 
 pytest.importorskip("matplotlib")
 from matplotlib.colors import LogNorm
@@ -24,27 +21,14 @@ HISTORY = {"update": [1.0, 0.1, 0.01], "residual": [1.0, 0.2, 0.02], "mae": [], 
 def solved(tmp_path):
     """Return a function that stores a field as a solution, and reads it."""
 
-    def make(
-        field, *, problems=1, window=None, estimate=True, history=HISTORY, fields=None, **attributes
-    ):
-        grid = Grid((field.shape[0] - 1, field.shape[1] - 1), 1 / 16)
-        path = tmp_path / "out.h5"
-        boundaries = [Boundary.of_field(np.nan_to_num(field))] * problems
-        place = (window or Window.whole(grid)).place
-        given = {"window": window, "fields": fields}
-        with writing_solutions(path, grid, boundaries, "float64", **given) as writer:
-            for number in range(problems):
-                part = slice(number, number + 1), slice(None), slice(None)
-                writer.write("solution", field[place][None], part)
-            if estimate:
-                nodes = tuple(max(3, cells // 16 + 1) for cells in grid.shape)
-                writer.create("error_estimate", nodes, "float64")
-                errors = np.random.default_rng(0).uniform(1e-6, 1e-4, (problems, *nodes))
-                writer.write("error_estimate", errors, (slice(0, problems), ..., slice(None)))
-                attributes |= {"error_estimate": 5e-5}
-            attributes = {"pde": "laplace", "status": "converged_rtol"} | attributes
-            results = [{"iterations": len(history["update"])}] * problems
-            writer.describe(attributes | {"problems": results}, [history] * problems)
+    def make(field, *, problems=1, estimate=True, history=HISTORY, **more):
+        if estimate:
+            nodes = tuple(max(3, (n - 1) // 16 + 1) for n in field.shape)
+            errors = np.random.default_rng(0).uniform(1e-6, 1e-4, (problems, *nodes))
+            more |= {"error_estimate": 5e-5, "estimates": errors}
+        told = {"status": "converged_rtol", "histories": [history] * problems}
+        told["problems"] = [{"iterations": len(history["update"])}] * problems
+        path = store(tmp_path / "out.h5", [field] * problems, spacing=1 / 16, **told | more)
         return m.read(path, problems - 1)
 
     return make
@@ -173,9 +157,9 @@ def test_the_heading_says_which_problem_is_drawn(solved):
     heading = figure(solved(smooth(64, 96), problems=3)).get_suptitle()
     assert heading == "laplace, 96 x 64 cells, problem 2 (0 to 2)"
     fields = {"c": 2.5, "f": np.ones((65, 97))}
-    solution = solved(smooth(64, 96), fields=fields, pde="screened-poisson")
+    solution = solved(smooth(64, 96), given=fields, pde="screened-poisson")
     assert figure(solution).get_suptitle() == "screened-poisson, c = 2.5, 96 x 64 cells"
-    window = Window((0, 0), (33, 17))
+    window = (0, 0), (33, 17)
     heading = figure(solved(smooth(64, 96), window=window)).get_suptitle()
     assert heading == "laplace, 96 x 64 cells, window of 17 x 33 nodes"
 
@@ -228,7 +212,7 @@ def test_nothing_at_all_can_be_drawn_too(state, solved):
     if state == "no estimate":
         options = {"estimate": False}
     if state == "window":
-        options = {"window": Window((3, 4), (20, 40))}
+        options = {"window": ((3, 4), (20, 40))}
     solution = solved(field, **options)
     offset = 0.0 if state in ("equal", "zero") else 1e-3
     reference = np.array(solution.field) + offset
