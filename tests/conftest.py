@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 
@@ -192,13 +193,15 @@ class Ended:
 
 @pytest.fixture
 def mosaicdd(comm, monkeypatch, capfd):
-    """Return a function that runs ``mosaicdd ARGUMENTS`` on all ranks of the test."""
+    """Return a function that runs ``mosaicdd ARGUMENTS`` on all ranks of the test; a first one with blanks is split."""
     # The job must survive a fault of the program to report it.
     monkeypatch.setattr(command_line, "abort_all_ranks", lambda: None)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["mosaicdd", *map(str, arguments)])
+        first, *rest = arguments or ("",)
+        words = shlex.split(str(first)) if " " in str(first) or not first else [first]
+        monkeypatch.setattr(sys, "argv", ["mosaicdd", *map(str, (*words, *rest))])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             command_line.main()

@@ -114,7 +114,7 @@ def refuse(mosaicdd, comm, common_path, monkeypatch):
         comm.Barrier()
         before = _contents(common_path)
         comm.Barrier()
-        ended = mosaicdd(*shlex.split(words))
+        ended = mosaicdd(words)
         assert (ended.code, ended.out) == (2, "")
         assert ended.err.startswith("Error: ")
         assert ended.err.count("\n") == 1, ended.err
@@ -125,3 +125,30 @@ def refuse(mosaicdd, comm, common_path, monkeypatch):
         comm.Barrier()
 
     return run
+
+
+@pytest.fixture
+def succeed(mosaicdd, common_path, monkeypatch):
+    """Return a function: a command line that ends well, or with ``code``, in a folder of all ranks; what it prints."""
+
+    def run(words, code=0):
+        monkeypatch.chdir(common_path)
+        ended = mosaicdd(words)
+        assert ended.code == code, ended.err
+        return ended.out
+
+    return run
+
+
+@pytest.fixture
+def report_of(succeed, strict_json):
+    """Return a function: the report of a command line in JSON."""
+    return lambda words, code=0: strict_json(succeed(f"{words} --json", code))
+
+
+@pytest.fixture
+def error_of(report_of):
+    """Return a function: the largest error of a file against a reference."""
+    return lambda path, to="direct": report_of(
+        f"compare {path} --reference {shlex.quote(str(to))}"
+    )["max_error"]
