@@ -140,8 +140,8 @@ def test_ranks_do_not_change_the_values(solver, solve, by_one, common_path, comm
     turned = solve(between_nodes(), f"{words} --dims 1x{comm.size}")
     alone = f"-m mosaicdd.cli.main {SOLVE} --points points.npy {words}".split()
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("PMI")}
-    start = {"cwd": common_path, "env": environment, "check": True}
-    by_one(lambda: subprocess.run([sys.executable, *alone], **start).returncode)
+    start = {"cwd": common_path, "env": environment}
+    by_one(lambda: subprocess.run([sys.executable, *alone], check=True, **start).returncode)
     # Ranks add up in another order: units in the last place of values of order 1, per iteration.
     for other in (turned, *in_file(common_path / "out.h5", "values")):
         np.testing.assert_allclose(values, other, rtol=0, atol=1e-12)
