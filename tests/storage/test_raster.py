@@ -106,20 +106,10 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
     values[:8, 20:] = np.nan  # no part of the domain
     values[:, :3] = np.nan
     raster, rain = written(tmp_path / f"a{ending}", values), written(tmp_path / "f.csv", NODES)
-    solve = [
-        "solve",
-        "--cells",
-        "32x24",
-        "--spacing",
-        "0.25",
-        "--pde",
-        "diffusion",
-        "--boundary",
-        "1",
-    ]
+    solve = "solve --cells 32x24 --spacing 0.25 --pde diffusion --boundary 1"
     fields = ("--field", f"a={raster}", "--field", f"f={rain}")
     ended = mosaicdd(
-        *solve, *fields, "--domain", raster, "--rtol", "1e-10", "-o", tmp_path / "out.h5"
+        solve, *fields, "--domain", raster, "--rtol", "1e-10", "-o", tmp_path / "out.h5"
     )
     assert ended.code == 0, ended.err
     domain = m.Domain.from_mask(np.isfinite(values), STEP, per_cell=True)
@@ -130,7 +120,7 @@ def test_the_command_line_takes_them_with_what_they_have_data_of_as_domain(
     np.testing.assert_allclose(stored, expected.field, atol=1e-12)
     # What lacks inside of a domain is named, as are rasters that do not fit each other, or the grid, and
     # a domain that lies beside a field, or is coarser than the grid.
-    known = (*solve, "--field", f"a={raster}")
+    known = (solve, "--field", f"a={raster}")
     of = lambda name, *what, **how: written(tmp_path / name, *what, **how)
     for given, said in (
         (fields, "the field a has 168 of 768 values that are not finite, the first at cell (0, 0)"),
