@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mosaicdd.cli.solve import solve
+from mosaicdd.cli.main import cli
 
 COMMANDS = ("generate", "train", "models", "solve", "compare", "plot", "report", "quantities")
 COMMANDS += ("info", "plan", "doctor", "demo")
@@ -28,7 +28,7 @@ def test_every_option_is_described_with_its_default(mosaicdd):
     for heading in ("Problem", "Time", "Solution", "Method", "Machine"):
         assert f"\n{heading}:\n" in ended.out
     listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", ended.out, re.MULTILINE)
-    known = [max(param.opts, key=len) for param in solve.params]
+    known = [max(param.opts, key=len) for param in cli.get_command(None, "solve").params]
     assert sorted(listed) == sorted([*known, "--help"])
     # All but --output, --cells, the two flags and --until-mae, --certify: no default to show.
     assert ended.out.count("[default") >= 10
