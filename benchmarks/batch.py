@@ -13,12 +13,12 @@ import torch
 from common import in_turns, processor_timed, publish, table
 from serial import local_solver, schwarz_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.solvers.references.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 
 _BATCHES = (8, 16, 32, 64)
 _AMG = 4  # problems that pyAMG solves: all take it the same time

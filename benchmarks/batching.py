@@ -16,10 +16,10 @@ from common import publish, seconds_per_call, table, write_csv
 from serial import BATCH, local_solver, schwarz_solver
 from torch.utils.flop_counter import FlopCounterMode
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.solvers.settings import SolveSettings
 
 _SIZES = ((64, 128), (128, 256), (256, 256), (256, 512), (512, 512), (512, 1024), (1024, 1024))
 _SOLVERS = ("laplace", "laplace-sdnet")

@@ -13,13 +13,13 @@ import torch
 from common import publish, table
 from serial import local_solver, schwarz_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.local_solvers.network_solver import NetworkSolver
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.equations import LAPLACE
-from mosaicdd.problems.references.references import MultigridSolver
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.local_solvers.network_solver import NetworkSolver
+from mosaicdd.solvers.references.references import MultigridSolver
+from mosaicdd.solvers.settings import SolveSettings
 
 _CERTIFY = 1e-10
 _JUMPS = 8

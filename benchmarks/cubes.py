@@ -18,12 +18,13 @@ import scipy.fft
 from common import processor_timed, publish, table
 
 import mosaicdd as m
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.problems.discretisation.system import Method, linear_system
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.discretisation.system import Method, linear_system
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.exact import Exact
+from mosaicdd.solvers.settings import SolveSettings
 
 # Solves of each, up to so many cells along an axis; then one, and no multigrid.
 _TURNS, _SEVERAL = 3, 128

@@ -11,11 +11,11 @@ from common import table, timed
 
 from mosaicdd import read
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import (
+from mosaicdd.report.stored import StoredSolution
+from mosaicdd.solvers.references.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )
-from mosaicdd.report.stored import StoredSolution
 from mosaicdd.storage.solution_writer import writing_solutions
 
 _OURS = {

@@ -7,12 +7,12 @@ error and the largest one: a mean falls by itself where errors stay near the bou
 from common import publish, table
 from serial import local_solver, schwarz_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 
 _DATA = {
     "smooth: length scale 1/16 of the perimeter": {},

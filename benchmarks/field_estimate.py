@@ -15,7 +15,7 @@ from common import publish, table
 from media import MEDIA, rotating, spe10
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 
 _REFINED = 4  # times
 _GOOD = (1.0, 10.0)

@@ -38,7 +38,7 @@ from media import IN_SPACE, MEDIA, spe10
 from peers import MULTIGRIDS, by_petsc, by_pyamg, petsc_described, residual
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 
 _RTOL = 1e-8
 _REACHED = 1e-7  # of a true residual, as rounding leaves more than 1e-8 at the largest contrasts

@@ -20,7 +20,7 @@ from media import FLOWS, flow
 from peers import by_petsc, by_superlu, petsc_described
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 
 _RTOL = 1e-8
 _PECLET = (1, 10, 100, 1000)

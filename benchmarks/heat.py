@@ -22,8 +22,8 @@ from moving_source import moving_source
 from peers import MULTIGRIDS, environment_of, petsc_described, petsc_python
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 _DT = 0.01

@@ -18,8 +18,8 @@ from common import in_process, medians, publish, table, timed
 from peers import PeerResult, by_petsc, by_pyamg, multigrids, petsc_described, residual
 
 import mosaicdd as m
+from mosaicdd.discretisation.discrete import OutlineSystem
 from mosaicdd.parallel.launcher import communicator
-from mosaicdd.problems.discretisation.discrete import OutlineSystem
 
 _RTOL = 1e-8  # of the iterative peers
 _ROWS = "0.3-sqrt((fmod(x,1)-0.5)**2+(fmod(y,1)-0.5)**2)"  # a hole in each square of size 1

@@ -11,7 +11,7 @@ import itertools
 from common import PAPER, in_process, publish, read_csv, table, write_csv
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.parallel.launcher import communicator
 from mosaicdd.problems.sides.boundary import Boundary
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.fft
 from common import mosaicdd, publish, table, timed
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
 
 _SAMPLES = 16

@@ -14,8 +14,8 @@ from common import publish, table
 from scipy.interpolate import RegularGridInterpolator
 
 import mosaicdd as m
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import find_network, model_path, shipped_models
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.loading import find_network, model_path, shipped_models
 
 _PERIMETERS, _POINTS = 1000, 20_000
 

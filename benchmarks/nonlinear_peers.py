@@ -21,7 +21,7 @@ from common import KeptRows, publish, table
 from peers import PeerResult, by_petsc, by_pyamg, petsc_described
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
+from mosaicdd.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 

@@ -10,7 +10,7 @@ import time
 from common import write_csv
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary
 
 _ROWS = [("laplace", "float64", 2), ("laplace-sdnet", "float32", 2), ("laplace", "float64", 1)]

@@ -12,11 +12,11 @@ import torch
 from common import write_csv
 from serial import local_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.solvers.references.references import solve_by_sine_transform
 
 _MOST = 3000
 _STANDS = 1e-9  # change of the values in a sweep

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from common import ROOT, resident_bytes, write_csv
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.networks.registry import build_network
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training.equation_lesson import EquationLosses
 from mosaicdd.training.objective import Objective
 from mosaicdd.training.samples import Pass

@@ -18,18 +18,20 @@ from common import ROOT, in_process, write_csv
 from serial import local_solver
 
 from mosaicdd.cli.launch import world
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface, directions
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.networks.registry import build_network
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.parallel.halo import directions
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.counts import Decomposition
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.training.equation_lesson import EquationLosses
 from mosaicdd.training.objective import SIGNALS, Objective, ParallelObjective, RankGroup, rank_group
 from mosaicdd.training.samples import Pass

@@ -18,13 +18,13 @@ import torch
 from common import PAPER, mosaicdd, write_csv
 from serial import local_solver, schwarz_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.solvers.outcome import Outcome
+from mosaicdd.solvers.references.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.loop import train
 from mosaicdd.training.settings import TrainingSettings

@@ -21,7 +21,7 @@ from serial import BATCH
 
 import mosaicdd as m
 from mosaicdd.cli.launch import world
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.parallel.machine import device_of_rank
 from mosaicdd.problems.sides.boundary import Boundary

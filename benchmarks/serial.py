@@ -1,15 +1,16 @@
 """One-rank solves for the benchmarks, by the package's own parts."""
 
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.local_solvers.bound import LocalSolver
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import find_local_solver
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.bound import LocalSolver
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
+from mosaicdd.solvers.settings import SolveSettings
 
 BATCH = {"cpu": 4096, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
 

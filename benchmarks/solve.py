@@ -13,15 +13,15 @@ import numpy as np
 from common import in_turns, peak_bytes, publish, resident_bytes, table, timed
 from serial import local_solver, schwarz_solver
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import (
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.solvers.references.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )
-from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.solvers.settings import SolveSettings
 
 _LARGEST_FOR_LONG = 4096
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from common import publish, table, write_csv
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.networks.registry import build_network
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.memory import kept_bytes
 
 _SUBDOMAINS = 8

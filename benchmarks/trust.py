@@ -14,16 +14,16 @@ from common import BENCHMARKS, publish, table
 from serial import local_solver
 
 from mosaicdd.cli.launch import world
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem as BoundaryValueProblem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 
 SOLVERS = ("exact", "laplace", "laplace-sdnet")
 DATA = ("smooth", "white noise", "discontinuous", "corner-peaked")

@@ -16,12 +16,14 @@ import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mosaicdd.discretisation.floating import without_floating
     from mosaicdd.gradients.adjoint import adjoint
     from mosaicdd.gradients.differentiable import differentiable
     from mosaicdd.gradients.in_jax import in_jax
     from mosaicdd.gradients.taylor import taylor_test
+    from mosaicdd.homogenisation.effective import effective
+    from mosaicdd.homogenisation.effective_conductivity import Effective
     from mosaicdd.parallel.ranks import Ranks
-    from mosaicdd.problems.discretisation.floating import without_floating
     from mosaicdd.problems.domain import Domain
     from mosaicdd.problems.equations.linear import Equation
     from mosaicdd.problems.equations.nonlinear import NonlinearEquation
@@ -32,20 +34,14 @@ if TYPE_CHECKING:
     from mosaicdd.problems.sides.parts import Held
     from mosaicdd.report.comparison import compare
     from mosaicdd.report.stored import read
-    from mosaicdd.schwarz.effective.effective import effective
-    from mosaicdd.schwarz.effective.effective_conductivity import Effective
-    from mosaicdd.schwarz.results.solution import Solution
-    from mosaicdd.schwarz.settings import Output, SolveSettings
-    from mosaicdd.schwarz.solver import Solver, solve
+    from mosaicdd.solution.solution import Solution
+    from mosaicdd.solution.solver import Solver, solve
+    from mosaicdd.solvers.settings import Output, SolveSettings
     from mosaicdd.time.march import march
     from mosaicdd.time.series import Series
-    from mosaicdd.training import (
-        ExecutionSettings,
-        GenerationSettings,
-        TrainingSettings,
-        generate,
-        train,
-    )
+    from mosaicdd.training.loop import train
+    from mosaicdd.training.samples import generate
+    from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
     from mosaicdd.unsupported import Unsupported
 
 __version__ = "0.1.0"
@@ -53,7 +49,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Dirichlet": "problems.sides.conditions",
     "Domain": "problems.domain",
-    "Effective": "schwarz.effective.effective_conductivity",
+    "Effective": "homogenisation.effective_conductivity",
     "EllipticOperator": "problems.operators.elliptic",
     "Equation": "problems.equations.linear",
     "ExecutionSettings": "training",
@@ -63,30 +59,30 @@ _HOMES = {
     "Held": "problems.sides.parts",
     "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear",
-    "Output": "schwarz.settings",
+    "Output": "solvers.settings",
     "Periodic": "problems.sides.conditions",
     "Problem": "problems.problem",
     "Ranks": "parallel.ranks",
     "Robin": "problems.sides.conditions",
     "Series": "time.series",
-    "Solution": "schwarz.results.solution",
-    "SolveSettings": "schwarz.settings",
-    "Solver": "schwarz.solver",
+    "Solution": "solution.solution",
+    "SolveSettings": "solvers.settings",
+    "Solver": "solution.solver",
     "TrainingSettings": "training",
     "Unsupported": "unsupported",
     "Wells": "problems.fields.wells",
     "adjoint": "gradients.adjoint",
     "compare": "report.comparison",
     "differentiable": "gradients.differentiable",
-    "effective": "schwarz.effective.effective",
+    "effective": "homogenisation.effective",
     "generate": "training",
     "in_jax": "gradients.in_jax",
     "march": "time.march",
     "read": "report.stored",
-    "solve": "schwarz.solver",
+    "solve": "solution.solver",
     "taylor_test": "gradients.taylor",
     "train": "training",
-    "without_floating": "problems.discretisation.floating",
+    "without_floating": "discretisation.floating",
 }
 _FORMER = {  # names that were, for those who look for them
     "MediaSettings": "media are solved without a network, by 'exact'",

@@ -13,21 +13,22 @@ import torch
 
 import mosaicdd as m
 import mosaicdd.cli.main as command_line
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.networks.faces import FacesNetwork, FacesSettings
+from mosaicdd.networks.faces import FacesNetwork, FacesSettings
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.launcher import threads_per_rank
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 
-pytest_plugins = ("on_ranks",)
+pytest_plugins = ("on_ranks", "solver_fixtures")
 
 torch.set_num_threads(threads_per_rank())
 
@@ -234,7 +235,7 @@ def data(tmp_path_factory):
     """Return a file of 300 solutions of Laplace's equation in squares of 8 cells, for this rank."""
     from drawn_data import generate_dataset
 
-    from mosaicdd.training.generation import GenerationSettings
+    from mosaicdd.training.settings import GenerationSettings
 
     path = tmp_path_factory.mktemp("laplace") / "data.h5"
     squares = {"subdomain": Subdomain(cells=8, size=0.125), "method": "direct"}

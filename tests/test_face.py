@@ -87,7 +87,7 @@ def test_a_solve_does_not_wait_for_what_it_does_not_use():
     program = (
         "import sys, mosaicdd as m; m.solve(m.Problem(m.Domain((64, 64)), 'laplace'));"
         "print(sorted({'scipy.stats', 'scipy.interpolate', 'pyamg', 'rich', 'matplotlib',"
-        "'mosaicdd.schwarz.nonlinear.newton_engine'} & set(sys.modules)))"
+        "'mosaicdd.solvers.newton.newton_engine'} & set(sys.modules)))"
     )
     assert run(program) == ["[]"]
 

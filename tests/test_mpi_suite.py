@@ -15,7 +15,7 @@ _MARKED = re.compile(r"(?:pytest\.mark\.ranks|^SIZES = )\(([\d, ]+)\)", re.MULTI
 # torch.distributed leaves threads behind, beside which later tests of several ranks crawl: those with
 # its process groups come last. What tests/training opens stays open, so another must come before.
 _LAST = ("parallel/test_dtensor.py", "training/")
-_FIRST = ("schwarz/test_solver.py",)  # it counts communicators, and other tests hold dozens
+_FIRST = ("solution/test_solver.py",)  # it counts communicators, and other tests hold dozens
 
 
 def files_with_ranks(size, sizes_that_run):

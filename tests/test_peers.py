@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 from petsc_solve import ON_GRIDS
 
-from mosaicdd.problems.discretisation.discrete import DirichletSystem, MediumSystem
+from mosaicdd.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import mosaicdd as m
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 
 DATA = m.Dirichlet("sin(3*x)*exp(y)")
 STEP = {"left": DATA, "right": m.Neumann(1.0)}

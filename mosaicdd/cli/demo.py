@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from mosaicdd.axes import times
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import overwrite_option
 from mosaicdd.cli.options import CELLS
-from mosaicdd.lattice.axes import times
 from mosaicdd.parallel.launcher import launcher_rank
 
 _TRUE = "expr:exp(x/4)*sin(y/4)"  # it solves Laplace's equation, so that the error is known

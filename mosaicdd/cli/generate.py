@@ -19,7 +19,7 @@ from mosaicdd.cli.options import (
     with_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import GenerationSettings
 

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import click
 
+from mosaicdd.axes import times
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.lattice.axes import times
 
 _MB = 10**6
 
@@ -20,7 +20,7 @@ def models(as_json: bool) -> None:
     Any of them may be named by --local-solver. Errors are root mean squares on held-out problems with
     boundary data of unit size.
     """
-    from mosaicdd.local_solvers.loading import SHIPPED, shipped_models
+    from mosaicdd.schwarz.local_solvers.loading import SHIPPED, shipped_models
     from mosaicdd.storage.model_file import read_model
 
     paths = {name: SHIPPED / f"{name}.h5" for name in shipped_models()}

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from mosaicdd.axes import times
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.cli.options import (
@@ -21,7 +22,6 @@ from mosaicdd.cli.options import (
     row,
     with_options,
 )
-from mosaicdd.lattice.axes import times
 from mosaicdd.storage.json_line import json_line
 
 _MOST_RANKS = 10**6
@@ -87,7 +87,8 @@ def plan(
     Example: mosaicdd plan --cells 16384x16384 --ranks 1024
     """
     from mosaicdd.cli.problem import read_problem
-    from mosaicdd.lattice.lattice import Lattice, Subdomain
+    from mosaicdd.discretisation.system import nodes_of_media, separable_ends, values_given
+    from mosaicdd.networks.subdomain import Subdomain
     from mosaicdd.parallel.partition import fitting_dims
     from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
     from mosaicdd.planning.memory import (
@@ -96,8 +97,8 @@ def plan(
         memory_of_levels,
         memory_of_subdomains,
     )
-    from mosaicdd.problems.discretisation.system import nodes_of_media, separable_ends, values_given
     from mosaicdd.problems.shapes.shape import require_inside
+    from mosaicdd.schwarz.lattice import Lattice
 
     with bad_input():
         cells = described["cells"]

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mosaicdd.axes import coordinates
 from mosaicdd.cli.options import NAMED_PLACE
-from mosaicdd.lattice.axes import coordinates
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.fields.expressions import Expression

@@ -59,7 +59,7 @@ def summary(report: dict, output: str, boundary: str | None, checkpoint: Path | 
     checkpoint
         Where the state is from which another run may go on, if it is anywhere.
     """
-    from mosaicdd.schwarz.results.report import described
+    from mosaicdd.solution.report import described
 
     in_time = "steps" in report
     lines = _steps_described(report) if in_time else described(report)
@@ -88,7 +88,7 @@ def summary(report: dict, output: str, boundary: str | None, checkpoint: Path | 
 
 def _steps_described(report: dict) -> list[str]:
     """Say of a march what `described` says of a solve."""
-    from mosaicdd.schwarz.results.report import seconds_described
+    from mosaicdd.solution.report import seconds_described
 
     cells, dims = ("x".join(map(str, report[name])) for name in ("grid", "dims"))
     steps, shortest, longest = (report[n] for n in ("steps", "shortest_step", "longest_step"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mosaicdd.axes import coordinates
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.config import Recorded, config_option, config_text, print_config_option
 from mosaicdd.cli.launch import world
@@ -25,9 +26,8 @@ from mosaicdd.cli.options import (
     with_options,
 )
 from mosaicdd.cli.show import quiet_option, say, stage, summary
-from mosaicdd.lattice.axes import coordinates
 from mosaicdd.parallel.launcher import launcher_rank, listening, threads_per_rank
-from mosaicdd.schwarz.settings import Output, SolveSettings
+from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.storage.json_line import json_line
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.unsupported import Unsupported
@@ -67,7 +67,7 @@ _SOLVE = declared(
         "A shipped model, a model file or 'exact'. [default: what is shipped for the equation, laplace for laplace and poisson; else, and "
         "in space, exact]",
         type=MODEL,
-        shell_complete=completed("local_solvers.loading:local_solvers"),
+        shell_complete=completed("schwarz.local_solvers.loading:local_solvers"),
     ),
     initial=row(
         "Values at time 0: a number, 'expr:...' in x and y, node values in FILE.npy or FILE.h5:/dataset, of many problems "
@@ -129,10 +129,10 @@ def solve(ctx: click.Context, as_json: bool, print_config: bool, **options: Any)
     import torch
 
     from mosaicdd.cli.problem import initial_of_spec, read_problem
-    from mosaicdd.problems.discretisation.floating import without_floating
-    from mosaicdd.schwarz.embedded import IncompatibleError
-    from mosaicdd.schwarz.solver import Solver
-    from mosaicdd.schwarz.stopwatch import Stopwatch, write_trace
+    from mosaicdd.discretisation.floating import without_floating
+    from mosaicdd.solution.solver import Solver
+    from mosaicdd.solvers.embedded import IncompatibleError
+    from mosaicdd.solvers.stopwatch import Stopwatch, write_trace
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
     from mosaicdd.time.march import March

@@ -29,8 +29,9 @@ from mosaicdd.storage.json_line import json_line
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 if TYPE_CHECKING:
-    from mosaicdd.training.loop import Training, TrainingResult
+    from mosaicdd.training.loop import Training
     from mosaicdd.training.memory import MemoryPlan
+    from mosaicdd.training.reports import TrainingResult
 
 # Nothing failed, and the same command with --resume goes on: a batch script can tell by this code.
 _INTERRUPTED = os.EX_TEMPFAIL
@@ -57,7 +58,7 @@ _TRAIN = declared(
         "or your own as module:Class.",
         default="linear",
         show_default=True,
-        shell_complete=completed("local_solvers.networks.registry:known_networks"),
+        shell_complete=completed("networks.registry:known_networks"),
     ),
     set=row(
         "Setting of the network (width, depth, features, sigma, ...); may be repeated.",

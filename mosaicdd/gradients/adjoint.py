@@ -7,12 +7,12 @@ import torch
 
 from mosaicdd.gradients.in_strips import InStrips
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.window import Window
+from mosaicdd.grid.window import Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.given import real_array, require_place, usable
-from mosaicdd.schwarz.results.solution import Solution
-from mosaicdd.schwarz.solver import Solver
 from mosaicdd.settings import require_type
+from mosaicdd.solution.solution import Solution
+from mosaicdd.solution.solver import Solver
 from mosaicdd.tensors import lent
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported

@@ -8,8 +8,8 @@ from mosaicdd.gradients.in_time import DifferentiableMarch
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.settings import SolveSettings
 from mosaicdd.settings import require_type
+from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.torch_defaults import on_processor
 

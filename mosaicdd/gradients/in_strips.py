@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 import torch
 
+from mosaicdd.axes import ends, even, within
 from mosaicdd.gradients.around import to_first, with_first
 from mosaicdd.gradients.lagrangian import Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import ends, even, within
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part

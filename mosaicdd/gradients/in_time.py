@@ -19,7 +19,13 @@ from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import (
+from mosaicdd.problems.limits import just_after, just_before, stage_time
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.problems.sides.side_values import evaluated
+from mosaicdd.settings import unknown
+from mosaicdd.time.data import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
@@ -27,15 +33,9 @@ from mosaicdd.problems.in_time import (
     sampled,
     varies,
 )
-from mosaicdd.problems.limits import just_after, just_before, stage_time
-from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.parts import is_outline
-from mosaicdd.problems.sides.side_values import evaluated
-from mosaicdd.problems.step_problem import Storage, step_problem
-from mosaicdd.settings import unknown
 from mosaicdd.time.jumps import Jumps
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
+from mosaicdd.time.step_problem import Storage, step_problem
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 

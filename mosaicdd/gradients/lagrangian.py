@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from mosaicdd.axes import letters, within
+from mosaicdd.discretisation.periodic import GridNodes, places_of
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import letters, within
-from mosaicdd.problems.discretisation.periodic import GridNodes, places_of
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, medium_of

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from mosaicdd.axes import at, ends
+from mosaicdd.discretisation.cut import CutEdges
 from mosaicdd.gradients.around import with_first
 from mosaicdd.gradients.lagrangian import Lagrangian, Tensors, tested
 from mosaicdd.gradients.on_outlines import ActingOutlines
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.lattice.axes import at, ends
-from mosaicdd.problems.discretisation.cut import CutEdges
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear

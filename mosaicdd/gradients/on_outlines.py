@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
+from mosaicdd.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.discretisation.cut import OutlineCut, tie_conductances
 from mosaicdd.gradients.parameters import Parameters
-from mosaicdd.problems.discretisation.crossings import Crossings, OnOutlines
-from mosaicdd.problems.discretisation.cut import OutlineCut, tie_conductances
 from mosaicdd.problems.operators.conductances import Conductances
 
 Falls = Callable[[torch.Tensor], torch.Tensor]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.cut_outline import CutOutline
-from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.discretisation import Discretisation
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number

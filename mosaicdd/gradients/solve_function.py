@@ -14,7 +14,7 @@ from mosaicdd.gradients.lagrangian import Tensors
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.solver import Solver
+from mosaicdd.solution.solver import Solver
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import Slices
+from mosaicdd.grid.grid import Grid
 from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.parallel.partition import Cuts, Dims, require_fitting, share
 from mosaicdd.parallel.ranks import Ranks

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.window import Window
+from mosaicdd.axes import Slices
+from mosaicdd.grid.window import Window
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ Tries out whether MPI takes the buffers of a device, in processes of their own.
 They run ``python -m mosaicdd.parallel.halo DEVICE``.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.interface import Direction, directions
 from mosaicdd.parallel.launcher import communicator
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.tensors import Tensors
@@ -114,6 +114,14 @@ if __name__ == "__main__":
 
 # On their way when an exchange was given up, with what MPI writes into.
 _GIVEN_UP: "list[tuple[MPI.Prequest, list[_Message]]]" = []
+
+
+Direction = tuple[int, ...]
+
+
+def directions(axes: int) -> list[Direction]:
+    """List the directions to all neighbours; the opposite of each stands as far from the end."""
+    return [way for way in itertools.product((-1, 0, 1), repeat=axes) if any(way)]
 
 
 Part = tuple[int, tuple[slice, ...]]

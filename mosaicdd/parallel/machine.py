@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import times
+from mosaicdd.axes import times
 from mosaicdd.parallel.ranks import Ranks
 
 _PLENTY = 0.04  # of a machine's memory that a process may hold as it likes

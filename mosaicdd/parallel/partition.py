@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters, others, times
+from mosaicdd.axes import letters, others, times
 
 Dims = tuple[int, ...]
 """Numbers per axis, (y, x) in the plane."""

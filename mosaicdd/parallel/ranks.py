@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from mosaicdd.lattice.axes import times
+from mosaicdd.axes import times
 from mosaicdd.parallel.partition import (
     Cuts,
     Dims,

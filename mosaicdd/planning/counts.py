@@ -2,7 +2,7 @@
 
 Blocks of subdomains are of few kinds: along an axis they differ in size by one subdomain at most, and in whether
 they touch the domain's edge. What a rank sends is evaluated once per kind, by the function that plans the halo
-exchange. The boxes of multigrid are those of the engine (`schwarz.multigrid.level_partition`). So counts are exact.
+exchange. The boxes of multigrid are those of the engine (`solvers.multigrid.level_partition`). So counts are exact.
 Arrays over ranks have the shape of the process grid, ``(py, px)`` or ``(pz, py, px)``.
 """
 
@@ -16,12 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.grid.partition import NodeBoxes
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Direction, directions, interface_sent
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.parallel.halo import Direction, directions
 from mosaicdd.parallel.partition import Dims, require_fitting, share
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import interface_sent
+from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import coarse_is_replicated, count_of_sums
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
+from mosaicdd.solvers.multigrid.level_partition import LevelPartition
 
 _DOUBLE, _SINGLE = 8, 4  # bytes: of sums and coarse nodes, of values in a cycle of multigrid
 _REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `parallel.sine_solve`

@@ -5,16 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mosaicdd.discretisation.system import EQUATIONS_IN_SPACE, MULTIGRID, PER_PROBLEM, WAVES
 from mosaicdd.planning.counts import Decomposition
-from mosaicdd.problems.discretisation.system import (
-    EQUATIONS_IN_SPACE,
-    MULTIGRID,
-    PER_PROBLEM,
-    WAVES,
-)
 from mosaicdd.schwarz.layouts import fill_batch
-from mosaicdd.schwarz.multigrid.level_partition import LevelPartition
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.solvers.multigrid.level_partition import LevelPartition
+from mosaicdd.solvers.settings import SolveSettings
 
 # A process after one small solve (Linux, torch 2.13): of squares; of cubes, by their network; with compiled loops.
 _SQUARES, _CUBES, _COMPILED = 320_000_000, 610_000_000, 430_000_000

@@ -1,1 +1,1 @@
-"""What is solved: equations, boundary data and reference solutions."""
+"""What is given: domain, equation, fields, conditions, and the fingerprint of all."""

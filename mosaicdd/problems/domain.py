@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, in_order, letters, times
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import coordinates, in_order, letters, times
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import as_mask, one_corner, require_place, spacing_of, usable
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Level, Shape, level_of_cells, level_of_mask

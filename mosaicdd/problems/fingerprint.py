@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import is_number, read, real_array

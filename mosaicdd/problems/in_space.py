@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from mosaicdd.problems.equations import Equation, NonlinearEquation
+from mosaicdd.problems.equations.linear import Equation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.unsupported import Unsupported
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations import Equation, NonlinearEquation, find_any_equation, use_equation
+from mosaicdd.problems.equations import find_any_equation, use_equation
+from mosaicdd.problems.equations.linear import Equation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.fields.evaluated import Sliced, checksum_of
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_read_later, one_corner, same_values, usable

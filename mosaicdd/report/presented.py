@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
+from mosaicdd.axes import letters
 
 if TYPE_CHECKING:
     import xarray

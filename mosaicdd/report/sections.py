@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, coordinates, letters, others
+from mosaicdd.axes import at, coordinates, letters, others
 from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.report.stored import StoredSolution
 from mosaicdd.unsupported import Unsupported

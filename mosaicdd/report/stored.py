@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.points import as_points, interpolate, interpolate_within, on_grid
-from mosaicdd.lattice.window import Placed, Window
+from mosaicdd.axes import at
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.points import as_points, interpolate, interpolate_within, on_grid
+from mosaicdd.grid.window import Placed, Window
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.foils import Foils
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.balance import Balance, balance_until
-from mosaicdd.problems.quantities.held_field import alone
-from mosaicdd.problems.quantities.quantified import Quantified
-from mosaicdd.problems.quantities.quantities import Ask, Quantities
 from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.quantities.balance import Balance, balance_until
+from mosaicdd.quantities.held_field import alone
+from mosaicdd.quantities.quantified import Quantified
+from mosaicdd.quantities.quantities import Ask, Quantities
 from mosaicdd.report.presented import Presented
 from mosaicdd.storage.solution_file import SolutionArrays, open_solution
 from mosaicdd.tensors import read_only

@@ -1,1 +1,1 @@
-"""The iteration: sweep, coarse space, acceleration, stopping, fill and result."""
+"""The Schwarz method on half-overlapping subdomains: lattice, interface, sweep, coarse space, drivers."""

@@ -24,18 +24,18 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.lattice.axes import crossed
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import perimeter_nodes
-from mosaicdd.lattice.transfer import Batch, Coarsening, Transfer
-from mosaicdd.local_solvers.lifting import exact_solutions
+from mosaicdd.axes import crossed
+from mosaicdd.grid.faces import perimeter_nodes
 from mosaicdd.parallel.collect import NodeGather
 from mosaicdd.parallel.layouts.layout import Layout, Shard
-from mosaicdd.parallel.sine_solve import SineSolve
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import block_of, coarse_is_replicated, count_of_sums, nodes_layout
+from mosaicdd.schwarz.local_solvers.lifting import exact_solutions
 from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.transfer import Batch, Coarsening, Transfer
+from mosaicdd.solvers.transforms.sine_solve import SineSolve
 from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB

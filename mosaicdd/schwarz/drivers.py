@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.fixed_point import Iteration
-from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.monitor import Monitor
 
 _RESTART = 30  # vectors: with two levels some ten are enough, with one level memory comes first
 

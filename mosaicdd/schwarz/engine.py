@@ -13,34 +13,28 @@ import torch
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import SampleNodes
 from mosaicdd.grid.strips import Strip
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.bound import SharedSolver
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.training_range import subdomains_outside
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.base_engine import BaseEngine, Sink, SolveOptions
+from mosaicdd.schwarz.block import part_in_window
+from mosaicdd.schwarz.certify import Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
-from mosaicdd.schwarz.error_estimate import EdgeError, ErrorEstimate, estimate_errors
+from mosaicdd.schwarz.error_estimate import EdgeError, estimate_errors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
+from mosaicdd.schwarz.local_solvers.bound import SharedSolver
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.training_range import subdomains_outside
 from mosaicdd.schwarz.method import SharedMethod, scheme_of
-from mosaicdd.schwarz.powers import powers_of
+from mosaicdd.schwarz.monitor import Monitor
+from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
-from mosaicdd.schwarz.results.outcome import Outcome
-from mosaicdd.schwarz.results.point_values import PointValues
-from mosaicdd.schwarz.settings import SolveSettings, StoppingRule
-from mosaicdd.schwarz.stopping import History, Monitor
 from mosaicdd.schwarz.sweep import Task
-from mosaicdd.schwarz.verdict import (
-    EARNED,
-    PLAUSIBLE,
-    ROUNDINGS,
-    Certificate,
-    Driver,
-    Evidence,
-    certify,
-    updates_from_zero,
-)
+from mosaicdd.solvers.base_engine import BaseEngine, Sink, SolveOptions
+from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
+from mosaicdd.solvers.powers import powers_of
+from mosaicdd.solvers.settings import SolveSettings, StoppingRule
+from mosaicdd.solvers.stopping import History
+from mosaicdd.solvers.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Certificate, Evidence
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
@@ -85,7 +79,7 @@ class Engine(BaseEngine[SharedSolver]):
         window = self._window
         if settings.certify is not None or (self._wanted and window is None):
             self._fill = self._filling.plan_fill()
-        if self._wanted and window is not None and (part := window.part_of(self.block)):
+        if self._wanted and window is not None and (part := part_in_window(self.block, window)):
             self._window_fill = self._filling.plan_fill(part)
         self._discrete_residual = DiscreteResidual(
             self._ranks, lattice.grid, local_solver.operator, local_solver.source, problems

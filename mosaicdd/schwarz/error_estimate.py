@@ -19,67 +19,25 @@ filled there, the local solver is compared with the exact one at all nodes (`Edg
 gets wrong comes on top.
 """
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Unpack
 
 import numpy as np
-import scipy.linalg
 import torch
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.block import Block, Tiles, owned_tiles
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.bound import Plan, SharedSolver
-from mosaicdd.local_solvers.plans import linear_plan
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.block import Block, Tiles, owned_tiles
 from mosaicdd.schwarz.fixed_point import Iteration
-from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.local_solvers.bound import Plan, SharedSolver
+from mosaicdd.schwarz.local_solvers.plans import linear_plan
+from mosaicdd.schwarz.monitor import Monitor
+from mosaicdd.schwarz.transfer import Transfer
+from mosaicdd.solvers.outcome import ErrorEstimate
 from mosaicdd.tensors import Tensors
-
-ERROR_STEP = {2: 16, 3: 8}
-"""Of how many nodes along each axis one has an estimate where there is no lattice, by the number of axes."""
-
-
-@dataclass(frozen=True)
-class ErrorEstimate:
-    """An estimated distance to the discrete solution.
-
-    Parameters
-    ----------
-    rms
-        Root mean square over the domain.
-    interface
-        Its part that is seen on the interface; the rest is of the fill along the edge.
-    nodes
-        Absolute values at this rank's lattice nodes, or of some nodes of the grid, see `ERROR_STEP`; ``place`` says where these belong
-        among all of these.
-    energy
-        Bound for the energy norm, ``e . A e`` times the squared spacing under a root, where the method
-        has one.
-    """
-
-    rms: float
-    interface: float
-    nodes: torch.Tensor
-    place: Slices
-    energy: float | None = None
-
-    def times(self, factor: float) -> "ErrorEstimate":
-        """Return the estimate whose distances are multiplied."""
-        return dataclasses.replace(
-            self,
-            rms=factor * self.rms,
-            interface=factor * self.interface,
-            nodes=factor * self.nodes,
-            energy=None if self.energy is None else factor * self.energy,
-        )
-
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
 
@@ -225,14 +183,3 @@ def estimate_errors(
         )
         for i in range(v.problems)
     ]
-
-
-def least_ritz_value(steps: Sequence[tuple[float, float]]) -> float:
-    """Return the smallest eigenvalue of Lanczos' matrix by the coefficients ``(alpha, beta)``."""
-    alpha, beta = np.array([step for step in steps if step[0] > 0]).reshape(-1, 2).T
-    if len(alpha) == 0 or not np.isfinite(alpha).all():
-        return 1.0
-    diagonal = 1.0 / alpha
-    diagonal[1:] += beta[1:] / alpha[:-1]
-    beside = np.sqrt(np.maximum(beta[1:], 0.0)) / alpha[:-1]
-    return float(scipy.linalg.eigvalsh_tridiagonal(diagonal, beside)[0])

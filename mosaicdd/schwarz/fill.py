@@ -18,15 +18,15 @@ from collections.abc import Iterator
 
 import torch
 
+from mosaicdd.axes import at
+from mosaicdd.grid.faces import perimeter_nodes
 from mosaicdd.grid.strips import Strip
-from mosaicdd.lattice.axes import at
-from mosaicdd.lattice.block import Tiles, region_tiles
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import perimeter_nodes
-from mosaicdd.lattice.transfer import Transfer
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.schwarz.block import Tiles, region_tiles
+from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import fill_batch
+from mosaicdd.schwarz.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.transfer import Transfer
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones
 

@@ -26,10 +26,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, frame
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.axes import Slices, frame
 from mosaicdd.schwarz.coarse_space import CoarseSpace
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
 
 

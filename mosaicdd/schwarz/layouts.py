@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, family
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice
+from mosaicdd.axes import Slices, family
 from mosaicdd.parallel.layouts.layout import Halo, Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
 
 CALLS, SUMS = 2, 4
 

@@ -18,21 +18,22 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.lattice.transfer import Batch
-from mosaicdd.local_solvers.bound import BlockPlan, SharedSolver
-from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.bound import BlockPlan, SharedSolver
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
+from mosaicdd.schwarz.transfer import Batch
+from mosaicdd.solvers.settings import SolveSettings
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
 

@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from mosaicdd.axes import Slices, common, in_rows, moved, within
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.strips import Strip
-from mosaicdd.lattice.axes import Slices, common, in_rows, moved, within
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.local_solvers.source import Source
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.safe_norms import safe_power
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.local_solvers.source import Source
 
 # Values per piece: on a processor few enough to stay in a cache, enough to outweigh the calls.
 _NORM_PIECE = {"cpu": 2**17, "cuda": 2**24}

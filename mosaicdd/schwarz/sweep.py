@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface, interface_received, interface_sent
-from mosaicdd.lattice.transfer import Batch, Transfer, batch_shape, batches
-from mosaicdd.local_solvers.bound import BlockPlan
+from mosaicdd.axes import Slices
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.stopwatch import Stopwatch
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import Interface, interface_received, interface_sent
+from mosaicdd.schwarz.local_solvers.bound import BlockPlan
+from mosaicdd.schwarz.transfer import Batch, Transfer, batch_shape, batches
+from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.tensors import Tensors
 
 

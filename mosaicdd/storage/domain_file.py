@@ -11,8 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import times
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import times
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.given import require_spacing
 from mosaicdd.problems.shapes.polygons import Polygons

@@ -16,8 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, letters
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import coordinates, letters
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.atomic import digest_of_seal
 from mosaicdd.storage.hdf5 import new_file, open_to_read
 from mosaicdd.storage.provenance import library_versions
@@ -43,7 +43,7 @@ class ModelCard:
         Values of the equation's parameters, by name; those not named have their defaults.
     ranges
         Of a model for a family of operators: least and greatest value of what it is limited by, by
-        name (`local_solvers.networks.family.invariants`). Empty if the model is for one operator.
+        name (`networks.family.invariants`). Empty if the model is for one operator.
     validation
         Measured errors, by name.
     training

@@ -17,7 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, within
+from mosaicdd.axes import Slices, within
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.storage.atomic import digest_of_seal, require_unbroken_seal, require_writable

@@ -30,9 +30,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.axes import letters
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.window import Window
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes

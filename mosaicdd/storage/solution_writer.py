@@ -14,12 +14,12 @@ from os import PathLike
 import h5py
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, in_rows, letters
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.axes import Slices, in_rows, letters
+from mosaicdd.discretisation.given_conditions import Points, conditions_of
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.window import Window
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.discretisation.given_conditions import Points, conditions_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.shapes.shape import Shape

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import times
-from mosaicdd.problems.discretisation.given_conditions import conditions_of
+from mosaicdd.axes import times
+from mosaicdd.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.evaluated import checksum, over_ranks
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.in_time import SidesInTime, one_in_time, stills_of
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.settings import Output
+from mosaicdd.solvers.settings import Output
 from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
+from mosaicdd.time.data import SidesInTime, one_in_time, stills_of
 from mosaicdd.time.record import Record, StepsEnded
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.stepper import Stepper

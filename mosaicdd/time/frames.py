@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, within
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.axes import Slices, within
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.window import Window
 from mosaicdd.parallel.collect import Part, collect
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.storage.frames_file import RawFrames, remove_idle_frames

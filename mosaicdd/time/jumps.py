@@ -6,20 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.in_time import (
-    CoefficientsInTime,
-    SidesInTime,
-    SourceInTime,
-    at_time,
-    may_jump,
-)
 from mosaicdd.problems.limits import just_after, just_before
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.problems.sides.parts import is_outline
+from mosaicdd.time.data import CoefficientsInTime, SidesInTime, SourceInTime, at_time, may_jump
 
 _NOTHING = (
     1e-9  # of data, below which a change is rounding, or that of smooth data between two limits

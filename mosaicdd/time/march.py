@@ -7,15 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from mosaicdd.lattice.window import Extent, Window
-from mosaicdd.local_solvers.bound import LocalSolver
+from mosaicdd.grid.window import Extent, Window
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
-from mosaicdd.schwarz.settings import Output, SolveSettings
 from mosaicdd.settings import argument, require_type
+from mosaicdd.solution.solver import AnyLocalSolver
+from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
@@ -45,7 +45,7 @@ class March:
         problem: Problem,
         initial: Any,
         time: TimeSettings,
-        local_solver: str | PathLike | LocalSolver | None = None,
+        local_solver: AnyLocalSolver = None,
         *,
         ranks: Any = None,
         settings: SolveSettings | None = None,
@@ -74,7 +74,7 @@ class March:
     def _plan(
         self,
         initial: Any,
-        local_solver: str | PathLike | LocalSolver | None,
+        local_solver: AnyLocalSolver,
         window: Extent | None,
     ) -> None:
         """Check all, and make what steps and what keeps the fields."""
@@ -256,7 +256,7 @@ def march(
     every: int = TimeSettings.every,
     tolerance: float | None = TimeSettings.tolerance,
     solver_share: float = TimeSettings.solver_share,
-    local_solver: str | PathLike | LocalSolver | None = None,
+    local_solver: AnyLocalSolver = None,
     ranks: Any = None,
     settings: SolveSettings | None = None,
     rtol: float | None = None,

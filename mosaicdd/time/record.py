@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mosaicdd.problems.quantities.balance import balance_until
-from mosaicdd.schwarz.settings import BEST_FIRST
+from mosaicdd.quantities.balance import balance_until
+from mosaicdd.solvers.settings import BEST_FIRST
 
 
 @dataclass

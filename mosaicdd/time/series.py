@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, moved, times
-from mosaicdd.lattice.window import Placed
+from mosaicdd.axes import Slices, moved, times
+from mosaicdd.grid.window import Placed
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
-from mosaicdd.problems.in_time import CoefficientsInTime, SidesInTime
 from mosaicdd.problems.limits import just_before
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.balance import Balance, balance_until
 from mosaicdd.problems.shapes.shape import has_values
+from mosaicdd.quantities.balance import Balance, balance_until
 from mosaicdd.report.presented import labelled
-from mosaicdd.schwarz.results.kept import OVER_RANKS
-from mosaicdd.schwarz.settings import CONVERGED, Output
+from mosaicdd.solution.kept import OVER_RANKS
+from mosaicdd.solvers.settings import CONVERGED, Output
 from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_file import read_array
 from mosaicdd.storage.solution_writer import in_rows_of, writing_solutions
+from mosaicdd.time.data import CoefficientsInTime, SidesInTime
 from mosaicdd.time.frames import FrameStore
 from mosaicdd.time.record import StepsEnded
 from mosaicdd.unsupported import Unsupported

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mosaicdd.axes import within
+from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.lattice.axes import within
-from mosaicdd.problems.discretisation.periodic import GridNodes
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.balance import Balance, balance_of, flows_out
-from mosaicdd.problems.quantities.control_volumes import ControlVolumes, why_no_balance
-from mosaicdd.problems.quantities.held_field import HeldField, rows_of
 from mosaicdd.problems.shapes.apertures import Cover
-from mosaicdd.schwarz.solver import Solver
+from mosaicdd.quantities.balance import Balance, balance_of, flows_out
+from mosaicdd.quantities.control_volumes import ControlVolumes, why_no_balance
+from mosaicdd.quantities.held_field import HeldField, rows_of
+from mosaicdd.solution.solver import Solver
 
 
 class StepBalance:

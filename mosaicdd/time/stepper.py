@@ -1,35 +1,33 @@
 """One step in time: a problem with more reaction and the last values in its source, solved on all ranks."""
 
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from mosaicdd.axes import Slices, within
+from mosaicdd.discretisation.crossings import OnOutlines
+from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
-from mosaicdd.lattice.axes import Slices, within
-from mosaicdd.local_solvers.bound import LocalSolver
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems import in_time
-from mosaicdd.problems.discretisation.crossings import OnOutlines
-from mosaicdd.problems.discretisation.discretisation import Discretisation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, LocalPart
-from mosaicdd.problems.in_time import SourceInTime, sampled
 from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.quantities.balance import Balance
 from mosaicdd.problems.sides.sides import Sides
-from mosaicdd.problems.step_problem import Storage, step_problem
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solver
+from mosaicdd.quantities.balance import Balance
 from mosaicdd.settings import argument
+from mosaicdd.solution.solver import AnyLocalSolver, Solver
+from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd.time import data as in_time
+from mosaicdd.time.data import SourceInTime, sampled
 from mosaicdd.time.jumps import Jumps
 from mosaicdd.time.levels import Levels
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.time.step_balance import Planned
+from mosaicdd.time.step_problem import Storage, step_problem
 from mosaicdd.unsupported import Unsupported
 
 # Lengths of steps whose plans are kept: this one, half and twice as long; where coefficients change, this one
@@ -82,7 +80,7 @@ class Stepper:
         problem: Problem,
         initial: Any,
         time: TimeSettings,
-        local_solver: str | PathLike | LocalSolver | None,
+        local_solver: AnyLocalSolver,
         ranks: Ranks,
         settings: SolveSettings,
     ):

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from mosaicdd.report.progress import Progress
-from mosaicdd.schwarz.settings import CONVERGED
+from mosaicdd.solvers.settings import CONVERGED
 from mosaicdd.time.frames import Frames
 from mosaicdd.time.levels import Levels
 from mosaicdd.time.record import Record

@@ -9,11 +9,7 @@ use, because the command line reads the settings here where nothing slow may be 
 
 from typing import Any
 
-from mosaicdd.training.settings import (
-    ExecutionSettings,
-    GenerationSettings,
-    TrainingSettings,
-)
+from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 __all__ = [
     "ExecutionSettings",

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.networks.registry import (
+from mosaicdd.networks.registry import (
     SAME,
     FamilyNetwork,
     canonical,
@@ -32,6 +31,7 @@ from mosaicdd.local_solvers.networks.registry import (
 )
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.equation_lesson import (

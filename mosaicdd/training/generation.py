@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import perimeter_nodes
-from mosaicdd.local_solvers.networks.registry import coordinates
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.registry import coordinates
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.random_media import (
     sample_at_points,
     sample_closed_curve,
     sobol_hyperparameters,
 )
-from mosaicdd.problems.references.references import MultigridSolver
+from mosaicdd.solvers.references.references import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 

@@ -18,13 +18,8 @@ from typing import Any, Self
 
 import torch
 
-from mosaicdd.local_solvers.networks.network import Network, extract_weights
-from mosaicdd.local_solvers.networks.registry import (
-    FamilyNetwork,
-    allow,
-    build_network,
-    network_class,
-)
+from mosaicdd.networks.network import Network, extract_weights
+from mosaicdd.networks.registry import FamilyNetwork, allow, build_network, network_class
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.problems.equations import equation, find_any_equation
@@ -33,10 +28,7 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
-from mosaicdd.storage.training_checkpoint import (
-    read_training_checkpoint,
-    write_training_checkpoint,
-)
+from mosaicdd.storage.training_checkpoint import read_training_checkpoint, write_training_checkpoint
 from mosaicdd.torch_defaults import float32_on_processor, on_processor
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.family import FamilyLesson

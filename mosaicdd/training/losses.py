@@ -24,13 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.lifting import unit_points
-from mosaicdd.local_solvers.networks.taylor import Jet
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.axes import at
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.networks.taylor import Jet
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.local_solvers.lifting import unit_points
 
 
 @dataclass(frozen=True)

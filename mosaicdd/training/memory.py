@@ -22,7 +22,7 @@ from mosaicdd.training.optimisers import build_optimiser
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 if TYPE_CHECKING:
-    from mosaicdd.local_solvers.networks.network import Network
+    from mosaicdd.networks.network import Network
     from mosaicdd.storage.dataset_file import Dataset
     from mosaicdd.training.equation_lesson import EquationLesson
 

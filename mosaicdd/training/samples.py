@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.networks.network import Network
-from mosaicdd.local_solvers.networks.registry import MatrixNetwork, is_family
+from mosaicdd.networks.network import Network
+from mosaicdd.networks.registry import MatrixNetwork, is_family
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.settings import require_type
 from mosaicdd.storage.atomic import require_new
 from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined

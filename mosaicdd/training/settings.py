@@ -7,7 +7,7 @@ fields. Nothing slow is imported, so that ``--help`` is fast.
 from dataclasses import dataclass, field
 from typing import Any
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.settings import check_settings, setting
 
 OPTIMIZERS = ("adamw", "lamb", "muon", "soap")

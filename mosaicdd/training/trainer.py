@@ -18,11 +18,7 @@ from mosaicdd.parallel.launcher import Watch
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
 from mosaicdd.training.objective import Objective, ParallelObjective, RankGroup
-from mosaicdd.training.optimisers import (
-    build_optimiser,
-    learning_rate_factor,
-    require_finite_step,
-)
+from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor, require_finite_step
 from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 

@@ -9,7 +9,7 @@ import pytest
 
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.results.checkpoints import Checkpoints
+from mosaicdd.solution.checkpoints import Checkpoints
 from mosaicdd.storage.inputs import write_boundaries
 
 

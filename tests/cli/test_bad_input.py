@@ -20,7 +20,7 @@ from tables import table
 import mosaicdd as m
 
 pytestmark = pytest.mark.ranks(1, 2)
-SHIPPED = Path(m.__file__).parent / "local_solvers" / "shipped"
+SHIPPED = Path(m.__file__).parent / "networks" / "shipped"
 SOLVE = "solve -o out.h5"
 RANDOM = f"{SOLVE} --boundary gp:seed=0 --cells 256x128"
 EXACT = f"{RANDOM} --local-solver exact"

@@ -188,7 +188,7 @@ def test_another_boundary_is_another_problem(interrupt, refuse):
 
 
 def test_a_warning_that_comes_after_the_work_does_not_spoil_it(succeed, monkeypatch, tmp_path):
-    from mosaicdd.schwarz.results.checkpoints import Checkpoints
+    from mosaicdd.solution.checkpoints import Checkpoints
 
     remove = Checkpoints.remove
 

@@ -8,7 +8,7 @@ import pytest
 
 from mosaicdd import read
 
-MODEL = "mosaicdd/local_solvers/shipped/laplace.h5"
+MODEL = "mosaicdd/networks/shipped/laplace.h5"
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_a_signal_keeps_what_is_done_and_leaves_the_rest_nan(
     report_of, problems, path, comm, monkeypatch
 ):
     """The last rank alone hears it, in its first batch; its group and the others stop."""
-    from mosaicdd.schwarz.stopping import Monitor
+    from mosaicdd.schwarz.monitor import Monitor
 
     enter, entered = Monitor.enter, []
 

@@ -13,7 +13,7 @@ import torch
 from scipy.interpolate import RegularGridInterpolator
 
 import mosaicdd as m
-from mosaicdd.local_solvers.loading import find_local_solver
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 H = 0.5 / 32

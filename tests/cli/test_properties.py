@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mosaicdd.local_solvers.loading import SHIPPED
+from mosaicdd.schwarz.local_solvers.loading import SHIPPED
 
 # Derandomised: the same cases on every run, so that a failure is one of the change under test.
 CASES = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import h5py
 import pytest
 
-from mosaicdd.local_solvers.loading import model_path
+from mosaicdd.schwarz.local_solvers.loading import model_path
 from mosaicdd.storage.atomic import digest_of_seal
 
 

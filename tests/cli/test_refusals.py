@@ -11,7 +11,7 @@ from tables import table
 
 import mosaicdd as m
 
-SHIPPED = Path(m.__file__).parent / "local_solvers" / "shipped"
+SHIPPED = Path(m.__file__).parent / "networks" / "shipped"
 
 
 def solved(path):

@@ -10,7 +10,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.cli.main import cli
-from mosaicdd.local_solvers.loading import find_local_solver
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import read_model
 
@@ -123,9 +123,9 @@ def test_a_dataset_that_is_there_is_replaced_only_with_overwrite(mosaicdd, refus
 
 
 def test_a_network_of_the_users_own_trains_and_names_itself(train, tmp_path):
-    own = "from mosaicdd.local_solvers.networks.trunk import DeepONet\n\nclass Mine(DeepONet):\n    pass\n"
-    (tmp_path / "mine.py").write_text(own)
-    assert train("--network mine:Mine --epochs 1")[1].network == "mine:Mine"
+    own = "from mosaicdd.networks.trunk import DeepONet\n\nclass Mine(DeepONet):\n    pass\n"
+    (tmp_path / "of_the_user.py").write_text(own)
+    assert train("--network mine:Mine --epochs 1")[1].network == "of_the_user:Mine"
 
 
 def test_a_dry_run_prints_memory_per_level_and_trains_nothing(data, mosaicdd, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from forked import Forked
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 
 OPTIONS = ["--network", "sdnet", "--set", "width=16", "--epochs", "2", "--batch-size", "30"]

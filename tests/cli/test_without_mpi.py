@@ -63,7 +63,7 @@ def python(script, **environment):
 
 def without_mpi(blocked, error, *arguments, works=True, **environment):
     """Run command lines one after another where MPI cannot be imported; ``works``: more than their messages."""
-    modules = MODULES | ({"torch", "mosaicdd.schwarz.solver"} if works else set())
+    modules = MODULES | ({"torch", "mosaicdd.solution.solver"} if works else set())
     names = {"blocked": blocked, "error": error, "arguments": arguments, "modules": modules}
     return python((BLOCKER + COMMAND_LINES).format(**names), **environment)
 

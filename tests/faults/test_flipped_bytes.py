@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mosaicdd import read
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.loading import SHIPPED
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.local_solvers.loading import SHIPPED
 from mosaicdd.storage.checkpoint_file import SOLVE, read_arrays, read_state, writing_checkpoint
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.inputs import read_boundaries

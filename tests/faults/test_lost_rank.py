@@ -135,7 +135,7 @@ def test_a_killed_rank_ends_the_job_in_seconds_and_the_last_checkpoint_is_whole(
 FAULT = """
 import sys
 from mosaicdd.cli import main
-from mosaicdd.schwarz.stopping import Monitor
+from mosaicdd.schwarz.monitor import Monitor
 from mpi4py import MPI
 
 measure = Monitor.measure

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.engine import Engine
+from mosaicdd.schwarz.interface import Interface
 
 SOLVE = ("--cells", "128x96", "--json")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from mosaicdd import read
-from mosaicdd.local_solvers.loading import SHIPPED
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
+from mosaicdd.schwarz.local_solvers.loading import SHIPPED
+from mosaicdd.solvers.references.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import read_model, write_model
 
 ROUGH = "gp:seed=0,amplitude=0,noise=1"

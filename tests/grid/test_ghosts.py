@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import NodeBoxes, Partition
-from mosaicdd.lattice.grid import Grid
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Uneven parts, an odd number of nodes, and one that repeats.

@@ -3,10 +3,11 @@
 import numpy as np
 import torch
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface, interface_received, interface_sent
-from mosaicdd.lattice.lattice import Lattice, Subdomain
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.schwarz.interface import Interface, interface_received, interface_sent
+from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import block_of
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.window import Window
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
 from mosaicdd.storage.solution_writer import writing_solutions

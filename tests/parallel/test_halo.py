@@ -14,10 +14,10 @@ import torch
 from interface_exchanges import block as block_of
 from interface_exchanges import cut, interface_exchange, lattice_of
 
-from mosaicdd.lattice.transfer import Transfer, batches
 from mosaicdd.parallel import halo
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.transfer import Transfer, batches
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.

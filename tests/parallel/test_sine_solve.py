@@ -9,7 +9,7 @@ import scipy.fft
 from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
-from mosaicdd.parallel.sine_solve import SineSolve, Waves
+from mosaicdd.solvers.transforms.sine_solve import SineSolve, Waves
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -9,9 +9,9 @@ from interface_exchanges import HaloExchange, interface_exchange, lattice_of, li
 from interface_exchanges import block as block_of
 
 from mosaicdd import Domain, Periodic, Problem, Solver, SolveSettings
+from mosaicdd.discretisation.system import nodes_of_media
 from mosaicdd.parallel.partition import fitting_dims
 from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
-from mosaicdd.problems.discretisation.system import nodes_of_media
 
 SIZES = (1, 2, 3, 4, 6)
 # Subdomains more than ranks, per axis: one per rank, uneven, large.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.shapes.apertures import cut_cells, staircase
 from mosaicdd.problems.shapes.outline import rectangle_outline
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.sides.boundary import Boundary
 
 

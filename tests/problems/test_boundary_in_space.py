@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
+from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.shapes.outline import side_names
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
 
 GRID = Grid((8, 12, 16), 0.5)
 

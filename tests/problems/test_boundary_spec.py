@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec, is_file
 
 GRID = Grid((16, 24), 0.1)

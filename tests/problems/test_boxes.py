@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import OutlineSystem
-from mosaicdd.problems.discretisation.discretisation import Discretisation
-from mosaicdd.problems.discretisation.stretched import Stretch
+from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discretisation import Discretisation
+from mosaicdd.discretisation.stretched import Stretch
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.shapes.outline import rectangle_outline, side_names

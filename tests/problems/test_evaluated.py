@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.coarser import every
+from mosaicdd.discretisation.coarser import every
 from mosaicdd.problems.fields.evaluated import Sliced
 
 VALUES = np.random.default_rng(0).standard_normal((4, 5, 7))

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.sides.boundary import Boundary
 

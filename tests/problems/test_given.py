@@ -6,7 +6,7 @@ import scipy.sparse
 import torch
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 
 GRID = Grid((4, 6), 0.5)

@@ -11,7 +11,7 @@ from medium_by_cells import equations, field_and_flows
 from small_problems import INSULATED, MIXED
 
 import mosaicdd as m
-from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.solvers.references.references import solve_directly
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = m.SolveSettings(rtol=1e-12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import Lognormal
 from mosaicdd.problems.fingerprint import told_of_plan

@@ -5,8 +5,8 @@ import pytest
 import scipy.special
 import torch
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
@@ -14,10 +14,10 @@ from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.operators.patch import Patch
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_multigrid, solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.solvers.settings import SolveSettings
 
 GRID = Grid((9, 12), 0.125)
 CROSSED = ("minimal-surface", "p-laplace")  # whose residuals depend on the corners of patches

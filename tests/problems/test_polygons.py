@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.shapes.polygons import Polygons
 from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.solvers.references.references import solve_directly
 
 GRID = Grid((80, 100), 0.01)
 WHOLE = (slice(0, 81), slice(0, 101))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import OutlineSystem
 from mosaicdd.problems.fields.fields import Field
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

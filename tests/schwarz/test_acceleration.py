@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 
 NOISE = {"amplitude": 0.0, "noise": 1.0}
 DRAWN = ({}, {"length": 0.2}, {"noise": 0.3})

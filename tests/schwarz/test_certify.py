@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
+from mosaicdd.solvers.references.references import solve_by_sine_transform
 
 RANKS = pytest.mark.ranks(1, 2, 4)
 RTOL = 1e-10

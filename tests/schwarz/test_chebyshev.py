@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.drivers import chebyshev_factors
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 from mosaicdd.schwarz.method import scheme_of
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

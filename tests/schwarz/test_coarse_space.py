@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.transfer import Coarsening
-from mosaicdd.local_solvers.bound import BlockPlan
-from mosaicdd.local_solvers.exact import ExactSolver
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.coarse_space import assemble, hat_responses, sine_symbol
+from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import block_of as block_of_rank
+from mosaicdd.schwarz.local_solvers.bound import BlockPlan
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.transfer import Coarsening
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -13,8 +13,8 @@ from mpi4py import MPI
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import Alone, Life
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.settings import SolveSettings
 
 SEVERAL = pytest.mark.ranks(2, 3, 4, 6)
 
@@ -137,7 +137,7 @@ def iterate_and_watch(make_lattice, make_solver, make_ranks, problem, monkeypatc
         boundary, _ = problem(lattice)
         most = 50
         for name in ("_PATIENCE", "_AT_ROUNDING"):  # no end before
-            monkeypatch.setattr(f"mosaicdd.schwarz.stopping.{name}", most)
+            monkeypatch.setattr(f"mosaicdd.schwarz.monitor.{name}", most)
         settings = {"levels": levels, "rtol": 0.0, "max_iterations": most}
         calls = {10: begin, 40: end}
         solver = make_solver(lattice, ranks=make_ranks(), **settings)

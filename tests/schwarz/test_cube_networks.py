@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import mosaicdd as m
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.loading import TrainedModel
-from mosaicdd.local_solvers.network_solver import self_test_error
-from mosaicdd.local_solvers.source import BlockSource
-from mosaicdd.problems.references.references import solve_by_sine_transform
-from mosaicdd.schwarz.settings import SolveSettings
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.schwarz.local_solvers.exact import Exact
+from mosaicdd.schwarz.local_solvers.loading import TrainedModel
+from mosaicdd.schwarz.local_solvers.network_solver import self_test_error
+from mosaicdd.schwarz.local_solvers.source import BlockSource
+from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.unsupported import Unsupported
 

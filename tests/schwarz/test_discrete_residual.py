@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.strips import Strip
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.source import Source
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.schwarz.residuals import DiscreteResidual
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -5,11 +5,11 @@ import pytest
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.shapes.apertures import cut_cells
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Lattice, Subdomain
-from mosaicdd.local_solvers.exact import Exact, ExactSolver
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.exact import Exact, ExactSolver
+from mosaicdd.solvers.references.references import solve_directly
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 CASES = {

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.local_solvers.loading import find_local_solver
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_by_sine_transform
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
+from mosaicdd.solvers.references.references import solve_by_sine_transform
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Lattice
-from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.local_solvers.loading import find_local_solver
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.local_solvers.exact import Exact
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 
 
 def flow(peclet, angle):

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
-from mosaicdd.lattice.window import Window
+from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.window import Window
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.sweep import Task
 
 S, PROBLEMS = 2, 2  # cells between lattice planes

@@ -9,8 +9,8 @@ import mosaicdd as m
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from media import MEDIA
 
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
-from mosaicdd.schwarz.settings import CONVERGED, Output, SolveSettings
-from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.solution.solver import Solver, solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.unsupported import Unsupported
 
 CELLS = (128, 192)

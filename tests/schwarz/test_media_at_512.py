@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from media import MEDIA, rotating, spe10
 
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import SolveSettings
 
 CELLS, NODES = (512, 512), (513, 513)
 RTOL = 1e-11

@@ -9,10 +9,10 @@ from scipy.integrate import solve_bvp
 from mosaicdd import read
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.schwarz.settings import Output, SolveSettings
-from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.solution.solver import Solver, solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)

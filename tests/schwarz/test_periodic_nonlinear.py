@@ -6,10 +6,10 @@ from periods import PAIRS, periodic
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import Solver, solve
+from mosaicdd.solution.solver import Solver, solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-10)
 P = 2 * np.pi

@@ -6,7 +6,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.schwarz.local_solvers.exact import Exact
 
 PAIRS = ("back", "front"), ("bottom", "top"), ("left", "right")
 AROUND = [(True, False, False), (False, True, True), (True, True, True)]

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.block import Block
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.interface import Interface
-from mosaicdd.lattice.lattice import Lattice, Subdomain, perimeter_nodes
-from mosaicdd.schwarz.results.point_values import perimeters_at
+from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.point_values import perimeters_at
 
 S = 2  # cells between lattice planes
 

@@ -6,7 +6,7 @@ import pytest
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Neumann
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
 
 
 def islands(n=64):

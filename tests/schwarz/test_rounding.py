@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from media import MEDIA
 
-from mosaicdd.problems.discretisation.discrete import MediumSystem
+from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.settings import SolveSettings
 
 CELLS = (96, 112)
 NODES = (97, 113)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.exact import ExactSolver
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.method import measure_spectrum, scheme_of
 
 SQUARE = Subdomain()

@@ -16,8 +16,8 @@ from mosaicdd import (
 )
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.boundary import BoundarySpec
-from mosaicdd.schwarz.results import checkpoints
-from mosaicdd.schwarz.results.checkpoints import Checkpoints
+from mosaicdd.solution import checkpoints
+from mosaicdd.solution.checkpoints import Checkpoints
 
 CELLS = (64, 96)
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -5,10 +5,10 @@ import pytest
 
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.references.references import solve_directly
 from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.schwarz.settings import SolveSettings
-from mosaicdd.schwarz.solver import solve
+from mosaicdd.solution.solver import solve
+from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 # ISO 10211, case 1: rows from the top, columns towards the axis of symmetry.

@@ -9,11 +9,11 @@ import torch
 from central_differences import central_difference
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.patch import Patch
-from mosaicdd.problems.references.references import solve_directly
-from mosaicdd.schwarz.nonlinear import sine_step, starts
+from mosaicdd.solvers.newton import sine_step, starts
+from mosaicdd.solvers.references.references import solve_directly
 
 NAMES = ("minimal-surface", "p-laplace")
 CELLS, H = (12, 16, 20), 0.05

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.axes import steps_across, steps_along
+from mosaicdd.axes import steps_across, steps_along
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.schwarz.field_residual import Stencil
+from mosaicdd.solvers.field_residual import Stencil
 
 PLANE, SPACE = (9, 12), (6, 5, 7)
 

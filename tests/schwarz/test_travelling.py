@@ -5,11 +5,12 @@ import functools
 import pytest
 
 from mosaicdd import Problem
-from mosaicdd.lattice.interface import Interface
 from mosaicdd.schwarz.error_estimate import estimate_errors
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.monitor import Monitor
 from mosaicdd.schwarz.residuals import OwnedNorms
-from mosaicdd.schwarz.results.checkpoints import Checkpoints
-from mosaicdd.schwarz.stopping import History, Monitor
+from mosaicdd.solution.checkpoints import Checkpoints
+from mosaicdd.solvers.stopping import History
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -6,7 +6,7 @@ import pytest
 import mosaicdd as m
 from mosaicdd.problems.operators import probes
 from mosaicdd.schwarz import method
-from mosaicdd.schwarz.nonlinear.starts import NestedStart
+from mosaicdd.solvers.newton.starts import NestedStart
 
 pytestmark = pytest.mark.ranks(2, 3)
 

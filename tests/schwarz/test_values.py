@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.problems.references.references import solve_directly
+from mosaicdd.grid.grid import Grid
+from mosaicdd.solvers.references.references import solve_directly
 
 CELLS = (64, 96)
 NODES = (65, 97)

@@ -9,7 +9,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.local_solvers.exact import Exact
+from mosaicdd.schwarz.local_solvers.exact import Exact
 
 STEPS = (0.15, 0.1, 0.12)  # of z, y and x
 NODES_OF = list(itertools.product((0, 1), repeat=3))

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset, joined
 from mosaicdd.storage.hdf5 import reseal
 

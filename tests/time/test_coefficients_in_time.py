@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 from scipy.sparse.linalg import splu
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import OutlineSystem
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings
 

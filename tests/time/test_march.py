@@ -8,8 +8,8 @@ import torch
 from cell_newton import Assembled
 
 import mosaicdd as m
-from mosaicdd.local_solvers.exact import Exact
-from mosaicdd.problems.discretisation.discrete import MediumSystem, OutlineSystem
+from mosaicdd.discretisation.discrete import MediumSystem, OutlineSystem
+from mosaicdd.schwarz.local_solvers.exact import Exact
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}

@@ -9,8 +9,8 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.problems.discretisation.discrete import OutlineSystem
-from mosaicdd.problems.discretisation.discretisation import Discretisation
+from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings

@@ -4,7 +4,7 @@ import pytest
 import torch.distributed as dist
 from drawn_data import generate_dataset
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.objective import rank_group
 from mosaicdd.training.settings import GenerationSettings
 

@@ -10,16 +10,16 @@ import torch
 from drawn_data import generate_dataset
 
 import mosaicdd as m
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.loading import find_network
-from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.registry import build_network
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.loading import find_network
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training import train
 from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.loop import train
 from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
 from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.networks.registry import build_network
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import rank_group
 from mosaicdd.training.settings import TrainingSettings

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from drawn_data import generate_dataset
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.problems.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training import samples as data
 from mosaicdd.training.settings import GenerationSettings
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from drawn_data import generate_dataset
 
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.lifting import Lifting
-from mosaicdd.local_solvers.loading import TrainedModel, find_local_solver
-from mosaicdd.local_solvers.networks.registry import build_network, canonical, coordinates
+from mosaicdd.grid.grid import Grid
+from mosaicdd.networks.registry import build_network, canonical, coordinates
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.lifting import Lifting
+from mosaicdd.schwarz.local_solvers.loading import TrainedModel, find_local_solver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
 from mosaicdd.training.loop import Course, Training, train_course

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.exact import ExactSolver
-from mosaicdd.local_solvers.lifting import unit_points
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.schwarz.local_solvers.lifting import unit_points
 from mosaicdd.training.losses import GridResidual
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)

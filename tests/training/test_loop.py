@@ -8,7 +8,7 @@ import pytest
 import torch
 from drawn_data import generate_dataset
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.loop import Course, train_course
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError

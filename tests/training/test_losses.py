@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.networks.registry import NETWORKS, build_network
-from mosaicdd.local_solvers.networks.taylor import Jet
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.networks.registry import NETWORKS, build_network
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.networks.taylor import Jet
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training.losses import UnitOperator, data_loss, pde_residual
 
 P = 32

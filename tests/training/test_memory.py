@@ -5,9 +5,9 @@ import time
 import pytest
 import torch
 
-from mosaicdd.lattice.lattice import Subdomain
-from mosaicdd.local_solvers.networks.registry import build_network
-from mosaicdd.problems.equations import LAPLACE
+from mosaicdd.networks.registry import build_network
+from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training import memory
 from mosaicdd.training.equation_lesson import EquationLesson, EquationLosses
 from mosaicdd.training.memory import KeptBytes, kept_bytes, memory_plan, samples_per_pass

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from drawn_data import generate_dataset
 
-from mosaicdd.lattice.lattice import Subdomain
+from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
 from mosaicdd.training.generation import PartGenerator

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from mosaicdd.local_solvers.networks.registry import build_network
+from mosaicdd.networks.registry import build_network
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import RankGroup

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import torch
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import NamedEquation
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.functions_of_u import Function

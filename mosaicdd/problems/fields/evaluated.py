@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, coordinates, in_rows, letters
+from mosaicdd.axes import Slices, coordinates, in_rows, letters
 from mosaicdd.problems.fields.expressions import TIME, Expression, require_coordinates, signature_of
 from mosaicdd.problems.fields.given import is_number, real_array
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, letters
+from mosaicdd.axes import coordinates, letters
 from mosaicdd.settings import meant
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import (
+from mosaicdd.axes import (
     Slices,
     contains,
     coordinates,
@@ -22,7 +22,7 @@ from mosaicdd.lattice.axes import (
     letters,
     within,
 )
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import STRIP, checksum_of, evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable

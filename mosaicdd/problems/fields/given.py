@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import coordinates, letters
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import coordinates, letters
+from mosaicdd.grid.grid import Grid
 
 _AXES = ("z", "y", "x")  # in their order; z in space
 _ROWS = 64  # of a mask that are looked at at a time

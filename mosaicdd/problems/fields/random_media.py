@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from mosaicdd.lattice.axes import common, within
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import common, within
+from mosaicdd.grid.grid import Grid
 from mosaicdd.settings import read_settings
 
 

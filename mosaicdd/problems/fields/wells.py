@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import Slices
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression, require_of_time
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from mosaicdd.lattice.axes import Slices, ends_of, last, steps_across, steps_along
+from mosaicdd.axes import Slices, ends_of, last, steps_across, steps_along
 
 _HIGH, _INNER = slice(1, None), slice(1, -1)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, ends, even
+from mosaicdd.axes import at, ends, even
 
 MIXED = "axy", "axz", "ayz"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.axes import at
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, at, common, others, within
-from mosaicdd.lattice.grid import ROUNDING, Grid
+from mosaicdd.axes import Slices, at, common, others, within
+from mosaicdd.grid.grid import ROUNDING, Grid
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.lattice.axes import Slices, coordinates, spelled
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import Slices, coordinates, spelled
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import DIFFUSION
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.operators.foil_edges import FoilEdges, Sheet, edges_of

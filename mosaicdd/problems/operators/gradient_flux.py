@@ -35,7 +35,7 @@ from typing import Any
 
 import torch
 
-from mosaicdd.lattice.axes import at, last, steps_across
+from mosaicdd.axes import at, last, steps_across
 from mosaicdd.problems.operators.patch import Differentiated, Patch, is_number
 
 

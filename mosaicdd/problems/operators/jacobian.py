@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, ends_of, steps_across, steps_along
+from mosaicdd.axes import at, ends_of, steps_across, steps_along
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.patch import Offset, neighbours_of
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.grid.grid import Grid
 from mosaicdd.unsupported import Unsupported
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, letters
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import ends, letters
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import (
     DIFFUSION,
     Field,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at, ends, last
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import at, ends, last
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods, require_sign, sample_signed
 from mosaicdd.problems.operators import probes
 from mosaicdd.problems.operators.functions_of_u import Function, function_of_u

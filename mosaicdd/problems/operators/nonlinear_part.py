@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import Slices, steps_across, steps_along, within
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import Slices, steps_across, steps_along, within
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import (

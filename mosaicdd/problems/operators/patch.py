@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from mosaicdd.lattice.axes import last
+from mosaicdd.axes import last
 
 Offset = tuple[int, ...]
 """From a node to another, (y, x) or (z, y, x), in cells."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.lattice.axes import at
+from mosaicdd.axes import at
 from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
 
 if TYPE_CHECKING:

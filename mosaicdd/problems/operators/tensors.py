@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import letters
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
 from mosaicdd.problems.operators.edge_means import sum_around

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import at, ends, others
+from mosaicdd.axes import at, ends, others
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import ends
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, LocalPart, Part, Periods, overlaps, require_sign
 from mosaicdd.problems.shapes.apertures import Cover
 from mosaicdd.problems.shapes.shape import Shape, inside_ring

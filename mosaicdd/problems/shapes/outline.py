@@ -17,8 +17,8 @@ from types import MappingProxyType
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.lattice.axes import ends
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import ends
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.shapes.apertures import shares_of_side
 
 Side = tuple[int, int]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.lattice.axes import common, times, within
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import common, times, within
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.shapes.shape import Shape

@@ -21,8 +21,8 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.lattice.axes import in_rows
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import in_rows
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
 from mosaicdd.problems.fields.given import is_number, same_values

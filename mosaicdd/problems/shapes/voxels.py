@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import ends, times
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import ends, times
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners

@@ -15,9 +15,9 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.lattice.axes import Slices, letters, times
-from mosaicdd.lattice.grid import Grid
-from mosaicdd.lattice.lattice import perimeter_faces
+from mosaicdd.axes import Slices, letters, times
+from mosaicdd.grid.faces import perimeter_faces
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.fields.random_media import sample_closed_curve

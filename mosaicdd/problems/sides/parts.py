@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import in_rows, letters, others, spelled
-from mosaicdd.lattice.grid import ROUNDING, Grid
+from mosaicdd.axes import in_rows, letters, others, spelled
+from mosaicdd.grid.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate, expression_at
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import as_mask, real_array, require_place, same_values, usable

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import letters, others
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import letters, others
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import is_number, read, real_array, require_place

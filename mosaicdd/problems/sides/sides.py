@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.lattice.axes import crossed, others, times
-from mosaicdd.lattice.grid import Grid
+from mosaicdd.axes import crossed, others, times
+from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import is_number, real_array, same_values

@@ -1,0 +1,1 @@
+"""The discrete equations of a problem on a grid, at its sides and outlines, too."""

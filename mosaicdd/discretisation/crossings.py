@@ -1,0 +1,222 @@
+"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from mosaicdd.axes import at
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.fields import Periods
+from mosaicdd.problems.sides.sides import Sides
+
+LEAST_DAMPING = 0.1
+
+
+"""Of fluxes at nodes outside: on a grid too coarse for the exchange it would be negative, and turn them round."""
+
+
+@dataclass(frozen=True)
+class _AtNodes:
+    """Things that act on nodes, in arrays of the same length.
+
+    ``nodes``: flat in a part of the grid, ``(T,)``.
+    """
+
+    nodes: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return all of some."""
+        arrays = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
+        return replace(parts[0], **{name: np.concatenate(each) for name, each in arrays.items()})
+
+    def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> Self:
+        """Return some of them, of nodes with other numbers."""
+        return replace(
+            self, **{name: values[which] for name, values in vars(self).items()} | {"nodes": nodes}
+        )
+
+    def moved(self, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Self:
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        return self.chosen(*moved_nodes(self.nodes, places, shape))
+
+
+@dataclass(frozen=True)
+class Ties(_AtNodes):
+    """Conductances between active nodes and nodes with given values."""
+
+    known: np.ndarray  # the numbers of the others among all known nodes
+    conductances: np.ndarray  # ``(T,)``
+
+
+NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
+
+
+"""Of a part that no given value acts on."""
+
+
+@dataclass(frozen=True)
+class Crossings(_AtNodes):
+    """Where outlines act on nodes of a part of the grid."""
+
+    points: np.ndarray  # on the outline, ``(T, axes)``, (y, x), in cells
+    # Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``
+    weights: np.ndarray
+    outlines: np.ndarray  # their numbers, ``(T,)``
+
+    @classmethod
+    def none(cls, axes: int = 2) -> "Crossings":
+        """Return those of a domain without an outline."""
+        return cls(np.empty(0, int), np.empty((0, axes)), np.empty(0), np.empty(0, int))
+
+    def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
+        """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
+        values, around = (
+            np.zeros((1, len(self.nodes))),
+            round_periods(self.points, sides.periods(grid)),
+        )
+        for number in np.unique(self.outlines):
+            own = self.outlines == number
+            on_outline = sides.on_outline(names[number], around[own], grid)
+            if len(on_outline) > len(values):
+                values = np.broadcast_to(values, (len(on_outline), values.shape[1])).copy()
+            values[:, own] = on_outline
+        return values
+
+
+@dataclass(frozen=True)
+class NaturalPieces(_AtNodes):
+    """Pieces of natural outlines, each in the volume of an active node."""
+
+    # points, outlines: as those of `Crossings`
+    points: np.ndarray
+    outlines: np.ndarray
+    lengths: np.ndarray  # in cells, ``(T,)``
+    distances: np.ndarray  # how far inside of the outline the nodes are, in cells, ``(T,)``
+    alphas: np.ndarray  # of exchange through them, ``(T,)``
+
+    @classmethod
+    def none(cls, axes: int = 2) -> "NaturalPieces":
+        """Return those of a domain without any."""
+        empty = Crossings.none(axes)
+        return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0), np.empty(0))
+
+    def damping(self, spacing: float, diffusion: Any, alphas: Any = None, of: Any = np) -> Any:
+        """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
+
+        Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
+        ``diffusion``: ``a`` at the nodes, ``(T,)``, in arrays of numpy's or torch's, as the module ``of``;
+        ``alphas``: by default those of the problem.
+        """
+        alphas = of.asarray(self.alphas) if alphas is None else alphas
+        damping = 1 + spacing * alphas * of.asarray(self.distances) / diffusion
+        return damping.clip(min=LEAST_DAMPING)
+
+    def inflow(
+        self,
+        fluxes: Any,
+        u: Any,
+        spacing: float,
+        diffusion: Callable[[], Any],
+        alphas: Any = None,
+        of: Any = np,
+    ) -> Any:
+        """Return what flows in through the pieces, times the squared spacing, ``(T,)``.
+
+        Parameters
+        ----------
+        fluxes, u
+            The fluxes that are given there, and the values at the nodes, ``(T,)``.
+        diffusion
+            Returns ``a`` at the nodes; called if nodes with an exchange do not lie on the outline.
+        alphas
+            Of exchange, by default those of the problem.
+        of
+            The module of the arrays, of numpy's or torch's.
+        """
+        alphas = of.asarray(self.alphas) if alphas is None else alphas
+        inflow = spacing * of.asarray(self.lengths) * (fluxes - alphas * u)
+        if not self.distances.any() or not alphas.any():
+            return inflow
+        return inflow / self.damping(spacing, diffusion(), alphas, of)
+
+    def crossings(self, damping: np.ndarray) -> Crossings:
+        """Return them with the lengths that count for fluxes."""
+        return Crossings(self.nodes, self.points, self.lengths / damping, self.outlines)
+
+
+@dataclass(frozen=True)
+class OnOutlines:
+    """Where the outline of a shape acts on a part of the grid."""
+
+    ties: Crossings  # of active nodes to values that are given on it
+    flows: Crossings  # through natural outlines
+    on: Crossings  # nodes on it whose values are given
+    # Which nodes have values in a field, ``(rows, columns)``; all others are outside
+    reported: np.ndarray
+    natural: NaturalPieces  # whose are the flows, one by one
+
+    def part(self, *place: slice | np.ndarray) -> "OnOutlines":
+        """Return those of some of the nodes, along each axis."""
+        reported = self.reported
+        places = tuple(places_among(n, p) for n, p in zip(reported.shape, place, strict=True))
+        for axis, along in enumerate(place):
+            reported = reported[at(axis, reported.ndim, along)]
+        return self.moved(places, reported)
+
+    def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
+        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        ties, flows, on = (
+            pieces.moved(places, reported.shape) for pieces in (self.ties, self.flows, self.on)
+        )
+        return OnOutlines(ties, flows, on, reported, self.natural.moved(places, reported.shape))
+
+    def without_acting(self) -> "OnOutlines":
+        """Return what is known of nodes on outlines and inside them, but not how these act on others."""
+        axes = self.reported.ndim
+        none = Crossings.none(axes)
+        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none(axes))
+
+    def add_to_diagonal(self, reaction: np.ndarray, spacing: float) -> None:
+        """Add ties, and ``alpha`` times the spacing, to the nodes of a part."""
+        flat = reaction.reshape(-1)
+        np.add.at(flat, self.ties.nodes, self.ties.weights)
+        np.add.at(flat, self.flows.nodes, spacing * self.natural.alphas * self.flows.weights)
+
+
+def round_periods(points: np.ndarray, periods: Periods) -> np.ndarray:
+    """Return places ``(T, axes)`` in cells where they come round beyond periodic sides."""
+    for axis, period in enumerate(periods):
+        if period is not None:
+            points = points.copy()
+            points[:, axis] %= period
+    return points
+
+
+def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:
+    """Return where each of so many rows is among some of them; -1 where it is not."""
+    chosen = np.arange(count)[which]
+    places = np.full(count, -1)
+    places[chosen] = np.arange(len(chosen))
+    return places
+
+
+def moved_nodes(
+    nodes: np.ndarray, places: tuple[np.ndarray, ...], shape: tuple[int, ...]
+) -> tuple[np.ndarray, ...]:
+    """Return which flat nodes of an array have a place in another, and their numbers there.
+
+    ``places``: where its rows and columns are in the other; -1 where they are not. ``shape``: of the other.
+    """
+    counts = [len(along) for along in places]
+    there, row = np.append(np.flatnonzero(places[0] >= 0), -1), math.prod(counts[1:])
+    low, high = there[0] * row, (there[-2:].max() + 1) * row
+    near = np.flatnonzero((nodes >= low) & (nodes < high))
+    moved = np.stack(
+        [along[n] for along, n in zip(places, np.unravel_index(nodes[near], counts), strict=True)]
+    )
+    inside = (moved >= 0).all(axis=0)
+    return near[inside], np.ravel_multi_index(tuple(moved[:, inside]), shape)

@@ -1,0 +1,206 @@
+"""What the outline of a shape makes of the discrete equation in a part of the grid.
+
+Where a value is given on the outline, a node outside is no unknown: a grid edge from a node inside to
+it ends at the outline, after a part ``theta`` of a cell, so its conductance grows to ``k / theta`` and
+ties the node to the value there. That is symmetric but for a velocity, and of second order in the
+largest error (Gibou, Fedkiw, Cheng and Kang, 2002, doi:10.1006/jcph.2001.6977).
+
+Where the outline is natural, nodes whose control volumes have a part in the domain are unknowns, with
+what the domain has of volumes and faces (`apertures`); what flows through the outline in a volume is
+the flux times its length. A Robin condition takes the node's value to the outline along the normal,
+which is of second order, too (Papac, Gibou and Ratsch, 2010, doi:10.1016/j.jcp.2009.09.036).
+
+On the staircase of a mask both are of first order; there it may be insulated, but its length is not
+known, so nothing can flow.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.axes import ends
+from mosaicdd.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.shapes.apertures import Cover, Segments
+
+_NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
+
+
+_SMALLEST = 1e-9  # part of a cell that an unknown has at least
+
+
+class OutlineCut:
+    """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
+
+    Parameters
+    ----------
+    cover
+        What the domain has of the cells around the nodes, and where coefficients are known.
+    level
+        Of the shape.
+    fixed
+        Which nodes are outside of an outline with given values, or on it.
+    numbers
+        Of the outlines of these nodes.
+    segments
+        Of natural outlines.
+    reported
+        Which nodes have values in a field.
+    grid
+        Whose cells need be no squares.
+    alphas
+        Returns those of exchange through pieces, ``(T,)``, of nodes and at points ``(T, axes)``, of numbers of outlines.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        cover: Cover,
+        level: np.ndarray,
+        fixed: np.ndarray,
+        numbers: np.ndarray,
+        segments: Segments | None,
+        *,
+        reported: np.ndarray,
+        grid: Grid,
+        alphas: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+    ):
+        volumes = cover.volumes
+        self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
+        self.level, self.given, self.reported = level, fixed, reported
+        counts = (self.volumes > 0) & ~self.given
+        self.cover = dataclasses.replace(cover, counts=counts)
+        self._numbers = numbers
+        self._segments = segments
+        self._grid, self._alphas = grid, alphas
+        self._origin = np.array([p.start for p in part])
+
+    def on_outlines(
+        self,
+        active: np.ndarray,
+        known: np.ndarray,
+        between: Conductances,
+    ) -> OnOutlines:
+        """Return where outlines act on active nodes.
+
+        Parameters
+        ----------
+        known
+            At which nodes sides give values.
+        between
+            The conductances between the nodes, inside or not.
+        """
+        on = self._on(active)
+        reported = self.reported & ~self.given & (active | (self.level < 0))
+        reported |= known & self.reported
+        reported.reshape(-1)[on.nodes] = True
+        natural = self._natural_pieces(active)
+        diffusion = np.empty(0)
+        if len(natural.nodes):
+            diffusion = self.diffusion(between).reshape(-1)[natural.nodes]
+        cut = self.cut_edges(active)
+        tied = Crossings.joined([Crossings.none(active.ndim), *(edges.crossings for edges in cut)])
+        return OnOutlines(
+            dataclasses.replace(tied, weights=tie_conductances(cut, between)),
+            natural.crossings(natural.damping(self._grid.spacing, diffusion)),
+            on,
+            reported,
+            natural,
+        )
+
+    def cut_edges(self, active: np.ndarray) -> "list[CutEdges]":
+        """Return the edges along each axis from active nodes to nodes beyond given values."""
+        every, flat = [], np.arange(active.size).reshape(active.shape)
+        for axis in range(active.ndim) if self.given.any() else ():
+            low, high = ends(axis, active.ndim)
+            for against, (here, there) in enumerate(((low, high), (high, low))):
+                place = nonzero(
+                    active[here] & self.given[there] & (self.cover.edge_faces[axis] > 0)
+                )
+                p, q = self.level[here][place], self.level[there][place]
+                theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
+                nodes = flat[here][place]
+                inner, outer = (self._places(n, active) for n in (nodes, flat[there][place]))
+                points = inner + theta[:, None] * (outer - inner)
+                crossings = Crossings(nodes, points, 1 / theta, self._numbers[there][place])
+                every.append(CutEdges(axis, bool(against), place, crossings))
+        return every
+
+    def _on(self, active: np.ndarray) -> Crossings:
+        """Return the nodes on an outline with given values: around active ones, or of whole cells all."""
+        nodes = np.flatnonzero(self.given & self.reported)
+        if self.cover.cells is None:
+            at, around = np.unravel_index(nodes, active.shape), np.pad(active, 1)
+            steps = itertools.product(range(3), repeat=active.ndim)
+            places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
+            nodes = nodes[np.logical_or.reduce([around[place] for place in places])]
+        numbers = self._numbers.reshape(-1)[nodes]
+        return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
+
+    def _natural_pieces(self, active: np.ndarray) -> NaturalPieces:
+        """Return where natural outlines lie in the volumes of active nodes."""
+        if self._segments is None:
+            return NaturalPieces.none(active.ndim)
+        segments = self._segments
+        nodes = segments.nodes - 1
+        inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
+        inside[inside] = active[tuple(nodes[inside].T)]
+        nodes, outlines = nodes[inside], segments.outlines[inside]
+        points = segments.middles[inside] - 1 + self._origin
+        return NaturalPieces(
+            np.ravel_multi_index(tuple(nodes.T), active.shape),
+            points,
+            outlines,
+            segments.lengths[inside],
+            segments.distances[inside],
+            self._alphas(nodes + self._origin, points, outlines),
+        )
+
+    def diffusion(self, between: Conductances, of: Any = np) -> Any:
+        """Return ``a`` at the nodes: their conductances over their faces, 1 where there are none.
+
+        ``between``: of numpy's or torch's arrays, as the module ``of``.
+        """
+        total, faces = of.zeros(self.level.shape, dtype=float), np.zeros(self.level.shape)
+        aspect = self._grid.aspect or (1.0,) * faces.ndim
+        for axis, (forth, back) in enumerate(zip(between.along, between.against, strict=True)):
+            for end in ends(axis, faces.ndim):
+                total[end] += aspect[axis] ** 2 * (forth + back) / 2
+                faces[end] += self.cover.edge_faces[axis]
+        known = of.asarray(faces > 0)
+        return of.where(known, total, 1.0) / of.where(known, of.asarray(faces), 1.0)
+
+    def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """Return where nodes are, ``(T, axes)``, (y, x) in cells."""
+        places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
+        return places.astype(float)
+
+
+@dataclasses.dataclass(frozen=True)
+class CutEdges:
+    """Edges along an axis that end at given values on an outline."""
+
+    axis: int
+    against: bool  # whether from their last nodes
+    place: tuple[np.ndarray, ...]  # in arrays of the edges along the axis
+    crossings: Crossings  # where they end; what divides their length as weights
+
+
+def tie_conductances(cut: Sequence[CutEdges], between: Conductances, of: Any = np) -> Any:
+    """Return the conductances of cut edges, ``(T,)``, of arrays of numpy's or torch's, as the module ``of``."""
+    ways = between.along, between.against
+    grown = [
+        ways[edges.against][edges.axis][edges.place] * of.asarray(edges.crossings.weights)
+        for edges in cut
+    ]
+    return of.concatenate(grown) if grown else of.zeros(0, dtype=float)
+
+
+def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return where something holds, as `numpy.nonzero`: much quicker where that is in few places."""
+    return np.unravel_index(np.flatnonzero(there), there.shape)

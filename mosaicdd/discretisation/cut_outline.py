@@ -1,0 +1,362 @@
+"""The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
+
+What it makes of the discrete equation in a part of the grid is an `OutlineCut`.
+"""
+
+import copy
+import dataclasses
+
+import numpy as np
+import scipy.ndimage
+
+from mosaicdd.axes import contains, ends, in_rows, letters, others, spelled, within
+from mosaicdd.discretisation.cut import OutlineCut
+from mosaicdd.discretisation.exchange import OutlineExchange
+from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.evaluated import STRIP, evaluate
+from mosaicdd.problems.fields.fields import Part, overlaps
+from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
+from mosaicdd.problems.shapes.outline import name_of_side
+from mosaicdd.problems.shapes.shape import Level, Shape, labelled
+from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
+from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Scattered
+from mosaicdd.problems.sides.parts import require_outlines
+from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.settings import concerning
+
+_FAR = 2  # cells from an outline at which a point is not on it
+
+
+_SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
+
+
+def corner_inside(level: np.ndarray) -> np.ndarray:
+    """Say which cells between some nodes have one that is inside a shape, by the level at these."""
+    inside = level < 0
+    for axis in range(level.ndim):
+        low, high = ends(axis, level.ndim)
+        inside = inside[low] | inside[high]
+    return inside
+
+
+class CutOutline:
+    """The outline of a shape, and what kind of condition holds on it.
+
+    `ValueError` if a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide
+    has a natural outline, or the outline is not the same on two periodic sides.
+    ``sides``: whose values do not count; ``each``: whether all outlines have names, though no condition asks for that.
+
+    ``names``: of the outlines.
+    """
+
+    def __init__(self, shape: Shape, grid: Grid, sides: Sides, *, each: bool = False):
+        self._periods = sides.periods(grid)
+        self._shape, self._grid = shape.on(self._periods), grid
+        shape.require_shape(grid)
+        if shape.voxels is None:  # voxels may end at one of two periodic sides, in faces
+            _require_periodic(shape, grid, sides.periodic)
+        self.names: tuple[str, ...] = ("outline",)
+        self._numbers: np.ndarray | None = None
+        self._known: tuple[Part, np.ndarray] | None = None
+        if each or sides.named:
+            self.names, self._numbers = shape.outlines(grid, self._periods)
+            require_outlines(sides.parts, self.names)
+        self._parts = [part for part in sides.parts if part.where]
+        self.names = (*self.names, *map(str, self._parts))
+        parts = [sides.outline(name) for name in self.names]
+        if self._parts and shape.voxels is None:
+            self._numbers = self._chosen_nodes()
+        self._exchange = OutlineExchange(sides, self.names, grid)
+        self._nodes: tuple[np.ndarray, ...] = ()
+        fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
+        self._given = np.array(fixed)
+        for part in parts if shape.staircase else ():
+            zero = part is not None and is_number(part.values) and float(part.values) == 0.0
+            if part is None or isinstance(part.condition, Dirichlet):
+                continue
+            if not (zero and isinstance(part.condition, Neumann)):
+                with concerning("sides"):
+                    raise ValueError(
+                        f"the side {part}: the length of a mask's outline is not known, so it may have "
+                        "values or be insulated, as neumann:0; for fluxes give the domain as a signed "
+                        "distance or as polygons"
+                    )
+
+        self._require_no_loss()
+        for name, part in zip(self.names, parts, strict=True):
+            for values in () if part is None else (part.values, part.alpha):
+                if isinstance(values, Scattered):
+                    values.require_near(_FAR * max(grid.steps), self._crossed(name))
+
+    def _chosen_nodes(self) -> np.ndarray:
+        """Return the numbers of the outlines of all nodes, with parts chosen."""
+        places = np.indices(self._grid.nodes).reshape(len(self._grid.nodes), -1).T
+        base = np.zeros(len(places), int) if self._numbers is None else self._numbers.ravel()
+        return self._chosen(base, places).reshape(self._grid.nodes)
+
+    def _require_no_loss(self) -> None:
+        """Check that no cell of a mask is left out whose sources, or heat, would count."""
+        if not isinstance(self._shape, Level) or not len(self._shape.lost) or not self.natural:
+            return
+        cells = self._shape.lost
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        lost = cells[~self._given[self._outline_of(whole)[tuple(cells.T)]]]
+        if len(lost):
+            row, column = lost[0]
+            raise ValueError(
+                f"the mask has {len(lost)} cells without a node inside, in parts that are one cell wide beside a "
+                f"natural outline, the first at ({row}, {column}) (row, column): what is given there would not "
+                "count; make them 2 cells wide or remove them, or take a finer grid"
+            )
+
+    @property
+    def natural(self) -> bool:
+        """Whether an outline is natural."""
+        return not self._given.all()
+
+    def level(self, part: Part) -> np.ndarray:
+        """Return the level at the nodes of a part, to be read only; beyond the grid it is 1.
+
+        It is kept for further calls, for parts within this one.
+        """
+        if self._known is None or not contains(self._known[0], part):
+            level = np.ones([p.stop - p.start for p in part])
+            for there, where in overlaps(part, self._grid.nodes, self._periods):
+                values, first = level[where], there[0].start
+                for here in in_rows(there, STRIP):
+                    strip = slice(here[0].start - first, here[0].stop - first)
+                    values[strip] = self._shape.level(self._grid, here)
+            self._known = part, level
+        known, level = self._known
+        return level[within(part, known)]
+
+    def at(self, y: np.ndarray, x: np.ndarray, level: np.ndarray) -> "CutOutline":
+        """Return the outline at nodes in any order, all in arrays of the same shape, with the level there."""
+        other = copy.copy(self)
+        other._known = tuple(slice(0, n) for n in level.shape), level
+        other._nodes = y, x
+        if self._numbers is not None:
+            there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
+            other._numbers = np.zeros(level.shape, int)
+            other._numbers[there] = self._numbers[y[there], x[there]]
+        return other
+
+    def known(self, part: Part) -> np.ndarray:
+        """Return at which nodes of a part it is known what is given there."""
+        return self._shape.inside(self.level(part))
+
+    def reported(self, level: np.ndarray) -> np.ndarray:
+        """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
+        return level < 0 if self._shape.staircase else level <= 0
+
+    def _crossed(self, name: str) -> np.ndarray:
+        """Return where an outline crosses grid edges, ``(M, axes)``, (x, y), in units of domain length."""
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        crossings = [np.empty((0, level.ndim))]
+        for axis in range(level.ndim):
+            low, high = ends(axis, level.ndim)
+            nodes = np.nonzero((level[low] < 0) != (level[high] < 0))
+            p, q = level[low][nodes], level[high][nodes]
+            at = np.stack(nodes, axis=1).astype(float)
+            at[:, axis] += p / (p - q)
+            own = np.maximum(numbers[low][nodes], numbers[high][nodes]) == self.names.index(name)
+            crossings.append(self._grid.at(at[own])[:, ::-1])
+        return np.concatenate(crossings)
+
+    @property
+    def free(self) -> bool:
+        """Whether no outline gives values, or exchanges with some."""
+        return not (self._given.any() or self._exchange.anywhere(self._crossed))
+
+    def _holding(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Say whether outlines, ``(T,)``, hold values at places ``(T, axes)`` in cells."""
+        return self._given[outlines] | self._exchange.acts(outlines, cells)
+
+    def _alphas(self, nodes: np.ndarray, points: np.ndarray, outlines: np.ndarray) -> np.ndarray:
+        """Return those of exchange at points on outlines, in the volumes of nodes; see `OutlineCut`."""
+        if self._nodes:  # in any order: the points lie around these
+            y, x = self._nodes
+            places = tuple(nodes.T)
+            points = points + np.stack([y[places], x[places]], axis=1) - nodes
+        return self._exchange.alphas(outlines, points)
+
+    def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
+        """Return a node of the domain if no value is given anywhere; None if one is.
+
+        ``fixed``: nodes on the sides of the rectangle that have values, or exchange, ``(K, 2)``.
+
+        `ValueError` if the domain has several parts, and one is without a value.
+        """
+        if (self._given | self._exchange.certain).all() and len(fixed):
+            return None  # a part has an outline, or all sides
+        pieces = self.floating_voxels(fixed)
+        if pieces is not None:
+            return pieces.pin(self._grid)
+        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        level, numbers = self.level(whole), self._outline_of(whole)
+        parts, count = labelled(level < 0, self._periods)
+        near = scipy.ndimage.binary_dilation(level < 0) & (level >= 0)
+        beside = np.argwhere(near)
+        near[near] = self._holding(numbers[near], beside)
+        held = np.concatenate([parts[scipy.ndimage.binary_dilation(near)], parts[tuple(fixed.T)]])
+        loose = np.setdiff1d(np.arange(1, count + 1), held)
+        if not len(loose):
+            return None
+        if count == 1:
+            return tuple(map(int, np.unravel_index(np.argmin(level), level.shape)))
+        size, first = int((parts == loose[0]).sum()), np.argwhere(parts == loose[0])[0]
+        raise ValueError(
+            f"part {loose[0]} of the {count} parts of the domain, {size} nodes from "
+            f"({spelled(self._grid.at(first)[::-1].tolist())}) on, has no given value and no exchange, so its level is not known; "
+            f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
+        )
+
+    def _outline_of(self, part: Part) -> np.ndarray:
+        """Return the numbers of the outlines of the nodes of a part."""
+        numbers = np.zeros([p.stop - p.start for p in part], int)
+        if self._numbers is not None:
+            for there, where in overlaps(part, self._numbers.shape, self._periods):
+                numbers[where] = self._numbers[there]
+        return numbers
+
+    def cut(self, part: Part, cells: np.ndarray) -> OutlineCut:
+        """Return what the outline makes of a part.
+
+        ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
+        """
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        level, inner = self.level(ring), (slice(1, -1),) * len(part)
+        segments: Segments | None = None
+        voxels = self._shape.cells(part)
+        if voxels is not None:
+            cover = dataclasses.replace(Cover.of_cells(voxels & cells), cells=voxels)
+            faces = exposed(voxels, cells, part, self._grid)
+            fixed, numbers, segments = self._on_faces(faces, part)
+            if not cells.all() and any(self._periods):  # a copy has the values of its node
+                every = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
+                fixed, numbers, _ = self._on_faces(every, part)
+        else:
+            every = self._outline_of(ring)
+            outside = (level >= 0) & self._given[every]
+            # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
+            natural = np.where(outside, -1.0, level)
+            if not self.natural:
+                cover = Cover.of_cells(cells)
+            elif self._shape.staircase:
+                cover = staircase(natural, cells & corner_inside(level))
+            else:
+                cover, segments = cut_cells(
+                    natural,
+                    cells & corner_inside(level),
+                    every,
+                    self._grid.aspect,
+                    joined=self._shape.of_cells,
+                )
+            fixed, numbers = outside[inner], every[inner]
+        cover = dataclasses.replace(cover, inside=self._shape.inside(level))
+        level = level[inner]
+        return OutlineCut(
+            part,
+            cover,
+            level,
+            fixed,
+            numbers,
+            segments,
+            reported=self.reported(level),
+            grid=self._grid,
+            alphas=self._alphas,
+        )
+
+    def _on_faces(self, faces: Faces, part: Part) -> tuple[np.ndarray, np.ndarray, Segments]:
+        """Return which nodes of a part have given values, their outlines, and the faces of natural ones."""
+        outlines = self._numbers_of(faces, part)
+        holds = self._given[outlines]
+        numbers = np.full([p.stop - p.start for p in part], len(self.names))
+        np.minimum.at(numbers, tuple(faces.nodes[holds].T), outlines[holds])  # the first of several
+        fixed = numbers < len(self.names)
+        quarters = faces.quarters[~holds] - [p.start - 1 for p in part]
+        segments = Segments(
+            faces.nodes[~holds] + 1,
+            quarters,
+            faces.areas[~holds],
+            np.zeros(len(quarters)),
+            outlines[~holds],
+        )
+        return fixed, np.where(fixed, numbers, 0), segments
+
+    def _numbers_of(self, faces: Faces, part: Part) -> np.ndarray:
+        """Return the numbers of the outlines that faces belong to."""
+        numbers = np.zeros(len(faces.nodes), int)
+        if self._numbers is not None:
+            numbers = around(self._numbers, part, self._periods)[tuple(faces.voxels.T)]
+        return self._chosen(numbers, faces.middles)
+
+    def _chosen(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the numbers of outlines with those parts chosen that hold at some places, ``(T, axes)``, in cells.
+
+        The first one that does.
+        """
+        first = len(self.names) - len(self._parts)
+        wrapped = [
+            along if period is None else along % period
+            for along, period in zip(places.T, self._periods, strict=True)
+        ]
+        coordinates = tuple(self._grid.at(np.stack(wrapped, axis=1)).T)
+        chosen = numbers.copy()
+        for number, part in reversed(list(enumerate(self._parts, start=first))):
+            holds = evaluate(part.where, coordinates, f"the side {part}") != 0
+            if part.name != "outline":
+                holds &= numbers == self.names.index(part.name)
+            chosen[holds] = number
+        return chosen
+
+    def floating_voxels(self, fixed: np.ndarray) -> Pieces | None:
+        """Return the parts of a domain of voxels, and which of them are held by nothing; None of another domain.
+
+        ``fixed``: see `floating_part`.
+        """
+        voxels = self._shape.voxels
+        if voxels is None:
+            return None
+        held = [fixed]
+        if (self._given | self._exchange.possible).any():
+            whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+            ring = around(voxels, whole, self._periods)
+            there = GridNodes(self._grid.shape, self._periods).cells(whole, self._periods)
+            faces = exposed(ring, there, whole, self._grid)
+            outlines = self._numbers_of(faces, whole)
+            held.append(faces.nodes[self._holding(outlines, faces.middles)])
+        return Pieces.of(voxels, self._periods, np.concatenate(held))
+
+
+def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> None:
+    """Check that a shape goes on at the opposite one of periodic sides; else say where first it does not."""
+    for axis, wraps in enumerate(periodic):
+        if not wraps:
+            continue
+        # Each side with the line beside it.
+        lines = []
+        for first in (0, grid.shape[axis] - 1):
+            part = [slice(0, nodes) for nodes in grid.nodes]
+            part[axis] = slice(first, first + 2)
+            lines += [*np.moveaxis(shape.level(grid, tuple(part)), axis, 0)]
+        low, high = lines[0], lines[-1]
+        inside = np.stack(lines) < 0
+        crossed = inside.any(0) & ~inside.all(0)
+        wrong = (low < 0) != (high < 0)
+        wrong |= crossed & (abs(low - high) > _SAME * np.ptp(lines, axis=0))
+        if wrong.any():
+            axes = len(grid.shape)
+            both = " and ".join(name_of_side((axis, end), axes) for end in (0, 1))
+            node = np.insert(np.argwhere(wrong)[0], axis, 0)
+            place = ", ".join(
+                f"{letters(axes)[along]} = {grid.at(node)[along]:.10g}"
+                for along in others(axis, axes)[::-1]
+            )
+            raise ValueError(
+                f"the sides {both} are periodic, but the outline of the domain is not the same on both, "
+                f"first at {place}: let it go on at the other side"
+            )

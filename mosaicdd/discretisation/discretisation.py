@@ -1,0 +1,322 @@
+"""The discrete equation of a problem, whatever holds on its outline, as sums over grid edges.
+
+Around every node lies a control volume: the quarters that its cells have of it. With the conductances
+``k`` of the faces between two volumes, of which only what lies in the domain counts, the node's equation
+is, times the squared spacing,
+
+```
+   sum k (u - u_neighbour) + h^2 V c u + h L alpha u  =  h^2 V f + h L g
+```
+
+where ``V`` is the part of a cell that the volume has, and ``L`` the length of the outline in it, in
+cells, with ``a du/dn + alpha u = g`` there. Unknowns are the *active* nodes. Nodes with given values, and
+those outside, stand in the same arrays, decoupled and with a unit diagonal: a given value acts through
+the *ties* of its node, conductances that are put on the diagonals and right-hand sides of its neighbours.
+So whoever eliminates, factorises or multiplies sees conductances between nodes of a rectangle, and
+nothing of shapes and conditions.
+
+Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside,
+or along a periodic axis the grid again; or parts of a lattice that comes round after more nodes
+(`stretched`).
+"""
+
+import copy
+import dataclasses
+
+import numpy as np
+
+from mosaicdd.axes import ends_of
+from mosaicdd.discretisation.crossings import OnOutlines, Ties
+from mosaicdd.discretisation.cut import nonzero
+from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.node_equations import Equations, on_lattice
+from mosaicdd.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
+from mosaicdd.discretisation.require_fluxes import require_fluxes
+from mosaicdd.discretisation.squares_of_nodes import NodeSquares
+from mosaicdd.discretisation.stretched import stretch_of
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.fields import Field, Part, Periods
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import sample_near
+from mosaicdd.problems.sides.parts import require_reached
+from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
+from mosaicdd.problems.sides.sides import mean_slope, slope_at
+
+_Tied = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Discretisation:
+    """What the problems of one medium, domain and kind of sides have in common.
+
+    `ValueError` if conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
+    value.
+
+    Parameters
+    ----------
+    problem
+        Whose sources and values on the outline do not count.
+    medium
+        Its coefficients.
+
+    Attributes
+    ----------
+    outline
+        Of a shape; None of a rectangle.
+    known
+        The nodes whose values are given, or if there are none the one that is left out, ``(K, 2)``.
+    floating
+        Whether solutions are known up to a constant.
+    exchange
+        ``alpha`` times the lengths of natural pieces of the sides, ``(M,)``, in cells.
+    """
+
+    def __init__(self, problem: Problem, medium: Medium, grid: Grid):
+        self.grid, self.medium = grid, medium
+        self._rounds = problem.conditions.periods(grid)
+        self.periods = self._rounds  # of the unknowns, see `with_periods`
+        self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
+        self._pieces = problem.pieces(grid)
+        shape, sides = problem.domain.shape, problem.conditions
+        self.outline = None if shape is None else CutOutline(shape, grid, sides)
+        if self.outline is not None and shape is not None and not shape.staircase:
+            require_reached(sides.parts, self._pieces, self.outline.names)
+        values = self.values(problem)
+        self.known = values.known
+        self._natural, self.exchange = values.natural, values.exchange
+        if self.outline is not None:
+            pin = None
+            if self.outline.natural or not sides.plain:
+                fixed = fixed_nodes(problem, medium, grid, values)
+                if fixed is not None:
+                    pin = self.outline.floating_part(fixed)
+            self.floating = pin is not None
+        else:
+            pin = (0,) * len(grid.shape)
+            self.floating = not (len(values.known) or values.exchange.any())
+            if self.floating:
+                reacting = medium.reacting(grid)
+                self.floating = reacting is not None and not len(reacting)
+        require_fluxes(sides, self)
+        if self.floating and not medium.self_adjoint:
+            raise ValueError(
+                "no value is given on any side, and with a velocity it is not known which sources are "
+                "possible then: give a value somewhere, an alpha > 0, or c > 0"
+            )
+        if self.floating:
+            # Any node may have any value; the mean is put right at the end.
+            self.known = np.array([pin])
+
+    def with_periods(self, periods: Periods) -> "Discretisation":
+        """Return that with more unknowns than nodes along periodic axes, which repeat after so many."""
+        other = copy.copy(self)
+        other.periods = periods
+        return other
+
+    def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
+        """Return that of squares of nodes, side by side; of a domain without periodic axes.
+
+        ``level``: of the domain's shape at the places of the squares; None of a rectangle.
+        """
+        other = copy.copy(self)
+        other._nodes = squares
+        if self.outline is not None and level is not None:
+            other.outline = self.outline.at(*squares.nodes, level)
+        return other
+
+    def values(self, problem: Problem) -> OutlineValues:
+        """Return what holds on the sides in a problem of the same kind."""
+        return problem.conditions.values(self.grid, self._pieces)
+
+    def equations(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part of the lattice; raise `ValueError` if coefficients are not sound."""
+        return on_lattice(part, self._rounds, self.periods, self._on_grid)
+
+    def _on_grid(self, part: Part) -> Equations:
+        """Return the left-hand sides of a part of the grid."""
+        cut = None
+        if self.outline is not None:
+            cut = self.outline.cut(part, self._nodes.cells(part, self._rounds))
+        if cut is not None and not any(self._rounds):
+            whole, volumes = self._within(part, cut.cover, cut.volumes)
+        else:
+            whole, volumes = self.between(part)
+        number = self._numbers(part)
+        on_sides = number >= 0
+        if cut is not None:
+            number[cut.given] = -1  # an outline's own values count there
+        known = number >= 0
+        active = (volumes > 0) & ~known
+        if cut is not None:
+            active &= ~cut.given
+        left = whole.among(active)
+        tied: list[_Tied] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        flat = np.arange(active.size).reshape(active.shape)
+        for step, forth, back in whole.edges() if known.any() else ():
+            first, last = ends_of(step)
+            for here, there, k in ((first, last, forth), (last, first, back)):
+                beside = nonzero(active[here] & known[there] & (k != 0))
+                tied.append((flat[here][beside], number[there][beside], k[beside]))
+        reaction = left.reaction
+        ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
+        np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
+        self._add(reaction, self.grid.spacing * self.exchange, part)
+        outlines = None
+        if cut is not None and self.outline is not None:
+            outlines = cut.on_outlines(active, on_sides, whole)
+            outlines.add_to_diagonal(reaction, self.grid.spacing)
+        if cut is not None:
+            # A volume that an outline cuts off from all others.
+            active &= left.diagonal() > 0
+        reaction[~active] = 1.0
+        return Equations(left, active, volumes, ties, outlines)
+
+    def right_hand_side(
+        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``.
+
+        ``outline``: the problem's values on the sides; ``equations``: of the same part.
+        """
+        h, stretch = self.grid.spacing, stretch_of(part, self._rounds, self.periods)
+        on_grid = part if stretch is None else stretch.part
+        b = np.zeros((problem.problems, *(p.stop - p.start for p in on_grid)))
+        if problem.source is not None:
+            b += h**2 * self.loads(problem.source, on_grid, equations.volumes)
+        self._add(b, h * outline.fluxes, on_grid)
+        slope = mean_slope(problem.conditions, self.grid, on_grid)
+        if slope is not None:
+            require_fluxes(problem.conditions, self)
+            b -= self.between(on_grid)[0].of_all(slope)
+        if stretch is not None:
+            b = stretch.values(b)
+        if not self.floating:
+            ties, values = equations.ties, outline.values
+            if slope is not None:
+                values = values - slope_at(problem.conditions, self.grid, outline.known)
+            _add_at(b, ties.nodes, ties.conductances * values[:, ties.known])
+        if equations.outlines is not None and self.outline is not None:
+            for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+                values = acting.values(problem.conditions, self.outline.names, self.grid)
+                _add_at(b, acting.nodes, scale * acting.weights * values)
+        counts = equations.active.copy()
+        if self.floating:  # the node that is left out, as all are up to a constant
+            counts[places_of(self.known, part, self.periods)[1]] = True
+        driven = self.driven(problem, part, equations)
+        nodes = slice(None) if driven is None else driven
+        b.reshape(len(b), -1)[:, nodes] *= counts.ravel()[nodes]
+        return b
+
+    def between(self, part: Part) -> tuple[Conductances, np.ndarray]:
+        """Return the conductances and volumes of a part of the grid that comes round."""
+        return glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
+
+    def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
+        """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
+
+        None if it may be anywhere: with sources, or periodic axes.
+        """
+        if problem.source is not None or any(self.periods):
+            return None
+        _, place = places_of(self._natural, part, self.periods)
+        nodes = [np.ravel_multi_index(place, equations.active.shape), equations.ties.nodes]
+        if equations.outlines is not None:
+            nodes += [equations.outlines.ties.nodes, equations.outlines.flows.nodes]
+        return np.unique(np.concatenate(nodes))
+
+    def given(
+        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``.
+
+        ``outlines``: of the same part.
+        """
+        at, place = places_of(outline.known, part, self._rounds)
+        values = outline.values[:, at]
+        if outlines is None or self.outline is None:
+            return place, values
+        known = outlines.reported[place]
+        on = outlines.on
+        on_outlines = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
+        more = on.values(problem.conditions, self.outline.names, self.grid)
+        joined = (np.append(n[known], m) for n, m in zip(place, on_outlines, strict=True))
+        return tuple(joined), joined_values([values[:, known], more])
+
+    def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
+        """Return values on natural pieces of the sides ``(n or 1, M)``, at the nodes of a part, ``(n or 1, rows, columns)``."""
+        total = np.zeros((len(values), *(p.stop - p.start for p in part)))
+        self._add(total, values, part)
+        return total
+
+    def cover(self, part: Part, periods: Periods | None = None) -> tuple[Cover, np.ndarray]:
+        """Return what the domain has of the cells around the nodes of a part, and the volumes.
+
+        ``periods``: of the rectangle, by default without what lies beyond its sides.
+        """
+        cells = self._nodes.cells(part, periods)
+        if self.outline is None:
+            cover = Cover.of_cells(cells)
+            return cover, cover.volumes
+        cut = self.outline.cut(part, cells)
+        return cut.cover, cut.volumes
+
+    def _within(
+        self, part: Part, cover: Cover, volumes: np.ndarray
+    ) -> tuple[Conductances, np.ndarray]:
+        """Return the conductances of what a domain has of a part, and its volumes."""
+        between = self.medium.within(self.grid, part, cover)
+        return dataclasses.replace(between, reaction=between.reaction * volumes), volumes
+
+    def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
+        """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
+
+        ``volumes``: of the nodes. What the two of a pair of sides have of them is found anew.
+        """
+
+        def natural(piece: Part) -> np.ndarray:
+            inside = None
+            if self.outline is not None:
+                inside = self.outline.known(tuple(slice(p.start - 1, p.stop + 1) for p in piece))
+            own, cover = volumes, None
+            if any(self._rounds) or source.per_cell(self.grid):
+                cover, own = self.cover(piece)
+            return sample_near(source, self.grid, piece, inside, fill=0.0, cover=cover) * own
+
+        return glued_nodes(part, self._rounds, natural)
+
+    def _numbers(self, part: Part) -> np.ndarray:
+        """Return the number of the known value at each node of a part, -1 where there is none."""
+        numbers = np.full([p.stop - p.start for p in part], -1)
+        at, place = self._nodes.places(self.known, part)
+        numbers[place] = at
+        return numbers
+
+    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
+        """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
+        at, place = self._nodes.places(self._natural, part)
+        added = np.atleast_2d(values)[:, at]
+        for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
+            np.add.at(field, place, added[number % len(added)])
+
+
+def fixed_nodes(
+    problem: Problem, medium: Medium, grid: Grid, values: OutlineValues | None = None
+) -> np.ndarray | None:
+    """Return the nodes with a value or an exchange on sides, or a reaction, ``(K, axes)``; None for all.
+
+    ``values``: of the problem on the sides, if they are known.
+    """
+    reacting = medium.reacting(grid)
+    if reacting is None:
+        return None
+    if values is None:
+        values = problem.conditions.values(grid, problem.pieces(grid))
+    return np.concatenate([values.known, values.natural[values.exchange > 0], reacting])
+
+
+def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
+    """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
+    for number, field in enumerate(target):
+        np.add.at(field.reshape(-1), nodes, values[number % len(values)])

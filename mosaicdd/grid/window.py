@@ -1,0 +1,128 @@
+"""A window: the rectangle of grid nodes that is wanted of a field, in space a box."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mosaicdd.axes import Slices, common, in_order, letters
+from mosaicdd.grid.grid import Grid
+
+Extent = Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]]
+
+
+"""A part of the domain by its ends: of all axes in the order (y, x), or by the names of some."""
+
+
+class Placed:
+    """What has values at nodes along the axes of a grid, and says where these lie."""
+
+    def coordinates(self, axis: int) -> np.ndarray:
+        """Return where the nodes lie along an axis, in units of domain length; `IndexError` if there is none."""
+        raise NotImplementedError
+
+    @property
+    def x(self) -> np.ndarray:
+        """Where the columns of a field lie, ``(nx + 1,)``, in units of domain length."""
+        return self.coordinates(-1)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Where the rows of a field lie, ``(ny + 1,)``, in units of domain length."""
+        return self.coordinates(-2)
+
+    @property
+    def z(self) -> np.ndarray:
+        """Where the planes of a field in space lie, ``(nz + 1,)``.
+
+        Raises
+        ------
+        AttributeError
+            If the domain has no z axis.
+        """
+        try:
+            return self.coordinates(-3)
+        except IndexError:
+            raise AttributeError("the domain is a rectangle, and has no z axis") from None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The grid nodes ``start <= (i, j) < stop``."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, grid: Grid) -> "Window":
+        """Return the window of all nodes."""
+        return cls((0,) * len(grid.nodes), grid.nodes)
+
+    @classmethod
+    def of_extent(cls, grid: Grid, extent: Extent) -> "Window":
+        """Snap a rectangle outwards to grid nodes.
+
+        ``extent``: low and high end, in domain coordinates: of some axes by their names, or of all in their order.
+
+        `TypeError` if these are not two ends for each axis. `ValueError` if it is empty or reaches beyond the domain.
+        """
+        if isinstance(extent, Mapping):
+            extent = in_order(extent, len(grid.shape), grid.ends)
+        try:
+            ends = np.asarray(extent, float)
+        except (ValueError, TypeError):
+            ends = np.empty(0)
+        names = letters(len(grid.shape))
+        if ends.shape != (len(names), 2):
+            form = ", ".join(f"({name}0, {name}1)" for name in names)
+            raise TypeError(f"the ends must be numbers ({form}), got {extent!r}")
+        start, stop = [], []
+        places = grid.cells(ends.T).T.tolist()
+        axes = zip(names, ends.tolist(), places, grid.shape, grid.ends, strict=True)
+        for name, (low, high), (first_at, last_at), cells, whole in axes:
+            if not low < high:
+                raise ValueError(
+                    f"{name} from {low:g} to {high:g} holds nothing; the first number must be less"
+                )
+            # Infinite ends, too, lie beyond.
+            first = math.floor(max(first_at, -1.0))
+            last = math.ceil(min(last_at, cells + 1.0))
+            if first < 0 or last > cells:
+                raise ValueError(
+                    f"{name} from {low:g} to {high:g} reaches beyond the domain, {whole[0]:.10g} to {whole[1]:.10g}"
+                )
+            start.append(first)
+            stop.append(last + 1)
+        return cls(tuple(start), tuple(stop))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nodes per axis."""
+        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+
+    @property
+    def place(self) -> Slices:
+        """The nodes as slices of the whole field."""
+        return tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))
+
+    def coordinates(self, grid: Grid, axis: int) -> np.ndarray:
+        """Return where the nodes lie along an axis, in domain coordinates."""
+        return grid.places(self.place)[axis]
+
+    def extent(self, grid: Grid) -> tuple[tuple[float, float], ...]:
+        """Return the low and the high end per axis, in domain coordinates."""
+        corners = grid.at([self.start, np.subtract(self.stop, 1)])
+        return tuple((low, high) for low, high in corners.T.tolist())
+
+    def clip(self, place: Slices) -> Slices:
+        """Return the part of a place in the whole field that lies in the window, maybe nothing."""
+        both = common(self.place, place)
+        empty = any(part.start == part.stop for part in both)
+        return tuple(slice(0, 0) for _ in place) if empty else both
+
+    def within(self, place: Slices) -> Slices:
+        """Return where a place in the whole field lies in that of the window."""
+        return tuple(
+            slice(part.start - a, part.stop - a) for part, a in zip(place, self.start, strict=True)
+        )

@@ -1,0 +1,1 @@
+"""Cell problems: the effective conductivity of a medium."""

@@ -1,1 +1,0 @@
-"""Geometry without ranks: grid, subdomain, lattice and interface."""

@@ -1,0 +1,1 @@
+"""Networks of subdomains: architectures, symmetries, the registry, and the subdomain they answer for."""

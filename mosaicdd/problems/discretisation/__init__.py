@@ -1,1 +1,0 @@
-"""The discrete equation of a problem on a grid, at its sides and outlines, too."""

@@ -1,1 +1,0 @@
-"""What people read off a solution: fluxes, flows, balances, means, and where the largest value is."""

@@ -1,1 +1,0 @@
-"""Solutions of the whole discrete problem by other methods and libraries."""

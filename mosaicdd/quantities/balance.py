@@ -1,0 +1,213 @@
+"""What flows into a domain, what is made and consumed there, and what flows out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from mosaicdd.axes import ends_of, within
+from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.sides.conditions import Dirichlet
+from mosaicdd.problems.sides.parts import SidePart
+from mosaicdd.quantities.control_volumes import ControlVolumes
+from mosaicdd.quantities.held_field import HeldField, rows_of
+from mosaicdd.quantities.side_flows import SideFlows
+
+_FLOW = "flow_"  # begins the names of flows among those of a step's numbers
+
+
+_NOTHING = 1e-7  # of the flows if all values fell to zero over the domain: no solve shows less
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Of one problem, in units of ``a u`` times domain length to the power of the axes less two.
+
+    Of a march what flowed, was made and consumed in all of its steps: the same times a time.
+
+    Parameters
+    ----------
+    flows
+        What flows out through each side and outline, by its name; negative where it flows in.
+    sources
+        What the source gives.
+    reaction
+        What ``c u`` consumes.
+    carried
+        What a velocity carries away, the integral of ``b . grad u``.
+    stored
+        What the domain has more of at the end of a march than at its begin.
+    least
+        Less than this, in all, is nothing: it cannot be told from rounding and what solves leave.
+    """
+
+    flows: dict[str, float]
+    sources: float
+    reaction: float
+    carried: float
+    stored: float = 0.0
+    least: float = 0.0
+
+    @property
+    def inflow(self) -> float:
+        """What flows in through the sides and outlines where that is more than flows out."""
+        return -sum(flow for flow in self.flows.values() if flow < 0)
+
+    @property
+    def outflow(self) -> float:
+        """What flows out through the others."""
+        return sum(flow for flow in self.flows.values() if flow > 0)
+
+    @property
+    def left_over(self) -> float:
+        """What comes in and is made, less what is consumed, stored and goes out: zero of an exact solution."""
+        taken = self.reaction + self.carried + self.stored
+        return self.sources - taken - sum(self.flows.values())
+
+    @property
+    def relative(self) -> float:
+        """What is left over, relative to all that is made, consumed, stored and flows; 0 where all of that is nothing."""
+        parts = (self.sources, self.reaction, self.carried, self.stored, *self.flows.values())
+        size = sum(map(abs, parts)) / 2
+        return abs(self.left_over) / size if size > self.least else 0.0
+
+    def numbers(self) -> dict[str, float]:
+        """Return its parts by names, as the record of a march has them: those of flows begin with ``flow_``."""
+        flows = {_FLOW + name: flow for name, flow in self.flows.items()}
+        return flows | {name: each for name, each in vars(self).items() if name != "flows"}
+
+    def described(self) -> dict:
+        """Return it as plain values by name."""
+        more = {
+            name: getattr(self, name) for name in ("inflow", "outflow", "left_over", "relative")
+        }
+        return asdict(self) | more
+
+
+def balance_until(end: float | None, record: Mapping[str, Any]) -> Balance | None:
+    """Return the balance of the steps of a march up to a time, or of all; None where it is not known of all.
+
+    ``record``: by name, a number for each step: its ``time`` and length, ``step``, and `Balance.numbers`.
+    """
+    last = np.inf if end is None else end
+    steps = np.asarray(record["step"])[np.asarray(record["time"]) <= last]
+    names = [name for name in record if name.startswith(_FLOW)]
+    others = [each.name for each in fields(Balance) if each.name != "flows"]
+    if not {*others} <= {*record}:
+        return None
+    total = {name: float(np.dot(record[name][: len(steps)], steps)) for name in (*names, *others)}
+    if not np.isfinite([*total.values()]).all():
+        return None
+    flows = {name.removeprefix(_FLOW): total.pop(name) for name in names}
+    return Balance(flows, **total)
+
+
+def balances(volumes: ControlVolumes, field: HeldField) -> list[Balance]:
+    """Return the balance of each problem; all processes together."""
+    names, sums = flows_out(volumes, field)
+    return [balance_of(names, row) for row in volumes.scale * field.total(sums)]
+
+
+def balance_of(names: Sequence[str], row: np.ndarray) -> Balance:
+    """Return the balance of sums, as `flows_out` has them, over all processes."""
+    flows = dict(zip(names, map(float, row), strict=False))
+    sources, reaction, carried, stored, gross = map(float, row[len(names) :])
+    return Balance(flows, sources, reaction, carried, stored, _NOTHING * gross)
+
+
+def flows_out(
+    volumes: ControlVolumes, field: HeldField, *, loads: bool = True
+) -> tuple[list[str], np.ndarray]:
+    """Return the names of sides and outlines, and sums of this process, ``(n, names + 5)``.
+
+    What flows out through each; sources, reaction, if ``loads``, and what is carried; zero; and what would flow if all
+    values fell to zero.
+    """
+    sides = SideFlows(volumes, field)
+    names = [*sides.names, *volumes.outlines]
+    sums = np.zeros((len(field.values), len(names) + 5))
+    for at, name in enumerate(sides.names):
+        sums[:, at] = sides.total(SidePart(name, Dirichlet()))
+    sums[:, -1] = sides.gross
+    if volumes.outline is not None or not volumes.conserving or volumes.nonlinear is not None:
+        _add_whole(volumes, field, sums, len(sides.names), loads=loads)
+    elif loads:
+        _add_loads(volumes, field, sums)
+    sums[:, -1] /= max(volumes.grid.shape)
+    return names, sums
+
+
+def outline_flows(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
+    """Return what flows out through each outline of each problem, ``(n, outlines)``; all processes together."""
+    sums = np.zeros((len(field.values), len(volumes.outlines) + 5))
+    _add_whole(volumes, field, sums, 0, loads=False)
+    return volumes.scale * field.total(sums)[:, :-5]
+
+
+def _add_whole(
+    volumes: ControlVolumes, field: HeldField, sums: np.ndarray, first: int, *, loads: bool
+) -> None:
+    """Add up what outlines and a velocity do in all volumes; if ``loads``, sources and reaction, too."""
+    for part in rows_of(field):
+        wide = field.around(part)
+        here = volumes.on(wide)
+        inner = (slice(None), *within(part, wide))
+        u = np.where(here.present, field.at(wide), 0.0)
+
+        def total(values: np.ndarray, inner: tuple = inner) -> np.ndarray:
+            return values[inner].reshape(len(values), -1).sum(axis=1)
+
+        nodes, outlines, through, weights = volumes.through_outlines(here, u)
+        own = np.zeros(here.present.shape, bool)
+        own[within(part, wide)] = True
+        counts = own.reshape(-1)[nodes]
+        for row, out in zip(sums, through, strict=True):
+            last = first + len(volumes.outlines)
+            row[first:last] += np.bincount(outlines, out * counts, len(volumes.outlines))
+        sums[:, -1] += abs(u.reshape(len(u), -1)[:, nodes]) @ (counts * weights)
+        if loads:
+            source = volumes.loads(here, wide)
+            sums[:, -5] += total(source) if isinstance(source, np.ndarray) else source
+            sums[:, -4] += total(here.consumed(u))
+        if not volumes.conserving:
+            sums[:, -3] += total(sum(here.to_neighbours(u), np.zeros(u.shape)))
+
+
+def _add_loads(volumes: ControlVolumes, field: HeldField, sums: np.ndarray) -> None:
+    """Add up sources and reaction on a rectangle, where nothing need be known of conductances."""
+    grid, problem = volumes.grid, volumes.problem
+    source, reaction = problem.source, volumes.medium.reaction
+    if source is None and volumes.medium.pure:
+        return
+    for part in rows_of(field):
+        cover = Cover.of_cells(GridNodes(grid.shape, (None,) * len(part)).cells(part))
+        weights = grid.spacing**2 * cover.volumes
+        if source is not None:
+            sums[:, -5] += (source.sample(grid, part) * weights).reshape(-1, weights.size).sum(1)
+        if not volumes.medium.pure:
+            consumed = field.at(part) * reaction.sample(grid, part)
+            sums[:, -4] += (consumed * weights).reshape(-1, weights.size).sum(1)
+
+
+def energies(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
+    """Return half the integral of ``a |grad u|^2 + c u^2`` of each problem, ``(n,)``; all processes together."""
+    sums = np.zeros(len(field.values))
+    for part in rows_of(field):
+        wide = field.around(part)
+        here, u = volumes.on(wide), field.at(wide)
+        u = np.where(here.present, u, 0.0)
+        inner = within(part, wide)
+        for step, k, _ in here.between.edges():
+            # Each edge half at both of its nodes, so that every process counts its own.
+            first, last = ends_of(step)
+            energy = k * np.square(u[:, *last] - u[:, *first])
+            at_nodes = np.zeros(u.shape)
+            at_nodes[:, *first] += energy / 2
+            at_nodes[:, *last] += energy / 2
+            sums += at_nodes[:, *inner].reshape(len(u), -1).sum(axis=1)
+        stored = here.between.reaction * np.square(u)
+        sums += stored[:, *inner].reshape(len(u), -1).sum(axis=1)
+        sums += volumes.in_ties(here, u, inner)
+    return volumes.scale * field.total(sums) / 2

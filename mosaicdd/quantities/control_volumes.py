@@ -1,0 +1,207 @@
+"""The control volumes of a domain as if nothing were given on its sides, and what flows between them.
+
+The equation of every node adds up what flows to its neighbours, what a reaction consumes, and what flows out
+through outlines; what is left over of its source flows out through the sides, where the node lies on one. Nodes with
+given values have volumes there, too: so what flows through a side is as good as the solution, of second order
+(a *consistent* flux), and all volumes together lose nothing.
+
+Along a periodic axis the volumes of the first and the last node are two halves, each with what is given on its own
+side, so nothing of the grid is beyond it here.
+"""
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mosaicdd.discretisation.crossings import Crossings
+from mosaicdd.discretisation.cut import OutlineCut
+from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.probes import is_conserving
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.in_volumes import cells_around, sample_near
+from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.quantities.nonlinear_volumes import NonlinearVolumesPart
+from mosaicdd.quantities.volumes_part import VolumesPart
+from mosaicdd.unsupported import Unsupported
+
+T = TypeVar("T")
+
+
+class ControlVolumes:
+    """Those of the domain of a problem.
+
+    ``kept``: whether they are kept, part by part, for other values and data.
+
+    `Unsupported` if nothing says what flows, see `why_no_balance`.
+    """
+
+    def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
+        self.problem, self.grid = problem, grid
+        self._kept: dict[Hashable, Any] | None = {} if kept else None
+        _require_flows(problem)
+        operator = problem.operator
+        self.nonlinear = operator if isinstance(operator, Nonlinear) else None
+        self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
+        shape, self._conditions = problem.domain.shape, problem.conditions
+        self.outline = (
+            None if shape is None else CutOutline(shape, grid, self._conditions, each=True)
+        )
+        axes = len(grid.shape)
+        self._nodes = GridNodes(grid.shape, (None,) * axes)
+        self.scale = grid.spacing ** (axes - 2)
+
+    @functools.cached_property
+    def conserving(self) -> bool:
+        """Whether what a volume loses its neighbour gains: nothing is carried."""
+        return self.medium.self_adjoint if self.nonlinear is None else is_conserving(self.nonlinear)
+
+    @functools.cached_property
+    def pieces(self) -> Mapping[str, OutlinePiece]:
+        """What the domain has of the sides of the rectangle, and of what is held inside, by name."""
+        return self.problem.pieces(self.grid)
+
+    @property
+    def outlines(self) -> tuple[str, ...]:
+        """The names of the outlines of a shape."""
+        return () if self.outline is None else self.outline.names
+
+    def of_data(self, problem: Problem) -> "ControlVolumes":
+        """Return the same volumes, for another source and other values on sides."""
+        other = copy.copy(self)
+        other.problem, other._conditions = problem, problem.conditions
+        vars(other)["pieces"] = self.pieces
+        return other
+
+    def on(self, part: Part) -> VolumesPart:
+        """Return those of the nodes of a part of the grid."""
+        key = tuple((p.start, p.stop) for p in part)
+        return self.kept(key, lambda: self._made_on(part))
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what a function makes, which depends on neither values nor data; as it was made first, if that is kept."""
+        if self._kept is None:
+            return make()
+        if key not in self._kept:
+            self._kept[key] = make()
+        known: T = self._kept[key]
+        return known
+
+    def _cover(self, part: Part) -> tuple[Cover, OutlineCut | None]:
+        cells = self._nodes.cells(part)
+        cut = None if self.outline is None else self.outline.cut(part, cells)
+        return Cover.of_cells(cells) if cut is None else cut.cover, cut
+
+    def _made_on(self, part: Part) -> VolumesPart:
+        outlines, (cover, cut) = None, self._cover(part)
+        volumes = cover.volumes if cut is None else cut.volumes
+        whole = self.medium.within(self.grid, part, cover)
+        present = volumes > 0
+        if cut is not None:
+            present &= ~cut.given
+
+        between = dataclasses.replace(whole, reaction=whole.reaction * volumes).among(present)
+        if cut is not None and self.outline is not None:
+            nowhere = np.zeros(present.shape, bool)
+            outlines = cut.on_outlines(present, nowhere, whole)
+            diagonal = between.diagonal()
+            outlines.add_to_diagonal(diagonal, self.grid.spacing)
+            present = present & (diagonal > 0)
+        plain = between, volumes, present, outlines
+        if self.nonlinear is None:
+            return VolumesPart(*plain)
+        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
+        fields = self.nonlinear.sampled(self.grid, ring, around, periods)
+        shares = self._nodes.cells(part).astype(float)
+        if self.nonlinear.factor is not None and not self.nonlinear.one_by_one:
+            factor = self.nonlinear.fields[self.nonlinear.factor]
+            shares = shares * cells_around(factor, self.grid, part, cover, periods=periods)[0]
+        return NonlinearVolumesPart(*plain, self.nonlinear, self.grid, ring, fields, shares)
+
+    def loads(self, here: VolumesPart, part: Part) -> np.ndarray | float:
+        """Return the source times the volumes of a part, ``(n or 1, rows, columns)``."""
+        source = self.problem.source
+        if source is None:
+            return 0.0
+        values = self.near(source, part) * here.filled
+        values *= self.grid.spacing**2
+        return values
+
+    def near(self, field: Field, part: Part) -> np.ndarray:
+        """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""
+        inside, cover = None, self._cover(part)[0] if field.per_cell(self.grid) else None
+        if self.outline is not None:
+            ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+            inside = self.outline.known(ring)
+        return sample_near(field, self.grid, part, inside, fill=0.0, cover=cover)
+
+    def through_outlines(
+        self, here: VolumesPart, u: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what flows out through outlines: of which flat nodes and outlines, ``(T,)``, and how much, ``(n, T)``.
+
+        Last of all how much more with the value there, ``(T,)``.
+        """
+        if here.outlines is None or self.outline is None:
+            return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0)), np.empty(0)
+        flat, h = u.reshape(len(u), -1), self.grid.spacing
+        ties, flows = here.outlines.ties, here.outlines.flows
+        alphas, (held, flowing) = here.outlines.natural.alphas, self._given(ties, flows)
+        out = [
+            ties.weights * (flat[:, ties.nodes] - held),
+            h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),
+        ]
+        both, more = Crossings.joined([ties, flows]), (ties.weights, h * flows.weights * alphas)
+        return both.nodes, both.outlines, np.concatenate(out, axis=1), np.concatenate(more)
+
+    def _given(self, *acting: Crossings) -> list[np.ndarray]:
+        """Return the values of conditions where outlines act, ``(n or 1, T)``."""
+        names = () if self.outline is None else self.outline.names
+        return [each.values(self._conditions, names, self.grid) for each in acting]
+
+    def in_ties(self, here: VolumesPart, u: np.ndarray, inner: tuple[slice, ...]) -> np.ndarray:
+        """Return ``k (u - g)^2`` over the ties of some nodes to values on outlines, summed, ``(n,)``."""
+        if here.outlines is None or self.outline is None:
+            return np.zeros(len(u))
+        ties, own = here.outlines.ties, np.zeros(here.present.shape, bool)
+        own[inner] = True
+        which = np.flatnonzero(own.reshape(-1)[ties.nodes])
+        ties = ties.chosen(which, ties.nodes[which])
+        fall = u.reshape(len(u), -1)[:, ties.nodes] - self._given(ties)[0]
+        return (ties.weights * np.square(fall)).sum(axis=1)
+
+
+def why_no_balance(problem: Problem) -> str:
+    """Say why nothing says what flows between neighbours; nothing if something does."""
+    operator = problem.operator
+    if problem.equation.steady is not None:
+        return "is an equation in time"
+    if isinstance(operator, Nonlinear):
+        if problem.domain.shape is not None:
+            return "is not linear, and its domain is no rectangle or box"
+        if not (operator.one_by_one or operator.by_cells):
+            return "is not linear, and couples the differences along the axes"
+        if operator.in_cells:
+            return f"is not linear, and by the field {operator.in_cells[0]} each cell has flows of its own"
+    if isinstance(operator, EllipticOperator) and operator.c < 0:
+        return f"describes waves, c is {operator.c:g}"
+    return ""
+
+
+def _require_flows(problem: Problem) -> None:
+    if why := why_no_balance(problem):
+        raise Unsupported(
+            f"{problem.equation.name} {why}: fluxes, flows, balances and energies are of steady equations, of those that are "
+            "not linear on rectangles and boxes; integrals, means, largest values and gradients are of all"
+        )

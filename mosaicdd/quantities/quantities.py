@@ -1,0 +1,233 @@
+"""The quantities of a solution, in memory or in a file, by their names; and its derivatives."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mosaicdd.axes import within
+from mosaicdd.problems.fields.given import real_array
+from mosaicdd.problems.shapes.shape import has_values
+from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
+from mosaicdd.problems.sides.sides import jumps_of
+from mosaicdd.quantities.balance import Balance, balances, energies, outline_flows
+from mosaicdd.quantities.beyond import with_unknowns_beyond
+from mosaicdd.quantities.control_volumes import ControlVolumes
+from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.side_flows import SideFlows
+from mosaicdd.quantities.sums import Region, RegionVolumes, integrals
+from mosaicdd.settings import require_type, unknown
+from mosaicdd.unsupported import Unsupported
+
+
+class Extreme(NamedTuple):
+    """The largest or smallest value of a field, and where it is: the coordinates, that along x first."""
+
+    value: float
+    place: tuple[float, ...]
+
+
+class Quantities:
+    """Of the fields that a process holds a part of; methods are called by all processes together.
+
+    Lists and arrays have an entry per problem.
+    """
+
+    def __init__(self, field: HeldField):
+        self._plain = field
+        self._grid = field.grid
+
+    @cached_property
+    def _volumes(self) -> ControlVolumes:
+        return ControlVolumes(self._plain.problem, self._grid)
+
+    @cached_property
+    def _field(self) -> HeldField:
+        """The field with what it does not show."""
+        return with_unknowns_beyond(self._volumes, self._plain)
+
+    @cached_property
+    def _sides(self) -> SideFlows:
+        return SideFlows(self._volumes, self._field)
+
+    def flux(self) -> tuple[np.ndarray, ...]:
+        """Return what flows across each grid edge of this process's part, per length of a whole face."""
+        volumes, field = self._volumes, self._field
+        _require_no_velocity(volumes, "a flux")
+        wide = field.around(field.own)
+        here = volumes.on(wide)
+        u = np.where(here.present, field.at(wide), 0.0)
+        fluxes = []
+        for axis, flow in enumerate(here.edge_flows(u)):
+            # Those that begin at this process's nodes.
+            place = list(within(field.own, wide))
+            at = place[axis]
+            place[axis] = slice(at.start, min(at.stop, flow.shape[axis + 1]))
+            fluxes.append(flow[:, *place] / (self._grid.spacing * self._grid.face(axis)))
+        return tuple(fluxes)
+
+    def gradient(self) -> tuple[np.ndarray, ...]:
+        """Return the derivative along each axis at the nodes of this process's part."""
+        field = self._plain
+        wide = tuple(
+            slice(max(p.start - 2, w.start), min(p.stop + 2, w.stop))
+            for p, w in zip(field.own, field.wide, strict=True)
+        )
+        place = within(field.own, wide)
+        return tuple(d[:, *place] for d in slopes(field.at(wide), self._grid.steps))
+
+    def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
+        """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
+        require_type("side", name, str, "the name of a side, or of a part of one")
+        volumes, axes = self._volumes, len(self._grid.shape)
+        if part is not None:
+            if "[" in name or is_outline(name):
+                raise ValueError(f"{name} has no part {part}: only whole sides have")
+            name = f"{name}[{float(part[0])!r}:{float(part[1])!r}]"
+        asked = SidePart(name, Dirichlet())
+        if "[" in name:
+            asked = part_of_name(name, Dirichlet(), axes)
+            name = str(asked) if asked.where else asked.name
+        if is_outline(asked.name) and volumes.outline is not None:
+            every = outline_flows(volumes, self._field)
+            if name == "outline":
+                return every.sum(axis=1)
+            if name in volumes.outlines:
+                return every[:, volumes.outlines.index(name)]
+        if name in self._sides.names:
+            return volumes.scale * self._field.total(self._sides.total(asked))
+        around = [
+            p.name for p in volumes.problem.conditions.parts if isinstance(p.condition, Periodic)
+        ]
+        if name in around and any(jumps_of(volumes.problem.conditions)):
+            across = SideFlows(volumes, self._field, name)
+            return volumes.scale * self._field.total(across.total(asked))
+        if name in around:
+            raise ValueError(
+                f"the side {name} is periodic: what flows out there comes in at the other"
+            )
+        known = (*self._sides.names, *volumes.outlines, *(["outline"] if volumes.outlines else []))
+        raise ValueError(
+            unknown("side", name, known, f", and parts of sides as left[{EXAMPLES[axes]}]")
+        )
+
+    def balance(self) -> list[Balance]:
+        """Return the balance of each problem."""
+        return balances(self._volumes, self._field)
+
+    def energy(self) -> np.ndarray:
+        """Return half the integral of ``a |grad u|^2 + c u^2``, ``(n,)``; `Unsupported` if the equation is not linear."""
+        if self._volumes.nonlinear is not None:
+            name = self._plain.problem.equation.name
+            raise Unsupported(
+                f"{name} is not linear: half of a |grad u|^2 + c u^2 is an energy of linear equations"
+            )
+        _require_no_velocity(self._volumes, "an energy")
+        return energies(self._volumes, self._field)
+
+    def integral(self, region: Region = None) -> np.ndarray:
+        """Return the integral over the domain or a region of it, ``(n,)``."""
+        return self._integrals(region)[0]
+
+    def mean(self, region: Region = None) -> np.ndarray:
+        """Return the mean over the domain or a region of it, ``(n,)``."""
+        total, size = self._integrals(region)
+        return total / size
+
+    def _integrals(self, region: Region) -> tuple[np.ndarray, np.ndarray]:
+        return integrals(self._plain, RegionVolumes(self._plain.problem, self._grid, region))
+
+    def extremes(self, *, largest: bool) -> list[Extreme]:
+        """Return the largest or smallest value of each problem's field, and the first node where it is; NaN if one is."""
+        field, sign = self._plain, 1.0 if largest else -1.0
+        mine: dict[int, tuple[float, tuple[int, ...]]] = {}
+        own = field.at(field.own)
+        if own.size:
+            everywhere = has_values(field.problem.domain.shape, self._grid, field.own, own)
+            for number, (u, there) in enumerate(zip(sign * own, everywhere, strict=True)):
+                if there.any():
+                    # NaN is the largest.
+                    at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
+                    node = tuple(int(i) + p.start for i, p in zip(at, field.own, strict=True))
+                    mine[field.members.start + number] = float(u[at]), node
+        every = field.gather(mine)
+        best = []
+        for number in range(field.problems):
+            known = [part[number] for part in every if number in part]
+            value, node = min(known, key=lambda e: (not math.isnan(e[0]), -e[0], e[1]))
+            place = tuple(self._grid.at(node)[::-1].tolist())
+            best.append(Extreme(sign * value, place))
+        return best
+
+
+def points_along(line: Any, spacing: float, count: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return points ``(q, axes)`` along a polyline, and how far along it they are, ``(q,)``.
+
+    ``count``: of points; by default about one per cell.
+
+    `ValueError` if it is no line.
+    """
+    corners = real_array(line, "the line")
+    if corners.ndim != 2 or len(corners) < 2:
+        raise ValueError(
+            f"a line has at least two points, rows (x, y), got the shape {corners.shape}"
+        )
+    lengths = np.linalg.norm(np.diff(corners, axis=0), axis=1)
+    along = np.concatenate([[0.0], lengths.cumsum()])
+    if not (lengths > 0).all():
+        raise ValueError("a line goes from each of its points to another one")
+    if count is None:
+        count = math.ceil(along[-1] / spacing - 1e-9) + 1
+    if count < 2:
+        raise ValueError(f"a line has at least 2 points, got count={count}")
+    at = np.linspace(0.0, along[-1], count)
+    points = np.stack([np.interp(at, along, c) for c in corners.T], axis=1)
+    return points, at
+
+
+def _require_no_velocity(volumes: ControlVolumes, what: str) -> None:
+    if not volumes.conserving:
+        raise Unsupported(
+            f"with a velocity there is not {what} that all volumes agree on, for b . grad u is not what flows: "
+            "ask for flow() and balance(), which tell diffusion from what is carried"
+        )
+
+
+Ask = Callable[[Quantities], Any]
+
+
+"""What is asked of the quantities of a solution."""
+
+
+def slopes(u: np.ndarray, steps: Sequence[float]) -> list[np.ndarray]:
+    """Return the derivative of fields ``(n, rows, columns)`` along each axis, of their shape.
+
+    ``steps``: how far apart nodes are along each axis.
+
+    Central differences where both neighbours have values; at the ends of the domain one-sided ones of three nodes,
+    of two where there is no third; NaN where there is no neighbour at all, or no value.
+    """
+    return [
+        _along(np.moveaxis(u, axis, -1), axis, step) for axis, step in enumerate(steps, start=1)
+    ]
+
+
+def _along(u: np.ndarray, axis: int, spacing: float) -> np.ndarray:
+    wide = np.full((*u.shape[:-1], u.shape[-1] + 4), np.nan)
+    wide[..., 2:-2] = u
+    before2, before, after, after2 = (wide[..., k : k + u.shape[-1]] for k in (0, 1, 3, 4))
+    choices = (
+        (after - before) / 2,
+        (-3 * u + 4 * after - after2) / 2,
+        (3 * u - 4 * before + before2) / 2,
+        after - u,
+        u - before,
+    )
+    slope = choices[-1]
+    for better in reversed(choices[:-1]):
+        slope = np.where(np.isfinite(better), better, slope)
+    slope = np.where(np.isfinite(u), slope, np.nan)
+    return np.moveaxis(slope, -1, axis) / spacing

@@ -1,1 +1,0 @@
-"""What a medium of voxels conducts as a whole."""

@@ -1,1 +1,0 @@
-"""Nonlinear equations: Newton's method on the grid."""

@@ -1,1 +1,0 @@
-"""What a solve leaves: outcomes, fields in files, reports, checkpoints."""

@@ -1,1 +1,0 @@
-"""Constant coefficients on rectangles and boxes: the equations of all nodes, solved by transforms."""

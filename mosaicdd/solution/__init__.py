@@ -1,0 +1,1 @@
+"""From a problem to its solution: plans, batches, results, files, checkpoints."""

@@ -1,0 +1,356 @@
+"""Checkpoints of an iteration, beside its solution file."""
+
+import functools
+import hashlib
+import math
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mosaicdd.axes import times
+from mosaicdd.discretisation.given_conditions import conditions_of
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.strips import Strip
+from mosaicdd.parallel.launcher import Watch
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.fields.evaluated import checksum_of, over_ranks
+from mosaicdd.problems.problem import Problem
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.solution.output import SolutionOutput, write_lines
+from mosaicdd.solution.report import Result
+from mosaicdd.solvers.base_engine import BaseEngine
+from mosaicdd.solvers.settings import RESUMABLE, SolveSettings
+from mosaicdd.solvers.stopping import History
+from mosaicdd.storage.checkpoint_file import (
+    SOLVE,
+    read_array,
+    read_arrays,
+    read_state,
+    writing_checkpoint,
+)
+from mosaicdd.storage.hdf5 import line_name
+
+_SAMPLES = 2**20  # values of a field that are read at once
+
+
+_KINDS = "begun", "ended"  # of files of several problems
+
+
+_SOON = 5.0  # seconds of work that a job that is killed may do anew, of problems that had ended
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """Where an earlier run stopped, by the numbers of its problems.
+
+    Parameters
+    ----------
+    ended
+        The file and the result of those that had ended.
+    begun
+        The file, the history and the status of those that were at work. Of problems that are solved at once some may
+        have ended.
+    """
+
+    ended: dict[int, tuple[Path, Result]]
+    begun: dict[int, tuple[Path, History, str | None]]
+
+    @property
+    def results(self) -> dict[int, Result]:
+        """Of the problems that had ended."""
+        return {number: result for number, (_, result) in self.ended.items()}
+
+    def rows(self, number: int) -> dict[str, np.ndarray]:
+        """Read the part of the solution file of a problem that had ended."""
+        return read_arrays(self.ended[number][0], f"problems/{number}/rows")
+
+
+class Checkpoints:
+    """The checkpoint of the problems of a solver: a file, of several a folder; all ranks call its methods together.
+
+    Parameters
+    ----------
+    output
+        The solution file; the checkpoint is ``OUTPUT.checkpoint``.
+    ranks
+        Of this rank's group.
+    local_solver
+        Its name.
+    world
+        All ranks, of all groups; by default those of the only one.
+    seconds
+        Between two checkpoints of an iteration.
+    """
+
+    def __init__(
+        self,
+        output: str,
+        ranks: Ranks,
+        engine: BaseEngine,
+        problem: Problem,
+        local_solver: str,
+        settings: SolveSettings,
+        world: Ranks | None = None,
+        seconds: float = math.inf,
+    ):
+        self.path = Path(f"{output}.checkpoint")
+        self.earlier: EarlierRun | None = None
+        self.problems = problem.problems
+        self._world, self._ranks, self._engine = world or ranks, ranks, engine
+        self._dtype = settings.dtype
+        self._problem = problem
+        self._pending: dict[int, Result] = {}  # that have ended, and are in the solution file only
+        self._kept_at, self._seconds = time.monotonic(), seconds
+        several = {"problems": problem.problems} if problem.problems > 1 else {}
+        self._told = {
+            "cells": times(problem.domain.cells),
+            "pde": problem.equation.name,
+            "local solver": local_solver,
+            "levels": settings.levels,
+            "sweep": settings.sweep,
+            "dtype": settings.dtype,
+            **several,
+        } | ({"parameters": problem.described} if problem.described else {})
+
+    @cached_property
+    def _identity(self) -> dict:
+        """Of what the checkpoint is: what was told, and of all that varies over the domain a checksum.
+
+        That is the same for any process grid. All ranks must ask for it together.
+        """
+        grid = self._engine.grid
+        told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
+        sums = over_ranks(self._ranks.agree(self._checksums), self._ranks.allgather)
+        return told | {f"field {name}": text for name, text in sums.items()}
+
+    def _checksums(self) -> dict[str, int]:
+        """Return those of fields, and of the domain, at this rank's nodes."""
+        grid, own = self._engine.grid, self._engine.owned
+        sums = {
+            name: checksum_of(
+                functools.partial(field.sample_as_given, grid, checked=False), own, strip=_SAMPLES
+            )
+            for name, field in self._problem.arrays.items()
+        }
+        if (shape := self._problem.domain.shape) is not None:
+            sums["domain"] = checksum_of(lambda part: shape.level(grid, part)[None], own)
+        return sums
+
+    def begin(self) -> None:
+        """Begin anew, or go on: what is left of another run with several problems is of no use."""
+        self._pending, self._kept_at = {}, time.monotonic()
+        if self.earlier is None and self.problems > 1:
+            self.remove()
+
+    def watch(self, interrupts: Watch, first: int) -> Watch:
+        """Return what keeps checkpoints of problems that an engine counts from a first one on, and hears interrupts."""
+
+        def save(
+            v: Interface | None, histories: Any, field: Any, statuses: Any, number: int
+        ) -> None:
+            self.save(v, histories, field, statuses, first + number)
+
+        return interrupts.saving(save, self._seconds)
+
+    def _path(self, ranks: Ranks, kind: str, number: int) -> Path:
+        """Return the file of problems from a number on, whose place is free; of a single one there is one file."""
+
+        def make_room() -> None:
+            if self.problems > 1:
+                self.path.mkdir(exist_ok=True)
+            elif self.path.is_dir():
+                shutil.rmtree(self.path)
+
+        ranks.on_root(make_room)
+        return self.path if self.problems == 1 else self.path / f"{kind}-{number:06d}"
+
+    def save(
+        self,
+        v: Interface | None,
+        histories: Sequence[History],
+        field: Iterable[Strip] | None = None,
+        statuses: Sequence[str | None] = (),
+        number: int = 0,
+    ) -> None:
+        """Write the interface of problems, or of one on the whole grid its field; it replaces the checkpoint before.
+
+        Parameters
+        ----------
+        field
+            What this rank has of it, where there is no interface; of one problem.
+        statuses
+            Of those that have ended.
+        number
+            Of the first of them.
+        """
+        state = {}
+        for i, history in enumerate(histories):
+            status = statuses[i] if statuses else None
+            left = None if status in RESUMABLE else status
+            state[number + i] = {"history": asdict(history), "status": left}
+        path = self._path(self._ranks, "begun", number)
+        what = self._ranks, SOLVE, self._identity, {"problems": state}
+        with writing_checkpoint(path, *what) as file:
+            for i in range(0 if v is None else len(histories)):
+                flat = v.flat.view(v.problems, -1)[i].contiguous()
+                lines = Interface(v.block, flat=flat, **v.tensors)
+                lines.rings = v.rings
+                group = f"problems/{number + i}/"
+                write_lines(file, self._engine.movement, lines, self._dtype, group)
+            if field is not None:
+                name, nodes = f"problems/{number}/field", self._engine.grid.nodes
+                file.create(name, nodes, "float64")
+                parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
+                file.fill(name, parts)
+
+    def ended(
+        self, file: SolutionOutput, results: dict[int, Result], *, last: bool = False
+    ) -> None:
+        """Keep problems that have ended, and are in the solution file; all ranks of all groups together.
+
+        ``results``: of this rank's group. ``last``: whether nothing more is to come, and the run has not ended well.
+        """
+        if self.problems == 1:
+            return
+        for part in self._world.allgather(results if self._ranks.is_root else {}):
+            done = {n: r for n, r in part.items() if r.report["status"] not in RESUMABLE}
+            self._pending.update(done)
+        due = last or time.monotonic() - self._kept_at >= min(_SOON, self._seconds)
+        if not self._world.bcast(due) or not self._pending:
+            return
+        pending = self._pending
+        state = {n: {"history": asdict(r.history), "report": r.report} for n, r in pending.items()}
+        path = self._path(self._world, "ended", min(pending))
+        what = self._world, SOLVE, self._identity, {"problems": state}
+        with writing_checkpoint(path, *what) as checkpoint:
+            for number in pending:
+                rows, group = file.rows(number), f"problems/{number}/rows/"
+                checkpoint.on_root(functools.partial(_add_arrays, group, rows))
+        self._pending, self._kept_at = {}, time.monotonic()
+
+    def read(self) -> EarlierRun:
+        """Read what there is of a checkpoint, but for the values, from which `start` is to go on.
+
+        `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to other
+        problems.
+        """
+        identity = self._identity
+
+        def read() -> EarlierRun:
+            files = [self.path]
+            if self.problems > 1 and not self.path.is_file():
+                # What was not written to its end when a job was killed has another name.
+                files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
+            if not files:
+                raise FileNotFoundError(f"{self.path}: the checkpoint is missing")
+            earlier = EarlierRun({}, {})
+            for path in files:
+                for name, each in read_state(path, SOLVE, identity)["problems"].items():
+                    number, history = int(name), History(**each["history"])
+                    if "report" in each:
+                        earlier.ended[number] = path, Result(each["report"], history)
+                    else:
+                        earlier.begun[number] = path, history, each["status"]
+            for number in earlier.begun.keys() & earlier.ended.keys():
+                del earlier.begun[number]
+            for number, (path, *_) in earlier.begun.items():
+                _read_lines(path, number)
+            return earlier
+
+        self.earlier = self._world.on_root(read)
+        return self.earlier
+
+    def start(self, members: range, engine: BaseEngine) -> dict[str, Any]:
+        """Return where an earlier run stopped with problems of a batch, as `SolveOptions` has it.
+
+        Nothing, if none of them had been begun.
+        """
+        begun = {} if self.earlier is None else self.earlier.begun
+        known = {i: begun[member] for i, member in enumerate(members) if member in begun}
+        if not known:
+            return {}
+        take = self._lines if engine.has_lines else self._fields
+        start = take(
+            {i: (path, members[i]) for i, (path, *_) in known.items()}, len(members), engine
+        )
+        return {
+            "start": start,
+            "histories": [known[i][1] if i in known else History() for i in range(len(members))],
+            "statuses": [known[i][2] if i in known else None for i in range(len(members))],
+        }
+
+    def _lines(
+        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
+    ) -> Interface:
+        """Read the interface of some of so many problems, zero of the others."""
+        rows: dict[int, torch.Tensor] = {}
+        for i, (path, number) in places.items():
+            lines: list[tuple[np.ndarray, ...]] = []
+            self._ranks.only_root(
+                lambda at=(path, number), into=lines: into.append(_read_lines(*at))
+            )
+            each = engine.interface_of_lines(lines[0] if lines else None)
+            rows[i] = each.flat.view(each.problems, -1)[i]
+        zeros = torch.zeros_like(rows[i])
+        return each.like(torch.cat([rows.get(i, zeros) for i in range(count)]))
+
+    def _fields(
+        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
+    ) -> torch.Tensor | None:
+        """Read this rank's part of the fields of some of so many problems, zero of the others; None if there are none."""
+        fields: torch.Tensor | None = None
+        for i, (path, number) in places.items():
+            what = path, f"problems/{number}/field", engine.owned
+            values = self._ranks.agree(functools.partial(read_array, *what))
+            if values is not None:
+                if fields is None:
+                    fields = torch.zeros(count, *values.shape, dtype=torch.float64)
+                fields[i] = torch.from_numpy(values)
+        return fields
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a run that has ended."""
+
+        def on_root() -> None:
+            if self.path.is_dir():
+                shutil.rmtree(self.path)
+            else:
+                self.path.unlink(missing_ok=True)
+
+        self._world.on_root(on_root)
+
+
+def _add_arrays(group: str, arrays: Mapping[str, np.ndarray], file: Any) -> None:
+    """Write whole arrays below a name."""
+    for name, array in arrays.items():
+        file[group + name] = array
+
+
+def _read_lines(path: Path, number: int) -> tuple[np.ndarray, ...]:
+    """Read the values on the lattice lines of a problem, none of a method on the whole grid; they must be finite."""
+    lines: list[np.ndarray] = []
+    while (values := read_array(path, f"problems/{number}/{line_name(len(lines))}")) is not None:
+        lines.append(values)
+    if not all(np.isfinite(part).all() for part in lines):
+        raise ValueError(f"{path} holds values that are not finite; start without resume=True")
+    return tuple(lines)
+
+
+def _digest(problem: Problem, grid: Grid) -> str:
+    """Return what tells data on the outline from others."""
+    if problem.plain:
+        content = [
+            edge.tobytes()
+            for boundary in problem.boundaries(grid)
+            for edge in boundary.edges.values()
+        ]
+    else:
+        content = [condition.told() for condition in conditions_of(problem, grid)]
+    return hashlib.sha256(b"".join(content)).hexdigest()[:16]

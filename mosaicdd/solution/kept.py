@@ -1,0 +1,348 @@
+"""What the ranks keep of a solve: their parts of interfaces and fields, and how these come together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+
+from mosaicdd.axes import Slices, common
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.partition import NodeBoxes, Partition, SampleNodes
+from mosaicdd.grid.window import Window
+from mosaicdd.parallel.collect import Part
+from mosaicdd.parallel.partition import Cuts
+from mosaicdd.parallel.ranks import Ranks, Replicas
+from mosaicdd.problems.fingerprint import Told, require_told
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.sides import mean_slope, without_slope
+from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.quantities import Ask, Quantities
+from mosaicdd.schwarz.interface import Interface
+from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.local_solvers.bound import SharedSolver
+from mosaicdd.schwarz.point_values import PointValues
+from mosaicdd.solution.output import SolutionOutput
+from mosaicdd.solvers.outcome import Outcome
+from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd.storage.solution_file import read_array
+from mosaicdd.storage.solution_writer import ERRORS
+from mosaicdd.tensors import Tensors
+from mosaicdd.unsupported import Unsupported
+
+LEFT_OUT = "the field was left out by keep='interface'; solve with keep='field'"
+
+
+OVER_RANKS = (
+    "the field lies over {ranks} ranks: gather(), called by all of them together, returns it on each; local is "
+    "the part of this one"
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems of this rank's group that were solved at once, and how they ended."""
+
+    members: range
+    outcomes: list[Outcome]
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the domain."""
+        return self.boxes.grid
+
+    @property
+    def problems(self) -> slice:
+        """Which of all problems they are."""
+        return slice(self.members.start, self.members.stop)
+
+    @property
+    def interface(self) -> Interface | None:
+        """The values on this rank's lattice lines, of all of them; None of a method on the whole grid."""
+        return self.outcomes[0].interface
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One rank's part of the solutions of some problems.
+
+    Parameters
+    ----------
+    given_ranks
+        What the solver was given as ``ranks``: its own communicator is freed with it.
+    boxes, cuts
+        Of the nodes of the grid; where the process grid cuts these boxes, if not evenly.
+    samples
+        The nodes that have an error estimate of their own.
+    network
+        By which the field was filled, if one can evaluate it between the nodes, too. No other solver is
+        kept: the operators of a medium take many times as much memory as its field.
+    own
+        The nodes of the whole domain that this rank owns in its group.
+    boundaries
+        Of all problems.
+    told
+        What tells the data of the problems from others, at these nodes.
+    batches
+        Those of this rank's group.
+    path
+        The file that holds the fields, if they were written and not kept.
+    """
+
+    given_ranks: Any
+    settings: SolveSettings
+    boxes: NodeBoxes
+    cuts: Cuts | None
+    samples: SampleNodes
+    window: Window
+    network: SharedSolver | None
+    own: Slices
+    boundaries: Sequence[Boundary]
+    told: Told
+    batches: Sequence[Batch]
+    path: Path | None
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the domain."""
+        return self.boxes.grid
+
+    @property
+    def problems(self) -> int:
+        """The number of problems, of all groups."""
+        return len(self.boundaries)
+
+    @property
+    def place(self) -> Slices:
+        """Where this rank's part belongs in the fields of all problems, ``(n, rows, columns)``."""
+        members = [batch.members for batch in self.batches]
+        mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)
+        return mine, *self.window.within(self.window.clip(self.own))
+
+    @property
+    def local(self) -> np.ndarray:
+        """The part of the fields that this rank has."""
+        if self.path is not None:
+            return np.stack([read_array(self.path, "solution", i) for i in range(self.problems)])[
+                self.place
+            ]
+        fields = self._fields()
+        return np.concatenate(fields) if len(fields) != 1 else fields[0]
+
+    def _fields(self) -> list[np.ndarray]:
+        """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
+        stacked = []
+        for batch in self.batches:
+            fields = [o.field for o in batch.outcomes if o.field is not None]
+            if len(fields) < len(batch.outcomes):
+                raise RuntimeError(LEFT_OUT)
+            stacked.append(_stacked(fields))
+        return stacked
+
+    # Together
+
+    def group(self, ranks: Ranks) -> tuple[Ranks, int]:
+        """Return the ranks of this rank's group, as they lay over the grid, and which group it is."""
+        groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
+        return groups.ranks.fitted(self.boxes.counts, self.cuts), groups.index
+
+    def _movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
+        return InterfaceMovement(group, lattice, self.settings.halo_depth)
+
+    def require_told(self, problem: Problem, ranks: Ranks) -> None:
+        """Check that the problem's data are what they were when it was solved; else all raise `ValueError`."""
+        data = self.told, problem, self.grid, self.own
+        ranks.agree(lambda: require_told(*data))
+
+    def gather(self, name: str) -> np.ndarray | None:
+        """Return a quantity of the whole domain and of all problems on every rank, None if unknown.
+
+        ``name``: as a solution file has it, ``"solution"``, ``"error_estimate"`` or ``"outside_training_range"``.
+        """
+        if self.path is not None:
+            stored = [read_array(self.path, name, i) for i in range(self.problems)]
+            return None if stored[0] is None else np.stack(stored)
+        with Ranks.of(self.given_ranks) as ranks:
+            parts = self._parts(name)
+            if ranks.any(parts is None) or parts is None:
+                return None
+            nodes = self.samples.counts
+            shape = (self.problems, *(self.window.shape if name == "solution" else nodes))
+            if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
+                return parts[0][0]
+            whole = np.zeros(shape, self.settings.dtype)
+            for array, place in parts:
+                whole[place] = array
+            return ranks.sum(whole)
+
+    def _parts(self, name: str) -> list[Part] | None:
+        """Return this rank's parts of a quantity and where they belong; None if it has none."""
+        if name == "solution":
+            place = self.place[1:]
+            fields = zip(self._fields(), self.batches, strict=True)
+            return [(values, (batch.problems, *place)) for values, batch in fields]
+        parts: list[Part] = []
+        for batch in self.batches:
+            maps = [
+                outcome.error_estimate.nodes if name == ERRORS else outcome.outside
+                for outcome in batch.outcomes
+            ]
+            known = [own for own in maps if own is not None]
+            if len(known) < len(maps):
+                return None
+            around = batch.outcomes[0].error_estimate.place
+            parts.append((_stacked(known), (batch.problems, *around)))
+        return parts
+
+    def at(self, network: SharedSolver, cells: np.ndarray) -> np.ndarray:
+        """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
+        with Ranks.of(self.given_ranks) as ranks:
+            group, _ = self.group(ranks)
+            tensors, lattice = self.settings.tensors, network.lattice(self.grid)
+            evaluate = PointValues(group, network, self._movement(group, lattice), cells, **tensors)
+            values = np.zeros((self.problems, len(cells)))
+            for batch in self.batches:
+                at_points = evaluate(batch.interface, self.boundaries[batch.problems])
+                if group.is_root:
+                    values[batch.problems] = at_points
+            return ranks.sum(values)
+
+    def write(self, file: SolutionOutput, ranks: Ranks, *, lines: bool) -> None:
+        """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
+        group, index = self.group(ranks)
+        if lines:
+            v = self.batches[0].interface
+            if v is None:
+                raise RuntimeError("a method on the whole grid has no interface")
+            file.lines(self._movement(group, v.block.lattice), v)
+        else:
+            place = self.window.clip(self.own)
+            fields = zip(self._fields(), self.batches, strict=True)
+            file.fields([(values, (batch.problems, *place)) for values, batch in fields], place)
+        for number in range(int(ranks.largest(len(self.batches)))):
+            known = number < len(self.batches)
+            batch = self.batches[number] if known else Batch(range(0), [])
+            file.maps(batch.outcomes, batch.members)
+        file.inputs(tuple(slice(0, 0) for _ in self.own) if index else self.own)
+
+    # For another solve
+
+    def require_start(self, members: range, partition: Partition, halo: int | None = None) -> None:
+        """Check that another solve of some problems can begin here.
+
+        ``partition``: of the other solve; ``halo``: of its interface, None of one on the whole grid.
+
+        `ValueError` if it is of another grid, lies otherwise over the ranks, or is not kept.
+        """
+        if self.grid != partition.grid:
+            raise ValueError(
+                f"start has {self.grid}, the problem {partition.grid}; they must be equal"
+            )
+        if self.boxes != partition.boxes:
+            raise ValueError(
+                "start was solved by another local solver, whose nodes lie otherwise; use the same"
+            )
+        if set(members) - {member for batch in self.batches for member in batch.members}:
+            raise ValueError(
+                "start does not keep all problems on the ranks that need them: it was written to a "
+                "file, interrupted, or solved with other replicas"
+            )
+        lines = next((batch.interface for batch in self.batches), None)
+        if self.own != partition.owned or (None if lines is None else lines.block.halo) != halo:
+            raise ValueError(
+                "start lies otherwise over the ranks; use the same ranks, dims, halo_depth and local solver"
+            )
+
+    def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
+        """Return a copy of the interface of some problems, which must have one."""
+        rows, like = self._rows, self.batches[0].interface
+        if like is None:
+            raise RuntimeError("a method on the whole grid has no interface")
+        flat = torch.cat([rows[member] for member in members]).to(**tensors)
+        return Interface(like.block, problems=len(members), flat=flat, **tensors)
+
+    def start_fields(self, members: range) -> torch.Tensor | None:
+        """Return this rank's part of the fields of some problems, None where it is not in memory."""
+        known = {
+            member: outcome.field
+            for batch in self.batches
+            for member, outcome in zip(batch.members, batch.outcomes, strict=True)
+        }
+        fields = [field for member in members if (field := known.get(member)) is not None]
+        shape = tuple(part.stop - part.start for part in self.own)
+        if len(fields) < len(members) or any(field.shape != shape for field in fields):
+            return None
+        return torch.stack(fields)
+
+    @cached_property
+    def _rows(self) -> dict[int, torch.Tensor]:
+        """The values on this rank's lattice lines, of each problem."""
+        return {
+            member: row
+            for batch in self.batches
+            if batch.interface is not None
+            for member, row in zip(
+                batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
+            )
+        }
+
+
+def _stacked(values: list[torch.Tensor]) -> np.ndarray:
+    """Return values of some problems with a leading axis; of one without a copy."""
+    stacked = values[0][None] if len(values) == 1 else torch.stack(values)
+    return stacked.cpu().numpy()
+
+
+_AROUND = 2  # nodes, of which one-sided differences at an outline need three
+
+
+def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
+    """Return what is asked of the quantities of solutions; all ranks together.
+
+    `ValueError` if the problem's data are other ones than when it was solved. `Unsupported` if not all of the field is
+    there.
+    """
+    grid = kept.grid
+    if kept.window != Window.whole(grid):
+        raise Unsupported(
+            "quantities are of the whole field, and this solution has a window of it: solve without window"
+        )
+    with Ranks.of(kept.given_ranks) as ranks:
+        kept.require_told(problem, ranks)
+        local = ranks.agree(lambda: kept.local)
+        group, _ = kept.group(ranks)
+        share = GhostNodes(Partition(kept.boxes, group), _AROUND)
+        # Beyond the grid there is something along periodic axes only.
+        wide = common(
+            share.ghosted,
+            tuple(
+                slice(-_AROUND, nodes + _AROUND) if around else slice(0, nodes)
+                for nodes, around in zip(grid.nodes, kept.boxes.periodic, strict=True)
+            ),
+        )
+        sides = problem.conditions
+        periodic = without_slope(sides, grid, share.owned, local)
+        values = [share.at(wide, share.with_ghosts(own)) for own in periodic]
+        slope = mean_slope(sides, grid, wide)
+        if slope is not None:
+            values = [around + slope for around in values]
+        members = kept.place[0]
+        shape = (len(values), *(p.stop - p.start for p in wide))
+        field = HeldField(
+            grid,
+            problem.some(range(members.start, members.stop)) if kept.problems > 1 else problem,
+            kept.problems,
+            members,
+            share.owned,
+            wide,
+            np.stack(values) if values else np.zeros(shape),
+            ranks.sum,
+            ranks.allgather,
+        )
+        return ask(Quantities(field))

@@ -1,0 +1,372 @@
+"""The solver that programs use: planned once for a problem, called again for new data."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import torch
+
+from mosaicdd.grid.ghosts import FieldStart
+from mosaicdd.grid.partition import Partition
+from mosaicdd.grid.window import Extent
+from mosaicdd.parallel.launcher import Watch, abort_uncaught
+from mosaicdd.parallel.machine import prepare_memory
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.problem import Problem
+from mosaicdd.report.progress import Progress, followed
+from mosaicdd.schwarz.local_solvers.bound import LocalSolver
+from mosaicdd.settings import require_type
+from mosaicdd.solution.changes import change_of
+from mosaicdd.solution.report import parts_of_ranks, resumable, seconds_spent
+from mosaicdd.solution.setup import Setup
+from mosaicdd.solution.solution import Solution
+from mosaicdd.solution.work import Work
+from mosaicdd.solution.writing import Writing
+from mosaicdd.solvers.settings import Output, SolveSettings
+from mosaicdd.solvers.stopwatch import Stopwatch
+from mosaicdd.storage.atomic import naming_checkpoint
+from mosaicdd.storage.inputs import inputs_of
+from mosaicdd.torch_defaults import on_processor
+from mosaicdd.unsupported import Unsupported
+
+logger = logging.getLogger(__name__)
+
+AnyLocalSolver = str | PathLike | LocalSolver | None
+"""A local solver, the name of a shipped model, a model file or ``exact``; None for the default."""
+
+
+class Solver:
+    """Solves one or several problems, and others that differ in their data.
+
+    All ranks make it, call it and close it together, with the same arguments; everything that could
+    go wrong with the first problem is checked when it is made. While one on several ranks is open, an
+    exception that nothing catches on one of them ends them all, which would wait for it.
+
+    Parameters
+    ----------
+    problem
+        What is solved; `__call__` takes others of the same domain, equation and parameters.
+    local_solver
+        A shipped model's name, a model file, ``"exact"``, or a `LocalSolver`; by default what is
+        shipped for the equation, else ``"exact"``.
+    ranks
+        A communicator of mpi4py, Cartesian or not, or `Ranks`; by default this process alone, which
+        needs no MPI library.
+    settings
+        How it is solved.
+    rtol
+        Instead of that of the settings: the relative update that is small enough.
+    window
+        Ends of the part of the domain whose field is wanted, ``{"x": (x0, x1), "y": (y0, y1)}``, or in the order
+        of arrays ``((y0, y1), (x0, x1))``, snapped outwards to grid nodes; by default all of it.
+    keep
+        ``"field"``; ``"unknowns"``, the same and what lies beyond the natural outlines of a shape,
+        where control volumes reach; or ``"interface"``: the values on the lattice lines only, no fill.
+    points
+        Points ``(q, 2)``, (x, y), in space (x, y, z), whose values an output file of one problem is to hold, too, as
+        `Solution.at` has them.
+    output
+        A file to write instead of keeping the fields in memory.
+    clock
+        Measures where the time goes; the set-up begins with it.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError
+        If the problem, the local solver, the ranks and the settings do not fit each other: the same
+        on all ranks, with the argument's name.
+
+    Examples
+    --------
+    >>> with Solver(problem, ranks=MPI.COMM_WORLD) as solver:
+    ...     for f in sources:
+    ...         solution = solver(problem.with_fields(f=f))
+    """
+
+    @on_processor()
+    @torch.enable_grad()  # by which Newton's method finds its derivatives, also where a program has turned it off
+    def __init__(
+        self,
+        problem: Problem,
+        local_solver: AnyLocalSolver = None,
+        *,
+        ranks: Any = None,
+        settings: SolveSettings | None = None,
+        rtol: float | None = None,
+        window: Extent | None = None,
+        keep: str = "field",
+        points: Any = None,
+        output: str | PathLike | Output | None = None,
+        clock: Stopwatch | None = None,
+    ):
+        prepare_memory()
+        self._clock = clock or Stopwatch()
+        self._begun: float | None = self._clock.started
+        self._watch = Watch()
+        self._given_ranks = ranks
+        self._world = Ranks.of(ranks)
+        self._release = abort_uncaught(several=self._world.size > 1)
+        self._closed = False
+        self._at_work = threading.Lock()
+        self._settled = True
+        try:
+            require_type("problem", problem, Problem)
+            if problem.equation.steady is not None:
+                raise Unsupported(
+                    f"{problem.equation.name} is an equation in time: give it steps (march), or solve "
+                    f"{problem.equation.steady.name}"
+                )
+            settings = SolveSettings() if settings is None else settings
+            require_type("settings", settings, SolveSettings)
+            if rtol is not None:
+                settings = settings.with_changes(rtol=rtol)
+            inputs = inputs_of(problem, local_solver)
+            self._writing = Writing(self._world, output, inputs, self._clock)
+            plan = (self._world, settings, window, keep, self._clock)
+            in_memory = self._writing.output is None
+            self._setup = Setup(problem, local_solver, *plan, in_memory=in_memory)
+            self._writing.require_possible(self._setup, problem)
+            self._work = Work(self._world, self._setup, problem)
+            self._writing.plan(self._setup, self._work, points)
+            self._tell("planned %s by %s", problem.equation.name, self.local_solver)
+        except Exception:  # of all ranks alike
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        # After an error on one rank the others may be elsewhere: then the end of the job frees it, which
+        # comes at once if nothing catches the error.
+        if failure[0] is None:
+            self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:  # by which copies are made, too
+        raise TypeError(
+            "a Solver cannot be copied or pickled: make another one of the same problem"
+        )
+
+    def _tell(self, text: str, *values: object) -> None:
+        """Tell who listens to the package's logger, on one rank."""
+        if self._world.is_root:
+            logger.info(text, *values)
+
+    def close(self) -> None:
+        """Free what was planned; the solutions stay."""
+        if not self._closed:
+            self._release()
+            self._world.close()
+        self._closed = True
+
+    def interrupt(self) -> None:
+        """Ask the solve at work to stop after this iteration; a signal handler may call it."""
+        self._watch.interrupt()
+
+    @property
+    def local_solver(self) -> str:
+        """The name of what solves the subdomains."""
+        return self._setup.bound.name
+
+    @property
+    def partition(self) -> Partition:
+        """Which nodes of the grid each rank of this group owns."""
+        return self._setup.partition
+
+    @property
+    def source_ghosts(self) -> int:
+        """How many nodes beyond those that a rank owns its part of a source reaches."""
+        return self._setup.bound.source_ghosts
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where checkpoints go, if any are written."""
+        return self._writing.checkpoint
+
+    @on_processor()
+    @torch.enable_grad()
+    def __call__(
+        self,
+        problem: Problem | None = None,
+        *,
+        start: Solution | FieldStart | None = None,
+        atol: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Solution:
+        """Solve; called by all ranks together.
+
+        Parameters
+        ----------
+        problem
+            Another one of the same domain, equation and parameters, with other data; by default the
+            last one that was solved, or that this was planned for: after a call that has failed, that
+            before.
+        start
+            A solution by this solver of as many problems, from which the iteration starts; or values
+            that each rank has of a field (`FieldStart`).
+        atol
+            The update that is small enough this time, instead of that of the settings.
+        progress
+            ``progress(fraction, note)``, called after every iteration; True draws a bar on stderr, or lines where
+            this is no terminal.
+
+        Raises
+        ------
+        RuntimeError
+            If this solver has been closed, or is at work in another thread.
+        TypeError
+            If the problem is none, or has a source beside points by a network; or the start is no `Solution`, or the progress
+            no function.
+        ValueError
+            If the problem is of another kind, its data are not sound or have changed since they were
+            planned for, or the start does not fit it; the same on all ranks.
+        """
+        with self._working():
+            return self._called(problem, start, atol, progress)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Keep other threads out; `RuntimeError` if one is at work, or this has been closed."""
+        if self._closed:
+            raise RuntimeError("this Solver has been closed; make a new one")
+        if not self._at_work.acquire(blocking=False):
+            raise RuntimeError(
+                "this Solver is at work in another thread: make one for each thread, or call it there later"
+            )
+        try:
+            yield
+        finally:
+            self._at_work.release()
+
+    def _called(
+        self,
+        problem: Problem | None,
+        start: Solution | FieldStart | None = None,
+        atol: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Solution:
+        """Solve, while no other thread does; see `__call__`."""
+        begun = time.perf_counter() if self._begun is None else self._begun
+        before = self._work
+        try:
+            self._work = self._taken(problem)
+            title = f"solving {self._work.problem.equation.name}"
+            with followed(progress, title, quiet=not self._world.is_root) as show:
+                solution = self._solve(start, atol, show, begun)
+        except BaseException:  # whatever has begun: the next call takes its problem anew
+            self._work, self._settled = before, False
+            raise
+        self._settled = True
+        return solution
+
+    @on_processor()
+    @torch.enable_grad()
+    def change(
+        self,
+        values: np.ndarray,
+        force: np.ndarray,
+        *,
+        problem: Problem | None = None,
+        rtol: float | None = None,
+        transposed: bool = False,
+    ) -> np.ndarray:
+        """Return the change of a problem's values that its derivative there turns into a force; see `change_of`.
+
+        ``problem``: whose values they are, if that is to be checked. ``rtol``: by default that of the settings.
+
+        `RuntimeError` if its solve has not converged, or this solver has been closed or is at work in another thread.
+        `ValueError` if this was planned for another problem.
+        """
+        with self._working():
+            if problem is not None:
+                self._work.require_like(problem)
+            rtol = self._setup.settings.rtol if rtol is None else rtol
+            plan = self._world, self._work, self._aside
+            return change_of(*plan, values, force, rtol, transposed=transposed)
+
+    def _aside(self, problem: Problem) -> Solution:
+        """Solve a problem between two calls, the second of which goes on as if there had been none."""
+        work = self._work
+        solution = self._called(problem)
+        self._work, self._settled = work, False
+        return solution
+
+    def _taken(self, problem: Problem | None) -> Work:
+        """Return the work on a problem, by default the last one's, whose data are checked."""
+        last = self._work
+        if problem is None or problem is last.problem:
+            last.require_like(last.problem)
+            last.require_unchanged()
+            return last if self._settled else Work(self._world, self._setup, last.problem)
+        require_type("problem", problem, Problem)
+        last.require_like(problem)
+        self._writing.require_possible(self._setup, problem)
+        return Work(self._world, self._setup, problem)
+
+    def _solve(
+        self,
+        start: Solution | FieldStart | None,
+        atol: float | None,
+        progress: Progress | None,
+        begun: float,
+    ) -> Solution:
+        work, writing = self._work, self._writing
+        begin = None if start is None else self._world.agree(lambda: work.begin(start))
+        atol = self._setup.settings.atol if atol is None else atol
+        self._watch = Watch()
+        before = self._clock.seconds
+        self._world.barrier()
+        setup = time.perf_counter() - begun
+        with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
+            keeping = writing.checkpoints(work.problem.problems)
+            plan = (begin, keeping, atol, progress, self._watch, file, writing.points)
+            batches, results, spent = work.solve(*plan)
+            report = work.report(results)
+            report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
+            report["parts"] = parts_of_ranks(self._world, self._clock)
+            if file is not None:
+                file.describe(report, results)
+        checkpoint = writing.end(resumable=resumable(results))
+        self._begun = None
+        ended = report["status"], report["iterations"], report["seconds"]["total"]
+        self._tell("%s after %d iterations, %.2f s", *ended)
+        kept = work.kept(batches, self._given_ranks, writing.output)
+        return Solution(work.problem, kept, report, results, checkpoint=checkpoint)
+
+
+def solve(
+    problem: Problem,
+    local_solver: AnyLocalSolver = None,
+    *,
+    ranks: Any = None,
+    settings: SolveSettings | None = None,
+    rtol: float | None = None,
+    window: Extent | None = None,
+    keep: str = "field",
+    points: Any = None,
+    output: str | PathLike | Output | None = None,
+    clock: Stopwatch | None = None,
+    start: Solution | FieldStart | None = None,
+    atol: float | None = None,
+    progress: Progress | bool | None = None,
+) -> Solution:
+    """Solve a problem once; the arguments are those of `Solver` and of its call."""
+    with Solver(
+        problem,
+        local_solver,
+        ranks=ranks,
+        settings=settings,
+        rtol=rtol,
+        window=window,
+        keep=keep,
+        points=points,
+        output=output,
+        clock=clock,
+    ) as solver:
+        return solver(start=start, atol=atol, progress=progress)

@@ -1,0 +1,339 @@
+"""What the engines have in common: a grid over ranks, and where the values of their problems lie."""
+
+import abc
+import dataclasses
+import pkgutil
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from mosaicdd.axes import Slices
+from mosaicdd.discretisation.given_conditions import Points
+from mosaicdd.discretisation.system import Method
+from mosaicdd.grid.partition import Partition, SampleNodes
+from mosaicdd.grid.strips import Strip, in_window
+from mosaicdd.grid.window import Window
+from mosaicdd.parallel.launcher import Watch
+from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate, Outcome
+from mosaicdd.solvers.settings import CONVERGED, SolveSettings, StoppingRule
+from mosaicdd.solvers.stopping import History, Progress
+from mosaicdd.solvers.stopwatch import Stopwatch
+from mosaicdd.solvers.verdict import Evidence, verdict
+
+_VANISHING = 1e-292  # root mean square of values that have lost digits
+
+
+S = TypeVar("S", bound=Method)
+
+
+_ENGINES = {
+    "shared": "schwarz.engine:Engine",
+    "multigrid": "solvers.multigrid.multigrid_engine:MultigridEngine",
+    "sines": "solvers.transforms.sine_engine:SineEngine",
+    "newton": "solvers.newton.newton_engine:NewtonEngine",
+}
+
+
+def engine_of(method: str) -> type["BaseEngine"]:
+    """Return the engine of a method's name (`Method.method`); `ValueError` if there is none.
+
+    It is imported where it is chosen: most solves start sooner without the others.
+    """
+    if method not in _ENGINES:
+        raise ValueError(f"no engine runs local solvers by the method {method!r}")
+    engine: type[BaseEngine] = pkgutil.resolve_name(f"mosaicdd.{_ENGINES[method]}")
+    return engine
+
+
+Sink = Callable[[Iterator[Strip]], None]
+
+
+"""Takes the strips of the field one after another, all of them, on every rank."""
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """What a solve may be given besides its data.
+
+    Parameters
+    ----------
+    start
+        Where the iterations begin, by default at zero: an interface, which is overwritten, or of a method on the whole
+        grid fields, ``(n, rows, columns)`` at the nodes of this rank.
+    histories, statuses
+        Of each problem, where an earlier run stopped. With histories, a problem that has none begins as if there were
+        no start; one that has a status had ended.
+    reference
+        The true interface values, for a stopping rule with ``mae``.
+    progress
+        ``progress(iteration, update, size, mae)``, called after every iteration.
+    watch
+        What may interrupt the iteration, and keeps checkpoints of it.
+    sink
+        Takes the field, if it is wanted, strip by strip, so that no rank ever holds its part of
+        it; by default it is kept.
+    atol
+        The update that is small enough this time, instead of that of the settings.
+    """
+
+    start: Any = None
+    histories: Sequence[History] = ()
+    statuses: Sequence[str | None] = ()
+    reference: Any = None
+    progress: Progress | None = None
+    watch: Watch | None = None
+    sink: Sink | None = None
+    atol: float | None = None
+
+    def history(self, number: int) -> History:
+        """Return a copy of a problem's history so far."""
+        return (self.histories[number] if self.histories else History()).followed_by(History())
+
+    def begun(self, number: int) -> Any:
+        """Return the start, if it is one of a problem."""
+        return None if self.histories and not self.histories[number].update else self.start
+
+
+class BaseEngine(abc.ABC, Generic[S]):
+    """Solves boundary value problems on one grid; everything is planned once.
+
+    Every rank constructs its own engine with the same arguments.
+
+    Parameters
+    ----------
+    partition
+        Of the grid over the ranks.
+    problems
+        Problems that are solved at once.
+    fill
+        Whether the field is wanted, not the interface only.
+    window
+        Part of the field to fill; all of it by default.
+    beyond
+        Whether fields show the unknowns beyond natural outlines of a shape, too.
+    clock
+        Adds up where the time goes.
+
+    Attributes
+    ----------
+    acceleration
+        What drives the iteration.
+    filling
+        The local solver that the field is filled by.
+    owned, place, layout
+        This rank's part of the field, what of it is wanted, and how the whole field lies over the ranks.
+    """
+
+    acceleration: str
+    begins = True  # whether it matters where a solve begins
+    has_lines = False  # whether it iterates on the lines of a lattice
+    halo: int | None = None  # lattice cells around a block of these
+    filling: Method
+
+    def __init__(
+        self,
+        partition: Partition,
+        local_solver: S,
+        settings: SolveSettings,
+        *,
+        problems: int = 1,
+        fill: bool = True,
+        window: Window | None = None,
+        beyond: bool = False,
+        clock: Stopwatch | None = None,
+    ):
+        prepare_memory()
+        one_thread_after_fork()
+        self.partition, self.grid, self.owned = partition, partition.grid, partition.owned
+        self.settings = settings
+        self.problems = problems
+        self.clock = clock or Stopwatch()
+        self.layout = partition.layout
+        self.place = (window or Window.whole(self.grid)).clip(self.owned)
+        self._ranks = partition.ranks
+        self._tensors = settings.tensors
+        self._wanted, self._window, self._beyond = fill, window, beyond
+        self._solver = local_solver
+        self.filling = local_solver
+        self._prepare(local_solver)
+
+    @abc.abstractmethod
+    def _prepare(self, local_solver: S) -> None:
+        """Plan what a method needs besides."""
+
+    @property
+    @abc.abstractmethod
+    def unknowns(self) -> int:
+        """How many unknowns the whole domain has."""
+
+    @property
+    def samples(self) -> SampleNodes:
+        """The nodes at which errors are estimated one by one."""
+        return SampleNodes.of_grid(self.grid, self.partition.periodic, ERROR_STEP[len(self.owned)])
+
+    def start_of(
+        self, start: Any, members: range, fields: Callable[[], torch.Tensor | None]
+    ) -> Any:
+        """Return what a solve of some problems begins with.
+
+        Parameters
+        ----------
+        start
+            A solution that is kept, or a `FieldStart`.
+        fields
+            Returns this rank's part of its fields, ``(n, rows, columns)``, or None.
+        """
+        return fields()
+
+    def check_source(self, problem: Problem) -> Hashable:
+        """Return what tells the source from others at the nodes of this rank; or raise `ValueError`."""
+        return problem.check_source(self.grid, self.owned)
+
+    def check(self, boundaries: Sequence[Boundary]) -> None:
+        """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
+
+    def change(
+        self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
+    ) -> tuple[np.ndarray, str] | None:
+        """Return the change whose product with the derivative at values is a force, and how its solve ended.
+
+        All at the nodes that this rank owns; None, on all ranks, of a method that has no equations of all nodes.
+        ``force``: times the squared spacing; of a periodic axis its first node's counts.
+        ``rtol``: bound of the residual, relative to the force. ``transposed``: the product with the transposed one.
+        """
+        return None
+
+    @property
+    def on_coarser_grid(self) -> np.ndarray | None:
+        """The solution on a grid twice as coarse that the last solve began with, at all of its nodes; None if it did not."""
+        return None
+
+    def solve(self, boundary: Boundary, **options: Any) -> Outcome:
+        """Solve for boundary data; options as those of `solve_many`."""
+        (solution,) = self.solve_many([boundary], **options)
+        return solution
+
+    def solve_many(self, boundaries: Sequence[Boundary], **options: Any) -> list[Outcome]:
+        """Solve for the boundary data of each problem; see `SolveOptions`.
+
+        `ValueError` if this engine was planned for another number of problems.
+        """
+        if len(boundaries) != self.problems:
+            raise ValueError(f"planned for {self.problems} problems at once, got {len(boundaries)}")
+        return self._solve_many(boundaries, SolveOptions(**options))
+
+    def _rule(self, options: SolveOptions) -> StoppingRule:
+        """Return when an iteration of a solve stops."""
+        rule = self.settings.stopping
+        return rule if options.atol is None else dataclasses.replace(rule, atol=options.atol)
+
+    @abc.abstractmethod
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        """Solve for the boundary data of each problem."""
+
+    def _outcome(
+        self,
+        status: str,
+        evidence: Evidence,
+        estimate: ErrorEstimate,
+        *,
+        history: History,
+        vanishes: bool,
+        finite: bool = True,
+        power: float = 1.0,
+        residual: float | None = None,
+        failure: str | None = None,
+        **more: Any,
+    ) -> Outcome:
+        """Return how a problem ended, with the status that the evidence leaves of the method's own.
+
+        Parameters
+        ----------
+        vanishes, finite
+            Whether all values of this rank are zero, and whether they are numbers.
+        power
+            What the data were multiplied by, of which evidence, estimate, history and residual are.
+        residual
+            On the lattice lines.
+        failure
+            Why the method found no way on, if it did not.
+        more
+            What else an `Outcome` is made of.
+        """
+        final = verdict(status, evidence)
+        size = float(evidence.size) / power
+        small = final == "converged_rtol" and size < _VANISHING
+        if small and self._ranks.any(not vanishes or power != 1.0):
+            final = "converged_atol"
+        if power != 1.0 and self._ranks.any(not finite):
+            final = "diverged_nan"
+        history = history.times(1 / power)
+        told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
+        return Outcome(
+            status=final,
+            update=history.update[-1],
+            history=history,
+            size=size,
+            residual=None if residual is None else residual / power,
+            discrete_residual=evidence.residual,
+            rounding=(evidence.rounding or None) if told else None,
+            error_estimate=estimate.times(1 / power),
+            place=self.place,
+            layout=self.layout,
+            failure=None if final in CONVERGED else failure,
+            **more,
+        )
+
+    def inside_shape(self, nodes: Slices) -> int | None:
+        """Count the nodes inside a domain that is no rectangle, or on its outline, of some of the grid.
+
+        None where that is not known without its level.
+        """
+        return None
+
+    def outline_points(self) -> Points | None:
+        """Return where conditions on outlines act on this rank's nodes, if it is known.
+
+        The same on all ranks: known or not.
+        """
+        return None
+
+    def _new_fields(self) -> torch.Tensor:
+        """Return room for this rank's part of the field that is wanted, ``(n, rows, columns)``."""
+        shape = self.problems, *(part.stop - part.start for part in self.place)
+        fields = torch.empty(0, **self._tensors)
+        if fields.is_cpu:  # numpy asks for large pages, which are there sooner
+            return torch.from_numpy(np.empty(shape, fields.numpy().dtype))
+        return fields.new_empty(shape)
+
+    def _delivered(self, strips: Iterator[Strip], sink: Sink | None) -> torch.Tensor | None:
+        """Hand the strips of the field, or what a window has of it, to a sink; without one return it, if it is wanted."""
+        if not self._wanted:
+            return None
+        if self._window is not None:
+            strips = in_window(strips, self._window)
+        if sink is None:
+            return self._kept(strips)
+        sink(strips)
+        return None
+
+    def _is_wanted(self, fields: np.ndarray, sink: Sink | None) -> bool:
+        """Say whether fields are all that is wanted, as they are and where they are."""
+        kind = torch.empty(0, **self._tensors)
+        as_it_is = kind.is_cpu and kind.numpy().dtype == fields.dtype
+        return self._wanted and as_it_is and self._window is None and sink is None
+
+    def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
+        """Return this rank's part of the field that is wanted."""
+        fields = self._new_fields()
+        first = self.place[0].start
+        for strip in strips:
+            rows = strip.place[0]
+            fields[:, rows.start - first : rows.stop - first] = strip.owned
+        return fields

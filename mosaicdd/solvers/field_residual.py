@@ -1,0 +1,218 @@
+"""The residual of a field in a medium, strip by strip, in the equations that the user's coefficients make."""
+
+import math
+
+import numpy as np
+import torch
+
+from mosaicdd.axes import Slices, ends_of, even
+from mosaicdd.discretisation.row_weights import RowWeights
+from mosaicdd.grid.partition import Region
+from mosaicdd.grid.strips import Strip
+from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Resampled
+from mosaicdd.solvers.measure import NodeSource
+
+_VALUES = 2**16  # of a field that are handled at once, for the cache
+
+
+_INNER = slice(1, -1)
+
+
+class Stencil:
+    """The equations of the nodes inside a part of the grid, whose residual takes few passes over the values.
+
+    That is `Conductances.apply` less a source, for fields that are much larger than a cache: a product and its sum
+    are one pass here, and nothing is allocated by the way.
+
+    ``conductances``: between the nodes of the part, ``(rows, columns)``.
+    """
+
+    def __init__(self, conductances: Conductances):
+        c = conductances
+        self._terms = []
+        for step, forth, back in c.edges():
+            inner = tuple(slice(None) if s else _INNER for s in step)
+            (first, last), (before, after) = ends_of(step, _INNER), ends_of(step)
+            rise = torch.empty(forth[inner].shape, dtype=torch.float64)
+            to, away = _factor(back[inner][before]), _factor(forth[inner][after])
+            self._terms.append((first, last, rise, (rise[before], to), (rise[after], away)))
+        self._inside = (_INNER,) * c.axes
+        reaction = c.reaction[self._inside]
+        self._reaction = _factor(reaction)
+        self._total = torch.empty(reaction.shape, dtype=torch.float64)
+
+    def residual(
+        self, u: torch.Tensor, source: torch.Tensor | None = None, scale: float = 1.0
+    ) -> torch.Tensor:
+        """Return ``h^2 A u`` less a scaled source at the nodes inside: room that the next is written to.
+
+        Parameters
+        ----------
+        u
+            ``(rows, columns)``.
+        source
+            At the nodes inside; None for zero.
+        """
+        total = self._total
+        if source is None:
+            total.zero_()
+        else:
+            torch.mul(source, -scale, out=total)
+        for first, last, rise, before, after in self._terms:
+            torch.sub(u[last], u[first], out=rise)
+            _add(total, *before, 1.0)
+            _add(total, *after, -1.0)
+        _add(total, u[self._inside], self._reaction, 1.0)
+        return total
+
+
+def _factor(values: np.ndarray) -> torch.Tensor | float:
+    """Return an array as a tensor, a copy of what may not be written to, for which torch would warn; or its only number."""
+    if not values.size or not any(values.strides) or not (values.flat[0] or values.any()):
+        return float(values.flat[0]) if values.size else 0.0
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
+
+
+def _add(
+    total: torch.Tensor, values: torch.Tensor, factor: torch.Tensor | float, sign: float
+) -> None:
+    """Add values times a factor."""
+    if isinstance(factor, torch.Tensor):
+        total.addcmul_(values, factor, value=sign)
+    elif factor:
+        total.add_(values, alpha=sign * factor)
+
+
+class FieldResidual:
+    """Adds up the squares of ``W (b - A u)`` over the strips of a field; see `Measure`.
+
+    Parameters
+    ----------
+    region
+        The nodes that strips of the field are of.
+    conductances
+        Between the nodes of the region.
+    source
+        At the nodes of the region; None for zero.
+    weights
+        What rows count.
+    measures
+        What residuals are relative to, ``(n,)``.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        region: Region,
+        conductances: Conductances | Resampled,
+        source: NodeSource | None,
+        weights: RowWeights,
+        measures: np.ndarray,
+    ):
+        self._ranks = ranks
+        self._region = region
+        self._conductances = conductances
+        self._source = None if source is None else source.values.cpu().numpy()
+        self._scale = 1.0 if source is None else source.scale
+        self._driven = None if source is None else source.nodes
+        self._weights, self.measures = weights, measures
+        self._squares, self._rounded = np.zeros(len(measures)), np.zeros(len(measures))
+
+    def add(self, strip: Strip) -> None:
+        """Take the owned nodes of a strip into account without given values on the edge of the grid."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        beyond = (slice(part.start - 1, part.stop + 1) for part in here)
+        conductances = self._conductances.part(*beyond).each(np.asarray)
+        across = values.shape[2:]
+        for rows in even(values.shape[1] - 2, max(1, _VALUES // math.prod(across))):
+            place = slice(here[0].start + rows.start, here[0].start + rows.stop), *here[1:]
+            around = slice(rows.start, rows.stop + 2), *(slice(0, count) for count in across)
+            equations = Stencil(conductances.part(*around))
+            for i, u in enumerate(values[:, around[0]].double().cpu()):
+                residual = self._residual(i, u, place, equations)
+                self._squares[i] += np.vdot(residual, residual)
+
+    def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
+        """Return a strip's values at such nodes and one more all around, and where in the region they are."""
+        parts = []
+        for inner, place, ends in zip(strip.inner, strip.place, self._region.ends, strict=True):
+            low, high = (
+                (False, False) if ends is None else (place.start == ends[0], place.stop > ends[1])
+            )
+            parts.append(slice(inner.start + low, inner.stop - high))
+        origin = self._region.origin
+        if parts[0].stop <= parts[0].start:
+            return strip.values[:, :0], tuple(parts)
+        values = strip.values[:, *(slice(p.start - 1, p.stop + 1) for p in parts)]
+        here = tuple(  # in the region
+            slice(low, low + len(range(part.start, part.stop)))
+            for low, part in (
+                (place.start - inner.start + part.start - first, part)
+                for place, inner, part, first in zip(
+                    strip.place, strip.inner, parts, origin, strict=True
+                )
+            )
+        )
+        return values, here
+
+    def add_rounding(self, strip: Strip) -> None:
+        """Take the same nodes of a strip into account for `rounding`."""
+        values, here = self._around(strip)
+        if not values.numel():
+            return
+        beyond = tuple(slice(part.start - 1, part.stop + 1) for part in here)
+        conductances = self._conductances.part(*beyond).each(np.asarray)
+        inside = (slice(1, -1),) * len(here)
+        diagonal = 2 * np.abs(conductances.diagonal()[inside])
+        self._weigh(diagonal, here)
+        for i, u in enumerate(values[:, *inside].double().cpu().numpy()):
+            self._rounded[i] += np.square(diagonal * u).sum()
+
+    def rounding(self) -> np.ndarray:
+        """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
+        return np.finfo(float).eps * self._relative(self._rounded)
+
+    def _residual(self, i: int, u: torch.Tensor, here: Slices, equations: Stencil) -> np.ndarray:
+        """Return ``A u - b`` of a problem at some nodes of the region; ``u`` has one more all around."""
+        source = None if self._source is None else self._source[i]
+        if source is None or self._driven is not None:
+            residual = equations.residual(u).numpy()
+        else:
+            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
+        if source is not None and self._driven is not None:
+            at, place = self._among(self._driven, here)
+            residual[place] -= self._scale * source.reshape(-1)[self._driven[at]]
+        self._weigh(residual, here)
+        return residual
+
+    def _weigh(self, values: np.ndarray, here: Slices) -> None:
+        """Let numbers of rows count as these do, at some nodes of the region."""
+        if len(self._weights.nodes):
+            at, place = self._among(self._weights.nodes, here)
+            values[place] *= self._weights.weights[at]
+
+    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return which flat nodes, ascending, are among some of the region, and where there, an array per axis."""
+        shape = self._region.shape
+        rows, width = here[0], math.prod(shape[1:])
+        low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
+        place = np.unravel_index(nodes[low:high], shape)
+        across = zip(place[1:], here[1:], strict=True)
+        within = np.logical_and.reduce([(n >= p.start) & (n < p.stop) for n, p in across])
+        there = np.flatnonzero(within)
+        starts = zip(place, here, strict=True)
+        return low + there, tuple(n[there] - p.start for n, p in starts)
+
+    def relative(self) -> np.ndarray:
+        """Return the residual of each problem by its measure; where that is zero, as it is."""
+        return self._relative(self._squares)
+
+    def _relative(self, squares: np.ndarray) -> np.ndarray:
+        squares = self._ranks.sum(squares)
+        # Beside a measure that is no number nothing is small.
+        measures = np.where(np.isfinite(self.measures), self.measures, np.nan)
+        return np.sqrt(squares) / np.where(self.measures == 0, 1.0, measures)

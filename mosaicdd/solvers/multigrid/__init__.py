@@ -1,0 +1,1 @@
+"""Multigrid for media of any contrast."""

@@ -1,0 +1,1 @@
+"""Newton's method for nonlinear equations on the grid."""

@@ -1,0 +1,235 @@
+"""What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
+
+Values lie in wide arrays (`GhostNodes`). On a rectangle with given values on all sides unknowns are the nodes inside;
+everywhere else steps are linear problems with the same faces, volumes and active nodes.
+"""
+
+import abc
+import copy
+import dataclasses
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from mosaicdd.axes import within
+from mosaicdd.discretisation.linear_step import LinearStep
+from mosaicdd.discretisation.nonlinear_equations import NonlinearEquations
+from mosaicdd.discretisation.system import GridSource, LinearSystem, NonlinearSystem
+from mosaicdd.grid.ghosts import GhostNodes
+from mosaicdd.problems.domain import Domain
+from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.nonlinear_part import Linearised, NonlinearPart
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.boundary import Boundary, edges_of
+
+
+class LinearForm(NamedTuple):
+    """What residuals are measured by, at the wide nodes; zero where there is no unknown."""
+
+    right: np.ndarray  # the right-hand side without the source
+    constant: np.ndarray  # what the operator makes of 1 at all unknowns
+    weights: np.ndarray | float  # what rows count in norms
+
+
+class NewtonEquations(abc.ABC):
+    """The equations of one problem.
+
+    Attributes
+    ----------
+    self_adjoint
+        Whether their derivative is.
+    source
+        Times the squared spacing and the volumes, at the wide nodes; or zero.
+    """
+
+    self_adjoint: bool
+    source: np.ndarray | float
+
+    def __init__(self, place: GhostNodes, solver: NonlinearSystem):
+        self._place, self._grid = place, place.grid
+        self.self_adjoint = solver.operator.self_adjoint
+
+    @abc.abstractmethod
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        """Return the residual times the squared spacing; zero where there is no unknown."""
+
+    @abc.abstractmethod
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        """Return the equation linearised at values, of which this is the residual, but for its operator."""
+
+    @abc.abstractmethod
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        """Return the derivative between the nodes of a part, in numbers of a type.
+
+        `NotEllipticError` if it is that of no elliptic equation.
+        """
+
+    @abc.abstractmethod
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        """Return wide values, zero where there is no unknown; in place."""
+
+    def diagonal(self, u: np.ndarray) -> np.ndarray:
+        """Return that of the derivative at values, zero where there is no unknown."""
+        return self.cleared(self.derivative(u, self._place.ghosted).diagonal())
+
+    @abc.abstractmethod
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
+        """Return the solver of the linear problem for changes of values, or its transposed, without a right-hand side."""
+
+    def driven(self, linear: LinearSystem, force: np.ndarray) -> LinearSystem:
+        """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
+        f = LocalPart(self._grid, force / self._grid.spacing**2, self._place.ghosted)
+        solver = copy.copy(linear)
+        solver.source = self._linear_source({"f": f})
+        return solver
+
+    def _linear_source(self, fields: dict) -> GridSource:
+        problem = Problem(Domain.of_grid(self._grid), "poisson", fields)
+        return GridSource(problem, self._grid)
+
+    @abc.abstractmethod
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        """Return values with those that are given, from which an iteration begins; all ranks together."""
+
+    @abc.abstractmethod
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
+        """Return values as a field has them; ``beyond`` natural outlines, too, where asked for."""
+
+
+def equations_of(
+    solver: NonlinearSystem, place: GhostNodes
+) -> Callable[[int, Boundary], NewtonEquations]:
+    """Sample an operator on a rank's part of the grid; return what makes the equations of each problem of it.
+
+    It takes which of several problems it is, and the values on its edges.
+    """
+    if solver.discretisation is None:
+        operator = solver.operator.on(place.grid, place.ghosted)
+        return partial(_OnRectangle, place, solver, operator)
+    return partial(
+        _OnOutlines, place, solver, NonlinearEquations(solver.discretisation, place.ghosted)
+    )
+
+
+class _OnRectangle(NewtonEquations):
+    """On a rectangle with values on all sides."""
+
+    def __init__(
+        self,
+        place: GhostNodes,
+        solver: NonlinearSystem,
+        operator: NonlinearPart,
+        number: int,
+        boundary: Boundary,
+    ):
+        super().__init__(place, solver)
+        self._operator, self._boundary = operator, boundary
+        self.source = 0.0
+        f = solver.source.problem.source_at(self._grid, place.ghosted)
+        if f is not None:
+            self.source = self.cleared(self._grid.spacing**2 * f[number % len(f)])
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        r = np.zeros_like(u)
+        r[_inside(u)] = self._operator.residual(u)
+        r -= self.source
+        return self.cleared(r)
+
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        right, constant = -residual - self.source, np.zeros_like(u)
+        free = u - self._boundary.impose(np.zeros_like(u), self._place.ghosted)
+        changes = free, self.cleared(np.ones_like(u))
+        linear, constant[_inside(u)] = self._operator.products(u, changes)
+        right[_inside(u)] += linear
+        return LinearForm(self.cleared(right), self.cleared(constant), 1.0)
+
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        return self._operator.derivative(u, part, dtype)
+
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        for _, _, there in edges_of(self._place.ghosted, self._grid.nodes):
+            values[there] = 0.0
+        return values
+
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
+        linear = Linearised(self._operator, u, transposed=transposed)
+        return LinearSystem(linear, self._linear_source({}))
+
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        return self._boundary.impose(u, self._place.ghosted)
+
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
+        return u
+
+
+class _OnOutlines(NewtonEquations):
+    """On any domain."""
+
+    def __init__(
+        self,
+        place: GhostNodes,
+        solver: NonlinearSystem,
+        equations: NonlinearEquations,
+        number: int,
+        boundary: Boundary,
+    ):
+        super().__init__(place, solver)
+        self._equations = equations
+        self._problem, self._number = solver.source.problem, number
+        self._data = equations.data(self._problem, number)
+        self.source = equations.scattered(self._data.source)
+
+    def residual(self, u: np.ndarray) -> np.ndarray:
+        return self._equations.residual(u, self._data)
+
+    def linear_form(self, u: np.ndarray, residual: np.ndarray) -> LinearForm:
+        right, active = -residual - self.source, self._equations.active
+        derivative, weights = self._equations.weighed_derivative(u, self._data)
+        conductances = derivative.conductances
+        # Nodes on natural sides are unknowns, too.
+        right += conductances.of_all(np.where(active, u, 0.0)) + conductances.reaction * u
+        constant = self.cleared(conductances.reaction.copy())
+        return LinearForm(self.cleared(right), constant, weights.every(active.shape))
+
+    def derivative(self, u: np.ndarray, part: Part, dtype: type = np.float64) -> Conductances:
+        whole = self._equations.derivative(u, self._data).conductances
+        return whole.part(*within(part, self._place.ghosted)).each(lambda k: k.astype(dtype))
+
+    def cleared(self, values: np.ndarray) -> np.ndarray:
+        values[~self._equations.active] = 0.0
+        return values
+
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
+        derivative = self._equations.derivative(u, self._data)
+        if transposed:
+            other = derivative.conductances.transposed()
+            derivative = dataclasses.replace(derivative, conductances=other)
+        step = LinearStep(
+            derivative,
+            self._equations.part,
+            self_adjoint=self.self_adjoint,
+            rounds=self._equations.rounds,
+        )
+        return LinearSystem(step, self._linear_source({}), step)
+
+    def begun(self, u: np.ndarray) -> np.ndarray:
+        active = self._equations.active
+        # Unknowns beyond a natural outline, which have no value in a field, get the mean of those around.
+        places = np.argwhere(active & np.isnan(u))
+        if len(places):
+            padded = np.pad(u, 1, constant_values=np.nan)
+            steps = itertools.product(range(3), repeat=u.ndim)
+            around = np.stack([padded[tuple((places + step).T)] for step in steps])
+            u[tuple(places.T)] = np.nanmean(around, axis=0)
+        return self._place.with_ghosts(self._place.without_ghosts(np.where(active, u, 0.0)))
+
+    def completed(self, u: np.ndarray, *, beyond: bool = False) -> np.ndarray:
+        return self._equations.completed(u, self._problem, self._number, beyond=beyond)
+
+
+def _inside(u: np.ndarray) -> Part:
+    return (slice(1, -1),) * u.ndim

@@ -1,0 +1,1 @@
+"""Fast sine and cosine transforms of separable equations."""

@@ -1,0 +1,57 @@
+"""The discrete system against the stencil it stands for."""
+
+import numpy as np
+import pytest
+
+from mosaicdd.discretisation.discrete import DirichletSystem
+from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.equations import equation
+from mosaicdd.problems.equations.linear import LAPLACE
+from mosaicdd.problems.operators.elliptic import EllipticOperator
+
+# Nine different weights: neither axis nor direction can be mistaken.
+ANY = EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)
+SPACING = 0.25
+
+
+@pytest.mark.parametrize("of", [LAPLACE.at(), ANY])
+def test_matrix_and_right_hand_side_together_apply_the_stencil(of):
+    ny, nx = 5, 8
+    field = np.random.default_rng(0).standard_normal((ny + 1, nx + 1))
+    system = DirichletSystem(of, Grid((ny, nx), SPACING))
+    stencil = of.stencil(SPACING)
+    expected = np.zeros((ny - 1, nx - 1))
+    for j in range(1, ny):
+        for i in range(1, nx):
+            window = field[j - 1 : j + 2, i - 1 : i + 2]
+            expected[j - 1, i - 1] = (stencil * window).sum()
+    inside = field[1:-1, 1:-1].ravel()
+    result = system.matrix @ inside - system.right_hand_side(field)
+    # Two sums of 9 products of weights up to 50 and values up to 4, in any order.
+    np.testing.assert_allclose(result, expected.ravel(), rtol=0, atol=2 * 9 * 200 * 1.2e-16)
+    np.testing.assert_allclose(system.apply(field), expected, rtol=0, atol=2 * 9 * 200 * 1.2e-16)
+
+
+def test_the_solution_satisfies_the_system_for_all_right_hand_sides():
+    system = DirichletSystem(LAPLACE.at(), Grid((9, 6), 1.0))
+    field = np.random.default_rng(0).standard_normal((10, 7, 3))
+    b = system.right_hand_side(field)
+    # A backward stable solve: a few eps |A| |u|, |A| <= 8.
+    np.testing.assert_allclose(system.matrix @ system.solve(b), b, rtol=0, atol=1e-13)
+
+
+def test_exact_solutions_solve_the_discrete_equation_up_to_degree_3():
+    y, x = np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9), indexing="ij")
+    found = LAPLACE.at().exact_polynomials(3, y.ravel(), x.ravel()).reshape(9, 9, -1)
+    assert found.shape[-1] == 7
+    assert np.linalg.matrix_rank(found.reshape(81, 7)) == 7
+    # Sums of five values below 4.
+    np.testing.assert_allclose(
+        DirichletSystem(LAPLACE.at(), Grid((8, 8), 1.0)).apply(found), 0, atol=1e-14
+    )
+
+
+def test_an_unknown_equation_is_refused_with_those_known():
+    assert equation("laplace") is LAPLACE
+    with pytest.raises(ValueError, match=r"unknown pde 'wave'.*; known: .*laplace"):
+        equation("wave")
