@@ -244,7 +244,7 @@ class DifferentiableMarch:
         pieces, grid, dt = self._parameters.pieces, self._parameters.grid, self._time.dt
         times = just_after(number * dt, dt), just_before((number + 1) * dt, dt)
         for before, after in zip(*(self._sides(t).parts for t in times), strict=True):
-            name = str(after)
+            name = after.as_given
             if name in sides or name not in self._parameters.parts or is_outline(after.name):
                 continue
             piece = pieces[after.name]

@@ -51,7 +51,7 @@ class ActingOutlines:
         outline = parameters.outline
         self._outlines = () if outline is None else outline.names
         parts = [parameters.problem.conditions.outline(name) for name in self._outlines]
-        self._names = ["outline" if part is None else str(part) for part in parts]
+        self._names = ["outline" if part is None else part.as_given for part in parts]
         self.ties = cut.cut_edges(active)
         self._tied = self._acting(on.ties)
         self._exchanges = bool(on.natural.alphas.any()) or any(

@@ -54,13 +54,13 @@ class Parameters:
         self.fields = _fields(problem)
         conditions = _conditions(problem, self.grid)
         every = Sides(conditions, axes=len(self.grid.shape)).parts
-        self._fixed = {str(p): p.condition for p in every if _is_fixed(p, problem)}
+        self._fixed = {p.as_given: p.condition for p in every if _is_fixed(p, problem)}
         self._replaced = [
-            str(part)
+            part.as_given
             for part in problem.conditions.parts
             if part.name in self.pieces and self.pieces[part.name].replaced
         ]
-        self.parts = {str(part): part for part in every if str(part) not in self._fixed}
+        self.parts = {part.as_given: part for part in every if part.as_given not in self._fixed}
         alphas = [
             name + _ALPHA
             for name, part in self.parts.items()
@@ -234,7 +234,7 @@ def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
     sides, pieces = problem.conditions, problem.pieces(grid)
     parts = [part for part in sides.parts if part.name in pieces or problem.domain.shape]
     conditions = {
-        str(part): part.condition
+        part.as_given: part.condition
         for part in parts
         if is_outline(part.name) or not pieces[part.name].replaced
     }

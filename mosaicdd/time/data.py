@@ -283,9 +283,9 @@ def _alphas_vary(sides: Sides) -> bool:
 
 def exchange_at(sides: Sides, before: Sides, t: float) -> Sides:
     """Return conditions with the ``alpha`` of others as it is at a time."""
-    alphas = {str(part): at_time(part.alpha, t, before.axes) for part in before.parts}
+    alphas = {part.as_given: at_time(part.alpha, t, before.axes) for part in before.parts}
     conditions = {
-        str(part): dataclasses.replace(part.condition, alpha=alphas[str(part)])
+        part.as_given: dataclasses.replace(part.condition, alpha=alphas[part.as_given])
         if isinstance(part.condition, Robin)
         else part.condition
         for part in sides.parts
@@ -318,7 +318,7 @@ class SidesInTime:
             condition = part.condition
             if not isinstance(condition, Periodic):
                 condition = dataclasses.replace(condition, values=at[id(part.values)])
-            conditions[str(part)] = condition
+            conditions[part.as_given] = condition
         if isinstance(data, BoundarySpec):
             data = data.at_time(t, axes)
         sides = Sides(conditions, data, axes)

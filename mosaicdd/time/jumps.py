@@ -94,7 +94,7 @@ class Jumps:
     def _on_sides(self, without: tuple[str, ...]) -> Iterator[Datum]:
         conditions = self._problem.conditions
         for part in conditions.parts:
-            if str(part) in without:
+            if part.as_given in without:
                 continue
             # Each of both for itself: a jump of one may be smaller than what the other changes.
             for which, values in (("values", part.values), ("alpha", part.alpha)):

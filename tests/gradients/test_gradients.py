@@ -269,3 +269,21 @@ def test_an_adjoint_reads_the_solution_where_it_is(monkeypatch):
     assert seen[0].flags.writeable  # so torch takes it without a warning
     np.testing.assert_array_equal(solution.field, before)
     assert not solution.field.flags.writeable
+
+
+@pytest.mark.ranks(1, 2)
+@pytest.mark.parametrize(
+    "part", ["left[0.30:1.0]", f"left[{1 / 3}:{2 / 3}]", "left[0.12345678901234:]", "left[ :0.5]"]
+)
+def test_parts_of_sides_have_the_names_that_they_were_given_by(part, comm):
+    def solved(value):
+        sides = {part: m.Neumann(value), "left": m.Dirichlet("y")}
+        problem = m.Problem(m.Domain((32, 32), 1 / 32), "diffusion", {"a": 1.5}, sides)
+        return m.solve(problem, "exact", rtol=1e-12, ranks=comm)
+
+    solution = solved(1.0)
+    gradient = m.adjoint(solution, np.ones_like(solution.local))
+    assert set(gradient) == {"a", "c", "f", part, "left", "right", "bottom", "top"}
+    # The equation is linear: so is the sum of its solution by what flows in.
+    difference = np.sum(solved(2.0).gather() - solution.gather())
+    assert gradient[part].sum() == pytest.approx(difference, rel=1e-7)

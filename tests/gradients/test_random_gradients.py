@@ -42,7 +42,7 @@ def directions(p, rng):
         yield name, name, np.asarray(rng.uniform(0.5, 1.0, np.shape(values)) * np.abs(values))
     for side, each in p.sides.items():
         for number, c in enumerate(each):
-            name = side if c.ends is None else f"{side}[{c.ends[0]:.10g}:{c.ends[1]:.10g}]"
+            name = side if c.ends is None else f"{side}[{c.ends[0]!r}:{c.ends[1]!r}]"
             insulated = p.kind == "nodes" and side == "outline" and c.kind == "flux"
             if c.kind != "periodic" and not insulated:
                 yield name, (side, number, "g0"), np.asarray(1.0)

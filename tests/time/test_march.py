@@ -308,3 +308,13 @@ def test_a_nearly_diagonal_medium_converges_to_the_last_digits(per_unit):
     settings = m.SolveSettings(rtol=1e-13)
     series = m.march(problem, 0.0, dt=1 / per_unit, steps=3, settings=settings)
     assert series.status == "converged_rtol"
+
+
+def test_a_part_of_a_side_ends_where_it_does_not_where_ten_digits_end():
+    spacing, corner = 1 / 4096, 4.5e6
+    end = corner + 9.25 * spacing
+    sides = {f"left[:{end!r}]": m.Dirichlet("1 + 0*t"), "left": m.Neumann(0.0)}
+    domain = m.Domain((16, 16), spacing, origin=(0.0, corner))
+    series = m.march(m.Problem(domain, "heat", {"a": 1.0}, sides), 0.0, dt=1.0, steps=1)
+    # The corner has the mean of both sides.
+    assert list(series.gather(1)[1:11, 0] == 1.0) == [True] * 9 + [False]

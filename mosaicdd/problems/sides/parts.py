@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -265,6 +265,7 @@ class SidePart:
     along: Intervals = ()  # of a side, in the order of the axes
     where: str = ""  # an expression in the coordinates, true where it holds, on an outline
     noun: str = "the side"
+    given: str = field(default="", compare=False)  # the name that it was read from
 
     @cached_property
     def whole(self) -> bool:
@@ -310,8 +311,18 @@ class SidePart:
             return f"{self.name}[{self.where}]"
         if self.whole:
             return self.name
-        ends = [["" if math.isinf(end) else f"{end:.10g}" for end in ends] for ends in self.along]
+        ends = [["" if math.isinf(end) else _shortest(end) for end in ends] for ends in self.along]
         return f"{self.name}[{', '.join(map(':'.join, ends[::-1]))}]"
+
+    @property
+    def as_given(self) -> str:
+        """The name that it was given by; of a whole piece that of the piece."""
+        return str(self) if self.whole else self.given or str(self)
+
+
+def _shortest(number: float) -> str:
+    """Return the fewest digits that are read as this number."""
+    return repr(number).removesuffix(".0")
 
 
 def _equal(values: Any, others: Any) -> bool:
@@ -332,7 +343,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
     chosen = _CHOSEN.fullmatch(str(name))
     if chosen is not None:
         where = expression_at(chosen[2].strip().removeprefix("expr:"), axes)
-        return SidePart(chosen[1], condition, where=where.text)
+        return SidePart(chosen[1], condition, where=where.text, given=str(name))
     match = _NAME.fullmatch(str(name))
     whole = match is not None and match[2] is None
     if match is None or not (match[1] in side_names(axes) or (whole and is_outline(match[1]))):
@@ -344,7 +355,8 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
                 f", .. (the last four of a domain that is no rectangle), and parts as left[{EXAMPLES[axes]}], outline[x > 1]",
             )
         )
-    return SidePart(match[1], condition, () if whole else _intervals(match[1], match[2], axes))
+    along = () if whole else _intervals(match[1], match[2], axes)
+    return SidePart(match[1], condition, along, given=str(name))
 
 
 def _intervals(side: str, text: str, axes: int) -> Intervals:

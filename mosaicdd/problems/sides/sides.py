@@ -216,7 +216,7 @@ class Sides:
                     values = real_array(values, part.called)
                 values = values[which.start : which.stop]
                 condition = dataclasses.replace(condition, values=values)
-            conditions[str(part)] = condition
+            conditions[part.as_given] = condition
         data = self.data
         if data is not None and data.problems > 1:
             data = SomeOfData(data, which)
