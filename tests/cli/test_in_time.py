@@ -1,5 +1,7 @@
 """``solve --steps`` as users and batch systems see it: series, pictures, interruptions."""
 
+import json
+import shlex
 import signal
 import sys
 import time
@@ -12,26 +14,22 @@ from forked import Forked, run
 import mosaicdd as m
 from mosaicdd.time.checkpoint import TimeCheckpoint
 
-COMMAND = (sys.executable, "-m", "mosaicdd.cli.main", "solve", "--json")
 HEAT = (
-    *("--pde", "heat", "--cells", "96x64", "--boundary", "expr:0", "--initial", "expr:sin(3*x)*y"),
-    *("--field", "f=expr:20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"),
+    "--pde heat --cells 96x64 --boundary expr:0 --initial 'expr:sin(3*x)*y' "
+    "--field 'f=expr:20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))'"
 )
-SOLVE = ("solve", "--json")
-LONG = (*HEAT, "--dt", "0.002", "--steps", "24", "--every", "6")
+LONG = f"solve -o out.h5 --json {HEAT} --dt 0.002 --steps 24 --every 6"
 
 
 @pytest.fixture
-def series(mosaicdd, common_path):
+def series(succeed, common_path):
     """Return the file of a short series."""
-    path = common_path / "heat.h5"
-    ended = mosaicdd("solve", "-o", path, *HEAT, "--dt", "0.05", "--steps", "6", "--every", "2")
-    assert (ended.code, ended.err) == (0, "")
-    return path
+    succeed(f"solve -o heat.h5 {HEAT} --dt 0.05 --steps 6 --every 2")
+    return common_path / "heat.h5"
 
 
 @pytest.mark.usefixtures("quick_layout")
-def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
+def test_a_series_is_opened_compared_and_drawn(series, report_of, refuse):
     opened = m.read(series)
     np.testing.assert_allclose(opened.times, [0, 0.1, 0.2, 0.3])
     assert opened.time == opened.times[-1]
@@ -43,53 +41,45 @@ def test_a_series_is_opened_compared_and_drawn(series, mosaicdd, strict_json):
     nearest = labelled.sel(time=0.2, y=0.5, x=0.75, method="nearest")
     assert float(nearest) == m.read(series, 2).field[32, 48]
     assert len(opened.history["time_error"]) == 6
-    ended = mosaicdd("compare", series, "--reference", "expr:t*x", "--json")
-    report = strict_json(ended.out)
+    report = report_of("compare heat.h5 --reference expr:t*x")
     difference = np.abs(opened.field - opened.time * opened.x)
     assert (report["time"], report["max_error"]) == (opened.time, difference.max())
-    ended = mosaicdd("compare", series, "--reference", series, "--problem", "1", "--json")
-    assert strict_json(ended.out)["max_error"] == 0.0
-    ended = mosaicdd("compare", series, "--reference", "direct")
-    assert ended.code == 2
-    assert "compare a series with 'expr:...'" in ended.err
+    report = report_of("compare heat.h5 --reference heat.h5 --problem 1")
+    assert report["max_error"] == 0.0
+    refuse("compare heat.h5 --reference direct", "compare a series with 'expr:...'")
 
 
 @pytest.mark.usefixtures("quick_layout")
-def test_a_series_moves_in_a_gif_and_in_pictures(series, mosaicdd):
-    moving, still = series.with_suffix(".gif"), series.with_name("heat-%02d.png")
-    assert mosaicdd("plot", series, "-o", moving).code == 0
-    assert moving.read_bytes()[:6] == b"GIF89a"
-    assert mosaicdd("plot", series, "-o", still).code == 0
+def test_a_series_moves_in_a_gif_and_in_pictures(series, succeed, refuse):
+    succeed("plot heat.h5 -o heat.gif")
+    assert series.with_suffix(".gif").read_bytes()[:6] == b"GIF89a"
+    succeed("plot heat.h5 -o heat-%02d.png")
     pictures = sorted(series.parent.glob("heat-*.png"))
     assert [path.name for path in pictures] == [f"heat-0{i}.png" for i in range(4)]
     assert len({path.read_bytes() for path in pictures}) == 4
-    assert mosaicdd("plot", series).code == 0
-    ended = mosaicdd("plot", series, "-o", series.with_name("heat%.png"))
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    succeed("plot heat.h5")
+    refuse("plot heat.h5 -o heat%.png", "heat%.png")
 
 
 @pytest.mark.usefixtures("quick_layout")
-def test_a_series_in_space_is_solved_shown_and_played(mosaicdd, tmp_path):
-    path, film = tmp_path / "box.h5", tmp_path / "box-%d.png"
-    given = ("--cells", "20x18x16", "--spacing", "0.05", "--pde", "heat", "--initial", "expr:z*x")
-    sides = ("--boundary", "expr:x*z + t", "--side", "back=neumann:expr:t*y")
-    ended = mosaicdd("solve", *given, *sides, "--steps", "2", "--dt", "0.1", "-o", path)
-    assert ended.code == 0, ended.err
-    assert "heat on 20x18x16 cells by exact and bdf2, 1 rank (1x1x1)" in ended.out
-    assert m.read(path).to_xarray().shape == (3, 17, 19, 21)
-    assert mosaicdd("plot", path, "-o", film, "--plane", "y=0.3").code == 0
+def test_a_series_in_space_is_solved_shown_and_played(succeed, refuse, tmp_path):
+    given = "--cells 20x18x16 --spacing 0.05 --pde heat --initial expr:z*x --steps 2 --dt 0.1"
+    sides = "--boundary 'expr:x*z + t' --side back=neumann:expr:t*y"
+    out = succeed(f"solve -o box.h5 {given} {sides}")
+    assert "heat on 20x18x16 cells by exact and bdf2, 1 rank (1x1x1)" in out
+    assert m.read("box.h5").to_xarray().shape == (3, 17, 19, 21)
+    succeed("plot box.h5 -o box-%d.png --plane y=0.3")
     assert len(list(tmp_path.glob("box-*.png"))) == 3
-    ended = mosaicdd("plot", path, "-o", film, "--plane", "y=7")
-    assert (ended.code, "beside the field" in ended.err) == (2, True)
+    refuse("plot box.h5 -o box-%d.png --plane y=7", "beside the field")
     vtk = pytest.importorskip("vtkmodules.vtkIOHDF")
     reader = vtk.vtkHDFReader()
-    reader.SetFileName(str(path))
+    reader.SetFileName("box.h5")
     reader.SetStep(2)
     reader.Update()
     shown = reader.GetOutput()
     assert shown.GetDimensions() == (21, 19, 17)
     value = shown.GetPointData().GetArray("solution").GetTuple1(shown.ComputePointId([3, 5, 7]))
-    assert value == m.read(path).field[7, 5, 3]
+    assert value == m.read("box.h5").field[7, 5, 3]
 
 
 def test_vtk_plays_a_series_with_its_times(series):
@@ -113,17 +103,12 @@ def test_vtk_plays_a_series_with_its_times(series):
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(
-    mosaicdd, common_path, comm, strict_json
-):
-    options = ("--dt", "0.05", "--steps", "3", "--solver-share", "0", "--rtol", "1e-11")
-    ended = mosaicdd("solve", "-o", common_path / "out.h5", *HEAT, *options, "--json")
-    assert ended.code == 0, ended.err
-    report = strict_json(ended.out)
+def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(report_of, common_path, comm):
+    options = "--dt 0.05 --steps 3 --solver-share 0 --rtol 1e-11"
+    report = report_of(f"solve -o out.h5 {HEAT} {options}")
     assert (report["status"], report["ranks"], report["frames"]) == ("converged_rtol", comm.size, 4)
-    problem = m.Problem(
-        (64, 96), "heat", {"f": "20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"}, m.Dirichlet()
-    )
+    source = {"f": "20*exp(-9*((x-0.7-0.4*cos(5*t))**2+(y-0.5)**2))"}
+    problem = m.Problem((64, 96), "heat", source, m.Dirichlet())
     settings = m.SolveSettings(rtol=1e-11)
     same = m.march(problem, "sin(3*x)*y", dt=0.05, steps=3, solver_share=0, settings=settings)
     stored = m.read(common_path / "out.h5").series()
@@ -132,62 +117,65 @@ def test_the_file_holds_the_series_of_the_library_whatever_the_ranks(
     comm.Barrier()
 
 
-def kill(output, *arguments):
-    """Start ``solve`` and kill it after the first checkpoint."""
-    command = ["mosaicdd", *SOLVE, "-o", output, *arguments, "--checkpoint-minutes", "0.0001"]
-    job = Forked(command)
-    while not output.with_suffix(".h5.checkpoint").exists() and job.poll() is None:
-        time.sleep(0.01)
-    job.send_signal(signal.SIGKILL)
-    job.communicate()
-    assert job.returncode == -signal.SIGKILL
-
-
 @pytest.fixture
-def whole(mosaicdd, tmp_path):
-    """Return the contents of the file of a march that nothing interrupts."""
-    ended = mosaicdd(*SOLVE, "-o", tmp_path / "whole.h5", *LONG)
-    assert (ended.code, ended.err) == (0, "")
-    with h5py.File(tmp_path / "whole.h5") as file:
+def kill(tmp_path):
+    """Return a function that starts ``solve`` and kills it after the first checkpoint."""
+
+    def start():
+        words = shlex.split(f"mosaicdd {LONG} --checkpoint-minutes 0.0001")
+        job = Forked(words, tmp_path)
+        while not (tmp_path / "out.h5.checkpoint").exists() and job.poll() is None:
+            time.sleep(0.01)
+        job.send_signal(signal.SIGKILL)
+        job.communicate()
+        assert job.returncode == -signal.SIGKILL
+
+    return start
+
+
+def arrays(path):
+    with h5py.File(path) as file:
         return {name: file[name][()] for name in ("solution", "time", "history/time_error")}
 
 
+@pytest.fixture
+def whole(succeed, tmp_path):
+    """Return the contents of the file of a march that nothing interrupts."""
+    succeed(LONG)
+    (tmp_path / "out.h5").rename(tmp_path / "whole.h5")
+    return arrays(tmp_path / "whole.h5")
+
+
+def require_the_same_bits(succeed, whole, tmp_path):
+    assert json.loads(succeed(f"{LONG} --resume"))["steps"] == 24
+    for name, values in arrays(tmp_path / "out.h5").items():
+        np.testing.assert_array_equal(values, whole[name])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5", "whole.h5"]
+
+
 def test_what_was_interrupted_goes_on_to_the_same_bits(
-    mosaicdd, signalled, whole, tmp_path, strict_json
+    signalled, refuse, whole, succeed, tmp_path, strict_json
 ):
-    output = tmp_path / "part.h5"
-    ended = signalled(signal.SIGTERM, *SOLVE, "-o", output, *LONG, checkpoints=TimeCheckpoint)
+    ended = signalled(signal.SIGTERM, LONG, checkpoints=TimeCheckpoint)
     part = strict_json(ended.out)
     assert (ended.code, part["status"]) == (1, "interrupted"), ended.err
-    assert len(m.read(output).times) == part["frames"] < len(whole["time"])
-    other = ("--resume", "--rtol", "1e-10", "--dt", "0.004")
-    ended = mosaicdd(*SOLVE, "-o", output, *LONG, *other)
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
-    assert "its dt is 0.002, not 0.004" in ended.err
-    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume")
-    assert (ended.code, strict_json(ended.out)["steps"]) == (0, 24), ended.err
-    with h5py.File(output) as file:
-        for name, values in whole.items():
-            np.testing.assert_array_equal(file[name][()], values)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["part.h5", "whole.h5"]
+    assert len(m.read(tmp_path / "out.h5").times) == part["frames"] < len(whole["time"])
+    refuse(f"{LONG} --resume --rtol 1e-10 --dt 0.004", "its dt is 0.002, not 0.004")
+    require_the_same_bits(succeed, whole, tmp_path)
 
 
-def test_what_was_killed_goes_on(mosaicdd, whole, tmp_path, strict_json):
-    output = tmp_path / "part.h5"
-    kill(output, *LONG)
-    ended = mosaicdd(*SOLVE, "-o", output, *LONG, "--resume")
-    assert (ended.code, strict_json(ended.out)["steps"]) == (0, 24), ended.err
-    with h5py.File(output) as file:
-        for name, values in whole.items():
-            np.testing.assert_array_equal(file[name][()], values)
+def test_what_was_killed_goes_on(kill, whole, succeed, tmp_path):
+    kill()
+    require_the_same_bits(succeed, whole, tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.limit(300)
-def test_what_was_killed_goes_on_on_three_ranks(mosaicdd, whole, tmp_path, mpiexec):
-    output = tmp_path / "part.h5"
-    kill(output, *LONG)
-    code, rest, err = run(COMMAND, "-o", output, *LONG, "--resume", launcher=(mpiexec, "-n", "3"))
+def test_what_was_killed_goes_on_on_three_ranks(kill, whole, tmp_path, mpiexec):
+    kill()
+    words = shlex.split(LONG)
+    command = sys.executable, "-m", "mosaicdd.cli.main", *words, "--resume"
+    code, rest, err = run(command, launcher=(mpiexec, "-n", "3"))
     assert (code, rest["ranks"], rest["steps"]) == (0, 3, 24), err
-    with h5py.File(output) as file:
-        np.testing.assert_allclose(file["solution"][()], whole["solution"], rtol=0, atol=1e-6)
+    field = arrays(tmp_path / "out.h5")["solution"]
+    np.testing.assert_allclose(field, whole["solution"], rtol=0, atol=1e-6)
