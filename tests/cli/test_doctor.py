@@ -12,19 +12,7 @@ from mosaicdd.parallel.halo import probe, verdict
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
 
-SUBJECTS = [
-    "mosaicdd",
-    "MPI",
-    "ranks",
-    "machines",
-    "memory",
-    "GPUs",
-    "buffers",
-    "h5py",
-    "torch",
-    "Slurm",
-    "versions",
-]
+SUBJECTS = ["mosaicdd", "MPI", "ranks", "machines", "memory", "GPUs", "buffers", "h5py", "torch", "Slurm", "versions"]  # fmt: skip
 GIB = 2**30
 ALONE_IN_SRUN = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
 
@@ -34,7 +22,7 @@ def place(host="a", cores=range(4), memory=8 * GIB, gpus=()):
 
 
 @pytest.mark.ranks(1, 2, 3, 4)
-def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, comm):
+def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, strict_json, comm):
     ended = mosaicdd("doctor")
     lines = ended.out.splitlines()
     assert [line.split()[0] for line in lines] == SUBJECTS
@@ -42,6 +30,9 @@ def test_one_screen_ends_every_line_in_ok_or_in_what_to_do(mosaicdd, comm):
     assert len(lines) < 24
     assert f"{comm.size} seen, {comm.size} asked" in lines[2] or comm.size == 1
     assert ended.code == 0
+    report = strict_json(mosaicdd("doctor --json").out)
+    assert report["ok"] is True
+    assert [finding["subject"] for finding in report["findings"]] == SUBJECTS
 
 
 @pytest.mark.ranks(1, 2)
@@ -54,13 +45,6 @@ def test_threads_that_every_command_refuses_are_a_finding(mosaicdd, monkeypatch)
     assert (
         "-> OMP_NUM_THREADS asks for 100000 threads, this machine has" in ended.out.splitlines()[3]
     )
-
-
-@pytest.mark.ranks(1, 2, 3)
-def test_json_says_the_same_once(mosaicdd, strict_json):
-    report = strict_json(mosaicdd("doctor", "--json").out)
-    assert report["ok"] is True
-    assert [finding["subject"] for finding in report["findings"]] == SUBJECTS
 
 
 def test_ranks_that_are_alone_are_told_once_how_to_be_together(mosaicdd, monkeypatch):
@@ -84,43 +68,38 @@ def test_every_rank_s_place_is_known_to_the_first(comm, ranks):
         assert all(p.cores and p.free_memory > 0 for p in places)
 
 
-def test_a_rank_count_other_than_asked_is_wrong():
-    assert findings.ranks(4, Launcher("srun", 4), "").wrong is False
-    assert findings.ranks(2, Launcher("srun", 4), "").wrong is True
+OWN = [place(cores=[number]) for number in range(4)]  # as Slurm binds ranks to cores
+FULL = [place(memory=GIB), place("b", memory=GIB), place("b", memory=GIB)]
 
 
-def test_torchrun_s_ranks_do_not_see_each_other_by_mpi():
-    assert findings.ranks(1, Launcher("torchrun", 4), "").advice == ""
-
-
-def test_more_threads_than_cores_is_said_with_both_numbers():
-    own = [place(cores=[number]) for number in range(4)]  # as Slurm binds ranks to cores
-    assert findings.machines(own, threads=1).advice == ""
-    assert "a: 8 threads share 4 cores" in findings.machines(own, threads=2).advice
-    two = [*own, *(place("b") for _ in range(4))]
-    assert findings.machines(two, threads=1).found.startswith("2 machines with 4 ranks")
-
-
-def test_memory_is_that_of_the_fullest_machine():
-    places = [place(memory=GIB), place("b", memory=GIB), place("b", memory=GIB)]
-    assert "0.5 GiB per rank on b" in findings.memory(places).found
-    assert findings.memory(places).advice == ""
-    assert "use fewer ranks" in findings.memory([*places, place("b", memory=GIB)]).advice
+def on(*seen):
+    """Return what is found of the GPUs that ranks see."""
+    return lambda: findings.gpus([place(gpus=each) for each in seen])
 
 
 @pytest.mark.parametrize(
-    ("gpus", "advice", "wrong"),
+    ("find", "found", "advice", "wrong"),
     [
-        ([(0, 1), (0, 1)], "", False),
-        ([(0,), (1,)], "", False),  # the launcher shows each rank its own
-        ([(0, 1)] * 3, "2 ranks share a GPU of a", False),
-        ([(0,), (0,)], "2 ranks share a GPU of a", False),
-        ([(0,), ()], "let the launcher give every rank of a a GPU", True),
+        (lambda: findings.ranks(4, Launcher("srun", 4), ""), "", "", False),
+        (lambda: findings.ranks(2, Launcher("srun", 4), ""), "2 seen, 4 asked of srun", "start all ranks in one job", True),
+        (lambda: findings.ranks(1, Launcher("torchrun", 4), ""), "", "", False),  # which do not see each other by MPI
+        (lambda: findings.machines(OWN, threads=1), "", "", False),
+        (lambda: findings.machines(OWN, threads=2), "", "a: 8 threads share 4 cores", False),
+        (lambda: findings.machines([*OWN, *[place("b")] * 4], threads=1), "2 machines with 4 ranks", "", False),
+        (lambda: findings.memory(FULL), "0.5 GiB per rank on b", "", False),  # the fullest
+        (lambda: findings.memory([*FULL, place("b", memory=GIB)]), "", "use fewer ranks", False),
+        (on((0, 1), (0, 1)), "", "", False),
+        (on((0,), (1,)), "", "", False),  # the launcher shows each rank its own
+        (on((0, 1), (0, 1), (0, 1)), "", "2 ranks share a GPU of a", False),
+        (on((0,), (0,)), "", "2 ranks share a GPU of a", False),
+        (on((0,), ()), "", "let the launcher give every rank of a a GPU", True),
+        (lambda: findings.buffers("fails"), "--mpi-buffers host", "", False),
     ],
-)
-def test_gpus_are_enough_missing_or_shared(gpus, advice, wrong):
-    finding = findings.gpus([place(gpus=seen) for seen in gpus])
-    assert finding.advice.startswith(advice)
+)  # fmt: skip
+def test_what_is_found_of_ranks_machines_memory_and_gpus(find, found, advice, wrong):
+    finding = find()
+    assert found in finding.found
+    assert advice in finding.advice
     assert bool(finding.advice) == bool(advice)
     assert finding.wrong == wrong
 
@@ -170,4 +149,3 @@ def test_a_probe_that_dies_or_fails_is_no_more_than_an_answer():
     assert verdict([sys.executable, "-c", killed]) == "fails"
     assert verdict([sys.executable, "-c", "raise SystemExit(1)"]) == "fails"
     assert verdict([sys.executable, "-c", "pass"]) == "works"
-    assert findings.buffers("fails").found.endswith("--mpi-buffers host")
