@@ -3,14 +3,11 @@
 import shlex
 import signal
 
-import h5py
 import numpy as np
 import pytest
 
-from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.solution.checkpoints import Checkpoints
-from mosaicdd.storage.inputs import write_boundaries
 
 
 @pytest.fixture
@@ -42,20 +39,6 @@ def quick_layout(monkeypatch):
 
 
 @pytest.fixture
-def write_edges(comm):
-    """Return a function that writes the edges of a field to a boundary file, once for all ranks."""
-
-    def write(path, field):
-        if comm.rank == 0:
-            with h5py.File(path, "w") as file:
-                write_boundaries(file, [Boundary.of_field(field)])
-        comm.Barrier()
-        return path
-
-    return write
-
-
-@pytest.fixture
 def write(comm, common_path):
     """Return a function that writes an array or a text to a file, once for all ranks."""
 
@@ -69,19 +52,6 @@ def write(comm, common_path):
         return common_path / name
 
     return write
-
-
-@pytest.fixture
-def solve_json(mosaicdd, common_path, strict_json):
-    """Return a function that runs ``solve --json`` to a named file: exit code, report and path of the solution."""
-
-    def run(*arguments, name="out"):
-        path = common_path / f"{name}.h5"
-        ended = mosaicdd("solve", "-o", path, "--json", *arguments)
-        assert ended.err == ""
-        return ended.code, strict_json(ended.out), path
-
-    return run
 
 
 def _contents(folder):
