@@ -40,7 +40,7 @@ FILES = {
     "squares.h5": of_kind("squares"),
     "own.h5": "mine",
     "notes.html": "mine",
-    "mine.py": (
+    "lacking.py": (
         "class Lacking:\n    pass\n"
     ),
     "own.py": (
@@ -165,8 +165,8 @@ def test_files_to_train_from(words, message, data, refuse):
     ("--config wide.toml", "no setting 'wide'"),
     ("--config none.toml", "there is no such file"),
     ("--network resnet", "unknown network 'resnet' (did you mean 'sdnet'?); known: deeponet, faces, family"),
-    ("--network mine:Lacking", "lacks the base class torch.nn.Module"),
-    ("--network mine:Gone", "cannot be imported"),
+    ("--network lacking:Lacking", "lacks the base class torch.nn.Module"),
+    ("--network lacking:Gone", "cannot be imported"),
     ("--sharding zero1", "there is 1; start several, as in mpiexec"),
     ("--no-labels --pde-weight 0", "needs a PDE loss"),
     ("--no-labels --residual continuous", "kinks where it folds points"),

@@ -125,7 +125,7 @@ def test_a_dataset_that_is_there_is_replaced_only_with_overwrite(mosaicdd, refus
 def test_a_network_of_the_users_own_trains_and_names_itself(train, tmp_path):
     own = "from mosaicdd.networks.trunk import DeepONet\n\nclass Mine(DeepONet):\n    pass\n"
     (tmp_path / "of_the_user.py").write_text(own)
-    assert train("--network mine:Mine --epochs 1")[1].network == "of_the_user:Mine"
+    assert train("--network of_the_user:Mine --epochs 1")[1].network == "of_the_user:Mine"
 
 
 def test_a_dry_run_prints_memory_per_level_and_trains_nothing(data, mosaicdd, tmp_path):
