@@ -8,42 +8,35 @@ import pytest
 
 from mosaicdd import read
 
-OPTIONS = ("--cells", "64x32", "--pde", "diffusion", "--boundary", "0", "--rtol", "1e-8")
-OPTIONS += ("--field", "a=expr:1 + x", "--field", "f=1", "--side", "left[0:0.25]=neumann:1")
+OPTIONS = (
+    "--cells 64x32 --pde diffusion --boundary 0 --rtol 1e-8 "
+    "--field 'a=expr:1 + x' --field f=1 --side left[0:0.25]=neumann:1"
+)
 
 
 @pytest.mark.ranks(1, 2)
-def test_what_is_printed_is_a_file_that_gives_the_same_run(mosaicdd, common_path, ranks):
-    printed = mosaicdd("solve", "-o", common_path / "first.h5", *OPTIONS, "--print-config")
-    assert printed.code == 0
-    path = common_path / "run.toml"
-    if ranks.is_root:
-        assert tomllib.loads(printed.out)["field"] == {"a": "expr:1 + x", "f": 1}
-        path.write_text(printed.out)
-        assert not (common_path / "first.h5").exists()
-    ranks.bcast(None)
-    assert mosaicdd("solve", "-o", common_path / "first.h5", *OPTIONS).code == 0
-    assert mosaicdd("solve", "-o", common_path / "second.h5", "--config", path).code == 0
-    if ranks.is_root:
-        fields = [read(common_path / name).field for name in ("first.h5", "second.h5")]
-        np.testing.assert_array_equal(*fields)
+def test_what_is_printed_is_a_file_that_gives_the_same_run(succeed, common_path, comm, by_one):
+    printed = succeed(f"solve -o first.h5 {OPTIONS} --print-config")
+    assert tomllib.loads(printed)["field"] == {"a": "expr:1 + x", "f": 1}
+    assert not (common_path / "first.h5").exists()
+    by_one((common_path / "run.toml").write_text, printed)
+    succeed(f"solve -o first.h5 {OPTIONS}")
+    succeed("solve -o second.h5 --config run.toml")
+    fields = [read(common_path / name).field for name in ("first.h5", "second.h5")]
+    np.testing.assert_array_equal(*fields)
+    comm.Barrier()
 
 
-def test_a_run_s_file_gives_its_options_and_the_command_line_holds(mosaicdd, tmp_path, monkeypatch):
-    out, other = tmp_path / "out.h5", tmp_path / "other.h5"
-    words = ("solve", "-o", str(out), *OPTIONS)
-    monkeypatch.setattr("sys.argv", ["mosaicdd", *words])
-    assert mosaicdd(*words).code == 0
-    again = ("solve", "-o", str(other), "--config", str(out), "--rtol", "1e-10")
-    monkeypatch.setattr("sys.argv", ["mosaicdd", *again])
-    assert mosaicdd(*again).code == 0
-    stored = read(other)
+def test_a_run_s_file_gives_its_options_and_the_command_line_holds(succeed):
+    succeed(f"solve -o out.h5 {OPTIONS}")
+    succeed("solve -o other.h5 --config out.h5 --rtol 1e-10")
+    stored = read("other.h5")
     assert stored.grid.shape == (32, 64)
     assert stored.attributes["rtol"] == 1e-10
     assert stored.attributes["parameters"]["a"] == "expr:1 + x"
-    third = mosaicdd("solve", "-o", tmp_path / "third.h5", "--config", other, "--print-config")
-    assert tomllib.loads(third.out)["rtol"] == 1e-10
-    assert tomllib.loads(third.out)["side"] == {"left[0:0.25]": "neumann:1"}
+    third = tomllib.loads(succeed("solve -o third.h5 --config other.h5 --print-config"))
+    assert third["rtol"] == 1e-10
+    assert third["side"] == {"left[0:0.25]": "neumann:1"}
 
 
 @pytest.fixture

@@ -2,77 +2,62 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 import mosaicdd as m
-from mosaicdd.report.curves import save_figure
-from mosaicdd.storage.atomic import require_replaceable
 
-CELLS = ("--cells", "64x64")
 OWN = b"not of this package\n" * 1000
+SOLVE = "solve --cells 64x64"
+HEAT = "--pde heat --steps 1 --dt 1"
 
 
 @pytest.fixture
-def solved(mosaicdd, common_path, comm):
+def solved(succeed, common_path, comm):
     """Return the file of a solve by all ranks."""
-    path = common_path / "out.h5"
-    ended = mosaicdd("solve", "-o", path, *CELLS, "--boundary", "expr:x", "--quiet")
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert succeed(f"{SOLVE} -o out.h5 --boundary expr:x --quiet") == ""
     comm.Barrier()
-    return path
+    return common_path / "out.h5"
 
 
 @pytest.mark.ranks(1, 2, 3)
-def test_what_is_read_is_never_replaced(solved, mosaicdd, common_path, comm, monkeypatch):
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--pde diffusion --field f=out.h5:/solution --boundary 0",
+        "--boundary out.h5",
+        "--boundary 0 --side left=dirichlet:out.h5:/boundary/left",
+        f"--boundary 0 {HEAT} --initial out.h5:/solution",
+    ],
+)
+def test_what_is_read_is_never_replaced(words, solved, refuse, by_one):
+    by_one(solved.with_name("link.h5").symlink_to, solved)
     before = solved.read_bytes()
-    link = common_path / "link.h5"
-    if comm.rank == 0:
-        link.symlink_to(solved)
-    comm.Barrier()
-    heat = ("--pde", "heat", "--steps", "1", "--dt", "1")
-    for options in (
-        ("--pde", "diffusion", "--field", f"f={solved}:/solution", "--boundary", "0"),
-        ("--boundary", solved),
-        ("--boundary", "0", "--side", f"left=dirichlet:{solved}:/boundary/left"),
-        ("--boundary", "0", *heat, "--initial", f"{solved}:/solution"),
-    ):
-        for name in (solved, link):
-            ended = mosaicdd("solve", "-o", name, *CELLS, *options, "--overwrite")
-            assert ended.code == 2
-            assert f"{name} is read and would be replaced; choose another name" in ended.err
+    for name in ("out.h5", "link.h5"):
+        line = f"{name} is read and would be replaced; choose another name"
+        refuse(f"{SOLVE} -o {name} {words} --overwrite", line)
     assert solved.read_bytes() == before
 
 
-@pytest.mark.usefixtures("quick_layout")
-def test_what_mosaicdd_has_written_is_replaced(solved, mosaicdd, tmp_path):
-    assert mosaicdd("solve", "-o", solved, *CELLS, "--boundary", "expr:x").code == 0
-    picture = tmp_path / "picture.png"
-    picture.write_bytes(OWN)
-    plot = ("plot", solved, "-o", picture, "--reference", "none")
-    ended = mosaicdd(*plot)
-    assert ended.code == 2
-    assert "that mosaicdd has not written" in ended.err
-    assert picture.read_bytes() == OWN
-    assert mosaicdd(*plot, "--overwrite").code == 0
-    assert mosaicdd(*plot, "--quiet").out == ""
-    for suffix in ("pdf", "svg"):
-        drawn = tmp_path / f"drawn.{suffix}"
-        save_figure(Figure(), drawn)
-        assert require_replaceable(drawn) == drawn
+@pytest.mark.usefixtures("quick_layout", "solved")
+def test_what_mosaicdd_has_written_is_replaced(succeed, refuse, tmp_path):
+    succeed(f"{SOLVE} -o out.h5 --boundary expr:x")
+    (tmp_path / "picture.png").write_bytes(OWN)
+    plot = "plot out.h5 --reference none -o"
+    refuse(f"{plot} picture.png", "that mosaicdd has not written")
+    succeed(f"{plot} picture.png --overwrite")
+    for name in ("picture.png", "drawn.pdf", "drawn.pdf", "drawn.svg", "drawn.svg"):
+        assert succeed(f"{plot} {name} --quiet") == ""
 
 
 @pytest.mark.usefixtures("quick_layout")
-def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(mosaicdd, tmp_path):
-    path, film = tmp_path / "out.h5", tmp_path / "film.gif"
-    heat = ("--pde", "heat", "--boundary", "0", "--initial", "1", "--steps", "2", "--dt", "0.1")
-    assert mosaicdd("solve", "-o", path, "--cells", "32x32", *heat, "--quiet").out == ""
+def test_of_a_series_no_picture_is_drawn_beside_one_of_the_users(succeed, refuse, tmp_path):
+    heat = "--pde heat --boundary 0 --initial 1 --steps 2 --dt 0.1"
+    succeed(f"solve -o out.h5 --cells 32x32 {heat}")
     (tmp_path / "u-002.png").write_bytes(OWN)
-    assert mosaicdd("plot", path, "-o", tmp_path / "u-%03d.png").code == 2
-    assert not (tmp_path / "u-000.png").exists()
+    refuse("plot out.h5 -o u-%03d.png", "u-002.png")
     for _ in range(2):
-        assert mosaicdd("plot", path, "-o", film).code == 0
-    film.write_bytes(OWN)
-    assert mosaicdd("plot", path, "-o", film).code == 2
+        succeed("plot out.h5 -o film.gif")
+    (tmp_path / "film.gif").write_bytes(OWN)
+    refuse("plot out.h5 -o film.gif", "film.gif")
 
 
 @pytest.mark.ranks(1, 2, 3)
@@ -103,8 +88,6 @@ def test_neither_does_the_library_replace_them(solved, common_path, comm):
     assert m.read(own).status == solution.status
 
 
-def test_quiet_speaks_of_what_did_not_go_well(mosaicdd, tmp_path):
-    few = ("--max-iterations", "1", "--quiet")
-    ended = mosaicdd("solve", "-o", tmp_path / "out.h5", *CELLS, "--boundary", "expr:x*y*y", *few)
-    assert ended.code == 1
-    assert "diverged_max_iterations" in ended.out
+def test_quiet_speaks_of_what_did_not_go_well(succeed):
+    few = "--boundary expr:x*y*y --max-iterations 1 --quiet"
+    assert "diverged_max_iterations" in succeed(f"{SOLVE} -o out.h5 {few}", code=1)
