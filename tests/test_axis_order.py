@@ -75,18 +75,8 @@ def test_a_window_by_a_wrong_name_is_refused_in_one_line():
 def test_in_a_shell_x_comes_first(solution, mosaicdd, tmp_path):
     """In arrays of files y does."""
     path = tmp_path / "u.h5"
-    command = [
-        "solve",
-        "-o",
-        path,
-        "--cells",
-        "12x8",
-        "--spacing",
-        str(H),
-        "--local-solver",
-        "exact",
-    ]
-    ended = mosaicdd(*command, "--boundary", "expr:x+10*y", "--window", "1:2.5,0.5:1")
+    words = f"solve -o {path} --cells 12x8 --spacing {H} --local-solver exact"
+    ended = mosaicdd(f"{words} --boundary expr:x+10*y --window 1:2.5,0.5:1")
     assert ended.code == 0
     assert "12x8 cells" in ended.out + ended.err
     part = m.read(path).field

@@ -5,9 +5,7 @@ import sys
 
 import click
 import pytest
-from click.testing import CliRunner
 
-from mosaicdd.cli.generate import generate
 from mosaicdd.cli.launch import world
 from mosaicdd.parallel.launcher import Launcher, launcher, launcher_rank, threads_per_rank
 
@@ -44,18 +42,11 @@ def test_a_rank_has_the_threads_that_openmp_is_told_of(value, threads, monkeypat
     assert threads_per_rank() == threads
 
 
-@pytest.mark.parametrize("name", RANK_VARIABLES)
-def test_every_launcher_s_rank_is_known_without_mpi(name, environment):
-    environment({})
-    assert launcher_rank() == 0
-    environment({name: "3"})
-    assert launcher_rank() == 3
-
-
 @pytest.mark.parametrize(
     ("variables", "expected", "rank"),
     [
         ({}, Launcher("none", 1), 0),
+        *(({name: "3"}, Launcher("none", 1), 3) for name in RANK_VARIABLES),
         ({"PMI_SIZE": "4", "PMI_RANK": "2"}, Launcher("mpiexec", 4), 2),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, Launcher("Open MPI's mpiexec", 4), 0),
         (TORCHRUN, Launcher("torchrun", 4), 3),
@@ -80,8 +71,9 @@ def test_the_launcher_and_its_ranks_are_known_from_the_environment(
     assert launcher_rank() == rank
 
 
-@pytest.mark.parametrize("variables", [{}, BATCH, SHELL_OF_SALLOC], ids=str)
-def test_a_serial_run_is_one_inside_a_batch_script_too(variables, environment):
+# A serial run is one inside a batch script, too, and torchrun's ranks need not be MPI's.
+@pytest.mark.parametrize("variables", [{}, BATCH, SHELL_OF_SALLOC, TORCHRUN | STEP], ids=str)
+def test_one_rank_that_no_launcher_of_mpi_started_is_alone(variables, environment):
     environment(variables)
     assert world().size == 1
 
@@ -109,34 +101,23 @@ def test_ranks_that_do_not_see_each_other_are_refused(variables, message, enviro
     assert error.value.exit_code == 2
 
 
-def test_torchrun_s_ranks_need_not_be_mpi_s(environment):
-    environment(TORCHRUN | STEP)
-    assert world().size == 1
-
-
-@pytest.mark.parametrize("command", ["solve", "train", "generate"])
+@pytest.mark.parametrize(
+    "words",
+    ["solve -o out.h5 --cells 64x64", "generate data.h5 --samples 10", "train DATA -o model.h5"],
+)
 def test_copies_without_a_pmi_say_one_line_together_and_write_nothing(
-    command, environment, mosaicdd, monkeypatch, tmp_path
+    words, data, environment, mosaicdd, monkeypatch, tmp_path
 ):
-    arguments = {
-        "solve": ("-o", "out.h5", "--cells", "64x64"),
-        "generate": ("data.h5", "--samples", "10"),
-        "train": ("data.h5", "-o", "model.h5"),
-    }[command]
-    if command == "train":
-        small = ("--samples", "100", "--windows", "10", "--cells", "8", "--method", "direct")
-        CliRunner().invoke(generate, [str(tmp_path / "data.h5"), *small], catch_exceptions=False)
-    before = sorted(tmp_path.iterdir())
     monkeypatch.chdir(tmp_path)
     lines = []
     for rank in "012":
         environment(STEP | {"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": rank})
-        ended = mosaicdd(command, *arguments)
+        ended = mosaicdd(words.replace("DATA", str(data)))
         assert (ended.code, ended.out) == (2, "")
         lines += ended.err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("Error: srun started 3 tasks")
-    assert sorted(tmp_path.iterdir()) == before
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.ranks(2, 3, 4, 6)
