@@ -18,7 +18,7 @@ from common import in_process, medians, publish, table, timed
 from peers import PeerResult, by_petsc, by_pyamg, multigrids, petsc_described, residual
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.parallel.launcher import communicator
 
 _RTOL = 1e-8  # of the iterative peers
@@ -102,7 +102,7 @@ def main(cells: int = 2048, *, holes: int = 0, ranks: int = 2, rounds: int = 5) 
 
 def _peers(domain: str, problem: m.Problem, plain: float) -> Iterator[list[str]]:
     """Solve by the peers, with unit rows where there is no unknown: so all nodes of the grid are there."""
-    system = OutlineSystem(problem, problem.domain.grid())
+    system = GlobalSystem(problem, problem.domain.grid())
     matrix, b = system.matrix, system.right_hand_side
     field = np.nan_to_num(m.solve(problem, "exact").field)
 

@@ -160,14 +160,14 @@ def solve(ctx: click.Context, as_json: bool, print_config: bool, **options: Any)
                 f"window: {len(window)} pairs of ends are given, the domain has {axes} axes, {coordinates(axes)}"
             )
         output = collected(Output, options, path=options["output"])
-        problem = ranks.agree(lambda: read_problem(options))
+        problem = ranks.run_on_all(lambda: read_problem(options))
         if options["leave_out_floating"]:
             whole = problem
-            problem = ranks.agree(lambda: without_floating(whole))
+            problem = ranks.run_on_all(lambda: without_floating(whole))
         steps = _time_settings(options, problem)
     with bad_input("--initial"):
         spec = options["initial"] or "0"
-        initial = None if steps is None else ranks.agree(lambda: initial_of_spec(spec))
+        initial = None if steps is None else ranks.run_on_all(lambda: initial_of_spec(spec))
     with bad_input("--points"):
         path = options["points"]
         points = None if path is None else ranks.on_root(lambda: read_points(path, axes))

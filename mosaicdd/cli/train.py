@@ -133,9 +133,9 @@ def train(
 
     if tensorboard is not None:
         with bad_input("--tensorboard"):
-            everyone.agree(lambda: require_tensorboard(tensorboard))
+            everyone.run_on_all(lambda: require_tensorboard(tensorboard))
     with bad_input():
-        training = everyone.agree(described)
+        training = everyone.run_on_all(described)
     with ExitStack() as opened:
         with bad_input():
             ranks = opened.enter_context(rank_group(everyone, device))

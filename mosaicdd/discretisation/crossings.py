@@ -45,21 +45,21 @@ class _AtNodes:
 
 
 @dataclass(frozen=True)
-class Ties(_AtNodes):
+class EliminatedCouplings(_AtNodes):
     """Conductances between active nodes and nodes with given values."""
 
     known: np.ndarray  # the numbers of the others among all known nodes
     conductances: np.ndarray  # ``(T,)``
 
 
-NO_TIES = Ties(np.empty(0, int), np.empty(0, int), np.empty(0))
+NO_TIES = EliminatedCouplings(np.empty(0, int), np.empty(0, int), np.empty(0))
 
 
 """Of a part that no given value acts on."""
 
 
 @dataclass(frozen=True)
-class Crossings(_AtNodes):
+class BoundaryIntersections(_AtNodes):
     """Where outlines act on nodes of a part of the grid."""
 
     points: np.ndarray  # on the outline, ``(T, axes)``, (y, x), in cells
@@ -68,7 +68,7 @@ class Crossings(_AtNodes):
     outlines: np.ndarray  # their numbers, ``(T,)``
 
     @classmethod
-    def none(cls, axes: int = 2) -> "Crossings":
+    def none(cls, axes: int = 2) -> "BoundaryIntersections":
         """Return those of a domain without an outline."""
         return cls(np.empty(0, int), np.empty((0, axes)), np.empty(0), np.empty(0, int))
 
@@ -88,10 +88,10 @@ class Crossings(_AtNodes):
 
 
 @dataclass(frozen=True)
-class NaturalPieces(_AtNodes):
+class NaturalFacets(_AtNodes):
     """Pieces of natural outlines, each in the volume of an active node."""
 
-    # points, outlines: as those of `Crossings`
+    # points, outlines: as those of `BoundaryIntersections`
     points: np.ndarray
     outlines: np.ndarray
     lengths: np.ndarray  # in cells, ``(T,)``
@@ -99,9 +99,9 @@ class NaturalPieces(_AtNodes):
     alphas: np.ndarray  # of exchange through them, ``(T,)``
 
     @classmethod
-    def none(cls, axes: int = 2) -> "NaturalPieces":
+    def none(cls, axes: int = 2) -> "NaturalFacets":
         """Return those of a domain without any."""
-        empty = Crossings.none(axes)
+        empty = BoundaryIntersections.none(axes)
         return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0), np.empty(0))
 
     def damping(self, spacing: float, diffusion: Any, alphas: Any = None, of: Any = np) -> Any:
@@ -143,23 +143,23 @@ class NaturalPieces(_AtNodes):
             return inflow
         return inflow / self.damping(spacing, diffusion(), alphas, of)
 
-    def crossings(self, damping: np.ndarray) -> Crossings:
+    def crossings(self, damping: np.ndarray) -> BoundaryIntersections:
         """Return them with the lengths that count for fluxes."""
-        return Crossings(self.nodes, self.points, self.lengths / damping, self.outlines)
+        return BoundaryIntersections(self.nodes, self.points, self.lengths / damping, self.outlines)
 
 
 @dataclass(frozen=True)
-class OnOutlines:
+class BoundaryTerms:
     """Where the outline of a shape acts on a part of the grid."""
 
-    ties: Crossings  # of active nodes to values that are given on it
-    flows: Crossings  # through natural outlines
-    on: Crossings  # nodes on it whose values are given
+    ties: BoundaryIntersections  # of active nodes to values that are given on it
+    flows: BoundaryIntersections  # through natural outlines
+    on: BoundaryIntersections  # nodes on it whose values are given
     # Which nodes have values in a field, ``(rows, columns)``; all others are outside
     reported: np.ndarray
-    natural: NaturalPieces  # whose are the flows, one by one
+    natural: NaturalFacets  # whose are the flows, one by one
 
-    def part(self, *place: slice | np.ndarray) -> "OnOutlines":
+    def part(self, *place: slice | np.ndarray) -> "BoundaryTerms":
         """Return those of some of the nodes, along each axis."""
         reported = self.reported
         places = tuple(places_among(n, p) for n, p in zip(reported.shape, place, strict=True))
@@ -167,18 +167,18 @@ class OnOutlines:
             reported = reported[at(axis, reported.ndim, along)]
         return self.moved(places, reported)
 
-    def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "OnOutlines":
+    def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "BoundaryTerms":
         """Return those of nodes that are elsewhere; see `moved_nodes`."""
         ties, flows, on = (
             pieces.moved(places, reported.shape) for pieces in (self.ties, self.flows, self.on)
         )
-        return OnOutlines(ties, flows, on, reported, self.natural.moved(places, reported.shape))
+        return BoundaryTerms(ties, flows, on, reported, self.natural.moved(places, reported.shape))
 
-    def without_acting(self) -> "OnOutlines":
+    def without_acting(self) -> "BoundaryTerms":
         """Return what is known of nodes on outlines and inside them, but not how these act on others."""
         axes = self.reported.ndim
-        none = Crossings.none(axes)
-        return OnOutlines(none, none, self.on, self.reported, NaturalPieces.none(axes))
+        none = BoundaryIntersections.none(axes)
+        return BoundaryTerms(none, none, self.on, self.reported, NaturalFacets.none(axes))
 
     def add_to_diagonal(self, reaction: np.ndarray, spacing: float) -> None:
         """Add ties, and ``alpha`` times the spacing, to the nodes of a part."""

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import ends
-from mosaicdd.discretisation.crossings import Crossings, NaturalPieces, OnOutlines
+from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms, NaturalFacets
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.shapes.apertures import Cover, Segments
+from mosaicdd.problems.shapes.apertures import Apertures, Segments
 
 _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
 
@@ -34,7 +34,7 @@ _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not dr
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 
 
-class OutlineCut:
+class CutCells:
     """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
 
     Parameters
@@ -60,7 +60,7 @@ class OutlineCut:
     def __init__(
         self,
         part: Part,
-        cover: Cover,
+        cover: Apertures,
         level: np.ndarray,
         fixed: np.ndarray,
         numbers: np.ndarray,
@@ -85,7 +85,7 @@ class OutlineCut:
         active: np.ndarray,
         known: np.ndarray,
         between: Conductances,
-    ) -> OnOutlines:
+    ) -> BoundaryTerms:
         """Return where outlines act on active nodes.
 
         Parameters
@@ -104,8 +104,10 @@ class OutlineCut:
         if len(natural.nodes):
             diffusion = self.diffusion(between).reshape(-1)[natural.nodes]
         cut = self.cut_edges(active)
-        tied = Crossings.joined([Crossings.none(active.ndim), *(edges.crossings for edges in cut)])
-        return OnOutlines(
+        tied = BoundaryIntersections.joined(
+            [BoundaryIntersections.none(active.ndim), *(edges.crossings for edges in cut)]
+        )
+        return BoundaryTerms(
             dataclasses.replace(tied, weights=tie_conductances(cut, between)),
             natural.crossings(natural.damping(self._grid.spacing, diffusion)),
             on,
@@ -127,11 +129,13 @@ class OutlineCut:
                 nodes = flat[here][place]
                 inner, outer = (self._places(n, active) for n in (nodes, flat[there][place]))
                 points = inner + theta[:, None] * (outer - inner)
-                crossings = Crossings(nodes, points, 1 / theta, self._numbers[there][place])
+                crossings = BoundaryIntersections(
+                    nodes, points, 1 / theta, self._numbers[there][place]
+                )
                 every.append(CutEdges(axis, bool(against), place, crossings))
         return every
 
-    def _on(self, active: np.ndarray) -> Crossings:
+    def _on(self, active: np.ndarray) -> BoundaryIntersections:
         """Return the nodes on an outline with given values: around active ones, or of whole cells all."""
         nodes = np.flatnonzero(self.given & self.reported)
         if self.cover.cells is None:
@@ -140,19 +144,21 @@ class OutlineCut:
             places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
             nodes = nodes[np.logical_or.reduce([around[place] for place in places])]
         numbers = self._numbers.reshape(-1)[nodes]
-        return Crossings(nodes, self._places(nodes, active), np.ones(len(nodes)), numbers)
+        return BoundaryIntersections(
+            nodes, self._places(nodes, active), np.ones(len(nodes)), numbers
+        )
 
-    def _natural_pieces(self, active: np.ndarray) -> NaturalPieces:
+    def _natural_pieces(self, active: np.ndarray) -> NaturalFacets:
         """Return where natural outlines lie in the volumes of active nodes."""
         if self._segments is None:
-            return NaturalPieces.none(active.ndim)
+            return NaturalFacets.none(active.ndim)
         segments = self._segments
         nodes = segments.nodes - 1
         inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         inside[inside] = active[tuple(nodes[inside].T)]
         nodes, outlines = nodes[inside], segments.outlines[inside]
         points = segments.middles[inside] - 1 + self._origin
-        return NaturalPieces(
+        return NaturalFacets(
             np.ravel_multi_index(tuple(nodes.T), active.shape),
             points,
             outlines,
@@ -188,7 +194,7 @@ class CutEdges:
     axis: int
     against: bool  # whether from their last nodes
     place: tuple[np.ndarray, ...]  # in arrays of the edges along the axis
-    crossings: Crossings  # where they end; what divides their length as weights
+    crossings: BoundaryIntersections  # where they end; what divides their length as weights
 
 
 def tie_conductances(cut: Sequence[CutEdges], between: Conductances, of: Any = np) -> Any:

@@ -1,6 +1,6 @@
 """The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
 
-What it makes of the discrete equation in a part of the grid is an `OutlineCut`.
+What it makes of the discrete equation in a part of the grid is an `CutCells`.
 """
 
 import copy
@@ -10,14 +10,14 @@ import numpy as np
 import scipy.ndimage
 
 from mosaicdd.axes import contains, ends, in_rows, letters, others, spelled, within
-from mosaicdd.discretisation.cut import OutlineCut
-from mosaicdd.discretisation.exchange import OutlineExchange
+from mosaicdd.discretisation.cut import CutCells
+from mosaicdd.discretisation.exchange import RobinCoefficients
 from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import STRIP, evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
-from mosaicdd.problems.shapes.apertures import Cover, Segments, cut_cells, staircase
+from mosaicdd.problems.shapes.apertures import Apertures, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
@@ -41,7 +41,7 @@ def corner_inside(level: np.ndarray) -> np.ndarray:
     return inside
 
 
-class CutOutline:
+class EmbeddedBoundary:
     """The outline of a shape, and what kind of condition holds on it.
 
     `ValueError` if a name is unknown, a flux is given on a staircase, a part of a mask of cells that is one cell wide
@@ -68,7 +68,7 @@ class CutOutline:
         parts = [sides.outline(name) for name in self.names]
         if self._parts and shape.voxels is None:
             self._numbers = self._chosen_nodes()
-        self._exchange = OutlineExchange(sides, self.names, grid)
+        self._exchange = RobinCoefficients(sides, self.names, grid)
         self._nodes: tuple[np.ndarray, ...] = ()
         fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
         self._given = np.array(fixed)
@@ -132,7 +132,7 @@ class CutOutline:
         known, level = self._known
         return level[within(part, known)]
 
-    def at(self, y: np.ndarray, x: np.ndarray, level: np.ndarray) -> "CutOutline":
+    def at(self, y: np.ndarray, x: np.ndarray, level: np.ndarray) -> "EmbeddedBoundary":
         """Return the outline at nodes in any order, all in arrays of the same shape, with the level there."""
         other = copy.copy(self)
         other._known = tuple(slice(0, n) for n in level.shape), level
@@ -176,7 +176,7 @@ class CutOutline:
         return self._given[outlines] | self._exchange.acts(outlines, cells)
 
     def _alphas(self, nodes: np.ndarray, points: np.ndarray, outlines: np.ndarray) -> np.ndarray:
-        """Return those of exchange at points on outlines, in the volumes of nodes; see `OutlineCut`."""
+        """Return those of exchange at points on outlines, in the volumes of nodes; see `CutCells`."""
         if self._nodes:  # in any order: the points lie around these
             y, x = self._nodes
             places = tuple(nodes.T)
@@ -222,7 +222,7 @@ class CutOutline:
                 numbers[where] = self._numbers[there]
         return numbers
 
-    def cut(self, part: Part, cells: np.ndarray) -> OutlineCut:
+    def cut(self, part: Part, cells: np.ndarray) -> CutCells:
         """Return what the outline makes of a part.
 
         ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
@@ -232,7 +232,7 @@ class CutOutline:
         segments: Segments | None = None
         voxels = self._shape.cells(part)
         if voxels is not None:
-            cover = dataclasses.replace(Cover.of_cells(voxels & cells), cells=voxels)
+            cover = dataclasses.replace(Apertures.of_cells(voxels & cells), cells=voxels)
             faces = exposed(voxels, cells, part, self._grid)
             fixed, numbers, segments = self._on_faces(faces, part)
             if not cells.all() and any(self._periods):  # a copy has the values of its node
@@ -244,7 +244,7 @@ class CutOutline:
             # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)
             if not self.natural:
-                cover = Cover.of_cells(cells)
+                cover = Apertures.of_cells(cells)
             elif self._shape.staircase:
                 cover = staircase(natural, cells & corner_inside(level))
             else:
@@ -258,7 +258,7 @@ class CutOutline:
             fixed, numbers = outside[inner], every[inner]
         cover = dataclasses.replace(cover, inside=self._shape.inside(level))
         level = level[inner]
-        return OutlineCut(
+        return CutCells(
             part,
             cover,
             level,

@@ -217,7 +217,7 @@ def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray
     return sum(bands[1:], bands[0])
 
 
-class OutlineSystem(FactorisedSystem):
+class GlobalSystem(FactorisedSystem):
     """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
 
     Nodes of the second of two periodic sides are those of the first.

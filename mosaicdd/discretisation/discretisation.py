@@ -26,23 +26,23 @@ import dataclasses
 import numpy as np
 
 from mosaicdd.axes import ends_of
-from mosaicdd.discretisation.crossings import OnOutlines, Ties
+from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings
 from mosaicdd.discretisation.cut import nonzero
-from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.node_equations import Equations, on_lattice
 from mosaicdd.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
 from mosaicdd.discretisation.require_fluxes import require_fluxes
 from mosaicdd.discretisation.squares_of_nodes import NodeSquares
-from mosaicdd.discretisation.stretched import stretch_of
+from mosaicdd.discretisation.stretched import periodic_padding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.sides.parts import require_reached
-from mosaicdd.problems.sides.side_values import OutlineValues, joined_values
+from mosaicdd.problems.sides.side_values import BoundaryData, joined_values
 from mosaicdd.problems.sides.sides import mean_slope, slope_at
 
 _Tied = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -80,7 +80,7 @@ class Discretisation:
         self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
-        self.outline = None if shape is None else CutOutline(shape, grid, sides)
+        self.outline = None if shape is None else EmbeddedBoundary(shape, grid, sides)
         if self.outline is not None and shape is not None and not shape.staircase:
             require_reached(sides.parts, self._pieces, self.outline.names)
         values = self.values(problem)
@@ -126,7 +126,7 @@ class Discretisation:
             other.outline = self.outline.at(*squares.nodes, level)
         return other
 
-    def values(self, problem: Problem) -> OutlineValues:
+    def values(self, problem: Problem) -> BoundaryData:
         """Return what holds on the sides in a problem of the same kind."""
         return problem.conditions.values(self.grid, self._pieces)
 
@@ -160,7 +160,7 @@ class Discretisation:
                 beside = nonzero(active[here] & known[there] & (k != 0))
                 tied.append((flat[here][beside], number[there][beside], k[beside]))
         reaction = left.reaction
-        ties = Ties(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
+        ties = EliminatedCouplings(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
         self._add(reaction, self.grid.spacing * self.exchange, part)
         outlines = None
@@ -174,13 +174,13 @@ class Discretisation:
         return Equations(left, active, volumes, ties, outlines)
 
     def right_hand_side(
-        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+        self, problem: Problem, outline: BoundaryData, part: Part, equations: Equations
     ) -> np.ndarray:
         """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``.
 
         ``outline``: the problem's values on the sides; ``equations``: of the same part.
         """
-        h, stretch = self.grid.spacing, stretch_of(part, self._rounds, self.periods)
+        h, stretch = self.grid.spacing, periodic_padding(part, self._rounds, self.periods)
         on_grid = part if stretch is None else stretch.part
         b = np.zeros((problem.problems, *(p.stop - p.start for p in on_grid)))
         if problem.source is not None:
@@ -227,7 +227,7 @@ class Discretisation:
         return np.unique(np.concatenate(nodes))
 
     def given(
-        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
+        self, problem: Problem, outline: BoundaryData, part: Part, outlines: BoundaryTerms | None
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``.
 
@@ -250,20 +250,20 @@ class Discretisation:
         self._add(total, values, part)
         return total
 
-    def cover(self, part: Part, periods: Periods | None = None) -> tuple[Cover, np.ndarray]:
+    def cover(self, part: Part, periods: Periods | None = None) -> tuple[Apertures, np.ndarray]:
         """Return what the domain has of the cells around the nodes of a part, and the volumes.
 
         ``periods``: of the rectangle, by default without what lies beyond its sides.
         """
         cells = self._nodes.cells(part, periods)
         if self.outline is None:
-            cover = Cover.of_cells(cells)
+            cover = Apertures.of_cells(cells)
             return cover, cover.volumes
         cut = self.outline.cut(part, cells)
         return cut.cover, cut.volumes
 
     def _within(
-        self, part: Part, cover: Cover, volumes: np.ndarray
+        self, part: Part, cover: Apertures, volumes: np.ndarray
     ) -> tuple[Conductances, np.ndarray]:
         """Return the conductances of what a domain has of a part, and its volumes."""
         between = self.medium.within(self.grid, part, cover)
@@ -302,7 +302,7 @@ class Discretisation:
 
 
 def fixed_nodes(
-    problem: Problem, medium: Medium, grid: Grid, values: OutlineValues | None = None
+    problem: Problem, medium: Medium, grid: Grid, values: BoundaryData | None = None
 ) -> np.ndarray | None:
     """Return the nodes with a value or an exchange on sides, or a reaction, ``(K, axes)``; None for all.
 

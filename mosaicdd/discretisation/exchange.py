@@ -12,7 +12,7 @@ from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 
 
-class OutlineExchange:
+class RobinCoefficients:
     """The coefficients of exchange of outlines, by their numbers.
 
     ``names``: of the outlines.

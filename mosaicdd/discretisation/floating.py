@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.discretisation import fixed_nodes
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
@@ -30,7 +30,7 @@ def without_floating(problem: Problem) -> Problem:
     fixed = fixed_nodes(problem, medium, grid)
     if fixed is None:  # a reaction holds all
         return problem
-    pieces = CutOutline(domain.shape, grid, problem.conditions).floating_voxels(fixed)
+    pieces = EmbeddedBoundary(domain.shape, grid, problem.conditions).floating_voxels(fixed)
     if pieces is None:
         raise Unsupported(
             "parts that float are left out of masks of voxels only, this is a part of a rectangle"

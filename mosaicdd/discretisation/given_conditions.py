@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import in_rows, within
-from mosaicdd.discretisation.crossings import Crossings, OnOutlines
+from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.region_equations import region_equations
 from mosaicdd.grid.grid import Grid
@@ -69,9 +69,9 @@ def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
     return Sides(conditions, data[number % len(data)] if data else None, len(grid.shape))
 
 
-def points_on(outlines: OnOutlines, names: Sequence[str]) -> Points:
+def points_on(outlines: BoundaryTerms, names: Sequence[str]) -> Points:
     """Return where conditions on the outlines of these names are evaluated, each place once."""
-    every = Crossings.joined([outlines.ties, outlines.flows, outlines.on])
+    every = BoundaryIntersections.joined([outlines.ties, outlines.flows, outlines.on])
     return {
         name: np.unique(every.points[every.outlines == number], axis=0)
         for number, name in enumerate(names)

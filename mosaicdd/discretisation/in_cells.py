@@ -14,8 +14,8 @@ from mosaicdd.axes import others
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import cells_around
 
 
@@ -36,7 +36,7 @@ class InCells:
         grid: Grid,
         part: Part,
         nodes: np.ndarray,
-        cover: Cover,
+        cover: Apertures,
         periods: Periods,
     ):
         self._operator, self._h = operator, grid.spacing
@@ -82,7 +82,7 @@ class InCells:
     def outflow(
         self,
         values: list[torch.Tensor],
-        fields: Mapping[str, Patch],
+        fields: Mapping[str, StencilValues],
         volumes: torch.Tensor,
         weights: torch.Tensor,
         which: slice | np.ndarray,
@@ -100,7 +100,7 @@ class InCells:
         """
         total = torch.zeros_like(values[0])
         for corner, held in self._fields.items():
-            here = {n: Patch.uniform(_some(v, which), self._axes) for n, v in held.items()}
+            here = {n: StencilValues.uniform(_some(v, which), self._axes) for n, v in held.items()}
             every = {**fields, **here}
             reaction, flows = self._operator.flows(values, every, self._h, corner=corner)
             total = total + volumes * _some(self._quarters[corner], which) * reaction

@@ -5,14 +5,14 @@ import copy
 import numpy as np
 
 from mosaicdd.axes import steps_across, steps_along
-from mosaicdd.discretisation.crossings import NO_TIES, OnOutlines
+from mosaicdd.discretisation.crossings import NO_TIES, BoundaryTerms
 from mosaicdd.discretisation.node_equations import Equations, on_lattice
-from mosaicdd.discretisation.stretched import stretch_of
+from mosaicdd.discretisation.stretched import periodic_padding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
 from mosaicdd.problems.operators.conductances import Conductances, Step
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.side_values import OutlineValues, collected
+from mosaicdd.problems.sides.side_values import BoundaryData, collected
 
 
 class LinearStep:
@@ -54,7 +54,7 @@ class LinearStep:
     def driven(self, problem: Problem, part: Part, equations: Equations) -> None:
         """Return None: the right-hand side may be anything anywhere."""
 
-    def values(self, problem: Problem) -> OutlineValues:
+    def values(self, problem: Problem) -> BoundaryData:
         """Return what holds on the sides: nothing, changes are zero there."""
         return collected([], [], self._rounds)
 
@@ -90,10 +90,10 @@ class LinearStep:
         return Equations(conductances, active, volumes, NO_TIES)
 
     def right_hand_side(
-        self, problem: Problem, outline: OutlineValues, part: Part, equations: Equations
+        self, problem: Problem, outline: BoundaryData, part: Part, equations: Equations
     ) -> np.ndarray:
         """Return the right-hand sides at the nodes of a part: the source, which is known here, ``(1, rows, columns)``."""
-        stretch = stretch_of(part, self._rounds, self._periods)
+        stretch = periodic_padding(part, self._rounds, self._periods)
         on_grid = part if stretch is None else stretch.part
         b = np.zeros((1, *(p.stop - p.start for p in on_grid)))
         if problem.source is not None:
@@ -107,7 +107,7 @@ class LinearStep:
         return b if stretch is None else stretch.values(b)
 
     def given(
-        self, problem: Problem, outline: OutlineValues, part: Part, outlines: OnOutlines | None
+        self, problem: Problem, outline: BoundaryData, part: Part, outlines: BoundaryTerms | None
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return where values are given: nowhere."""
         return (np.empty(0, int),) * len(part), np.empty((1, 0))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaicdd.discretisation.crossings import OnOutlines, Ties, places_among
-from mosaicdd.discretisation.stretched import Stretch, stretch_of
+from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, places_among
+from mosaicdd.discretisation.stretched import PeriodicPadding, periodic_padding
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -18,7 +18,7 @@ def on_lattice(
     part: Part, rounds: Periods, periods: Periods, on_grid: Callable[[Part], "Equations"]
 ) -> "Equations":
     """Return the equations of a part of a lattice from those of parts of its grid."""
-    stretch = stretch_of(part, rounds, periods)
+    stretch = periodic_padding(part, rounds, periods)
     return on_grid(part) if stretch is None else on_grid(stretch.part).stretched(stretch)
 
 
@@ -31,9 +31,9 @@ class Equations:
     active: np.ndarray  # ``(rows, columns)``
     # ``V``, ``(rows, columns)``; maybe an `ArrayInSquares`, as the conductances
     volumes: np.ndarray
-    ties: Ties  # of the part's active nodes; right but for the nodes on its edge
+    ties: EliminatedCouplings  # of the part's active nodes; right but for the nodes on its edge
     # Where the outline of a shape acts on the part; None of a rectangle
-    outlines: OnOutlines | None = None
+    outlines: BoundaryTerms | None = None
 
     def part(self, *place: slice) -> "Equations":
         """Return those of some of the nodes, by a slice per axis."""
@@ -48,7 +48,7 @@ class Equations:
             None if self.outlines is None else self.outlines.part(*place),
         )
 
-    def stretched(self, by: Stretch) -> "Equations":
+    def stretched(self, by: PeriodicPadding) -> "Equations":
         """Return those at the nodes of a part of a lattice, from those at the nodes that it lies at."""
         conductances = by.conductances(self.conductances)
         active = by.values(self.active) > 0

@@ -16,7 +16,7 @@ from mosaicdd.discretisation.row_weights import RowWeights
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.jacobian import NotEllipticError, conductances_of, require_positive
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.in_volumes import cells_around
 
@@ -54,7 +54,7 @@ class NonlinearEquations:
             where = self._ring, self._centres, cover, self.rounds
             self._in_cells = InCells(self.operator, self.grid, *where)
         self._across: NonlinearPart | None = None
-        if not self.operator.one_by_one:
+        if not self.operator.two_point_flux:
             # Of cells that no outline cuts all corners have the same.
             shares = len(cover.quarters) * cover.quarters[0]
             if self.operator.factor is not None:
@@ -288,7 +288,7 @@ class NonlinearEquations:
         whole.reshape(-1)[self._nodes] = values
         return whole
 
-    def _patches(self, places: np.ndarray) -> dict[str, Patch]:
+    def _patches(self, places: np.ndarray) -> dict[str, StencilValues]:
         """Return the fields around nodes, by their places in the ring."""
         ring = tuple(p.stop - p.start for p in self._ring)
         steps = [_flat(offset, ring) for offset in offsets(len(ring), corners=False)]
@@ -302,7 +302,7 @@ class NonlinearEquations:
             )
 
         return {
-            name: Patch(*(moved(values, step) for step in steps))
+            name: StencilValues(*(moved(values, step) for step in steps))
             for name, values in self._fields.items()
         }
 

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mosaicdd.axes import even
-from mosaicdd.discretisation.crossings import NO_TIES, Crossings, NaturalPieces, OnOutlines, Ties
+from mosaicdd.discretisation.crossings import (
+    NO_TIES,
+    BoundaryIntersections,
+    BoundaryTerms,
+    EliminatedCouplings,
+    NaturalFacets,
+)
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.linear_step import LinearStep
 from mosaicdd.discretisation.node_equations import Equations
@@ -75,8 +81,8 @@ class _Whole:
         self._values: list[list[np.ndarray]] = [[] for _ in self._plain]
         self._count = 0
         self._ties = [NO_TIES]
-        self._crossings = {name: [Crossings.none()] for name in ("ties", "flows", "on")}
-        self._natural = [NaturalPieces.none()]
+        self._crossings = {name: [BoundaryIntersections.none()] for name in ("ties", "flows", "on")}
+        self._natural = [NaturalFacets.none()]
         sides = ~self._inside_sides()
         near, level = (sides, None) if discretisation.outline is None else self._near(sides)
         numbers = np.argwhere(near)
@@ -242,12 +248,16 @@ class _Whole:
         active, reported = self._active[nodes], self._reported[nodes]
         outlines = None
         if self._discretisation.outline is not None:
-            crossings = {name: Crossings.joined(kept) for name, kept in self._crossings.items()}
-            natural = NaturalPieces.joined(self._natural)
-            outlines = OnOutlines(**crossings, reported=reported, natural=natural)
+            crossings = {
+                name: BoundaryIntersections.joined(kept) for name, kept in self._crossings.items()
+            }
+            natural = NaturalFacets.joined(self._natural)
+            outlines = BoundaryTerms(**crossings, reported=reported, natural=natural)
         along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])
         conductances = Conductances(along, arrays[axes], against)
-        return Equations(conductances, active, volumes, Ties.joined(self._ties), outlines)
+        return Equations(
+            conductances, active, volumes, EliminatedCouplings.joined(self._ties), outlines
+        )
 
 
 def _by_squares(values: np.ndarray) -> np.ndarray:

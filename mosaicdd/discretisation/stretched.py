@@ -56,7 +56,7 @@ class _Axis:
         return places
 
 
-class Stretch:
+class PeriodicPadding:
     """How a part of a lattice lies on its grid.
 
     Attributes
@@ -145,6 +145,6 @@ class Stretch:
         return crossed(*self.there)
 
 
-def stretch_of(part: Part, cells: Periods, periods: Periods) -> Stretch | None:
+def periodic_padding(part: Part, cells: Periods, periods: Periods) -> PeriodicPadding | None:
     """Return how a part of a lattice lies on its grid; None where it comes round as the grid does."""
-    return None if cells == periods else Stretch(part, cells, periods)
+    return None if cells == periods else PeriodicPadding(part, cells, periods)

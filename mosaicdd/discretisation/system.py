@@ -110,7 +110,7 @@ class Method:
     linear = True  # whether what it makes of perimeter values is linear in them
     method = "shared"  # the name of what runs it; see `schwarz.base_engine.engine_of`
     exact = False  # whether it gives the solution of the discrete equation to rounding
-    one_by_one = False  # whether it solves several problems one after another
+    two_point_flux = False  # whether it solves several problems one after another
     source_ghosts = 2  # nodes around those that a rank owns at which its source is sampled, at most
     between_nodes = False  # whether it has values between the nodes of the grid
 
@@ -161,7 +161,7 @@ class GridSystem(Method):
 
     name = "exact"
     exact = True
-    one_by_one = True
+    two_point_flux = True
     source: GridSource
 
     def __init__(self, operator: Any, source: GridSource, discretisation: Any = None):
@@ -290,7 +290,7 @@ def _boxes(operator: Any, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
     """Say whether an operator couples nodes across cells, as one with a mixed derivative does."""
     if isinstance(operator, Nonlinear):
-        return not operator.one_by_one
+        return not operator.two_point_flux
     return operator.couples_corners
 
 

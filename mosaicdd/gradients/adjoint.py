@@ -64,11 +64,11 @@ def adjoint(
     if kept.window != Window.whole(grid):
         raise Unsupported("gradients are of the whole field, and this solution has a window of it")
     with Ranks.of(kept.given_ranks) as ranks:
-        kept.require_told(solution.problem, ranks)
-        w = ranks.sum(ranks.agree(lambda: _derivatives(solution, dJ_du, parameters)))
+        kept.require_fingerprint(solution.problem, ranks)
+        w = ranks.sum(ranks.run_on_all(lambda: _derivatives(solution, dJ_du, parameters)))
         u = lent(np.asarray(solution.gather(), float))
-        strips = ranks.agree(lambda: InStrips(parameters, kept.own))
-        ranks.agree(lambda: strips.require_values(u))
+        strips = ranks.run_on_all(lambda: InStrips(parameters, kept.own))
+        ranks.run_on_all(lambda: strips.require_values(u))
         v = _solved(parameters, solution, solver, u, w, rtol)
         values = {name: torch.from_numpy(array) for name, array in parameters.values().items()}
         names = [*values, *parameters.shifted]

@@ -20,7 +20,7 @@ from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import at_corners, mean_of_corners, names_of
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import NearOutline, known_cells
 from mosaicdd.problems.sides.parts import is_outline
 
@@ -50,7 +50,7 @@ class Lagrangian:
         self.h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
         cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
-        cover, cut, outline = Cover.of_cells(cells), None, parameters.outline
+        cover, cut, outline = Apertures.of_cells(cells), None, parameters.outline
         volumes = cover.volumes
         if outline is not None:
             cut = outline.cut(wide, cells)
@@ -87,7 +87,7 @@ class Lagrangian:
         self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
         here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
         quarters: Any = tuple(torch.from_numpy(share) for share in cover.quarters)
-        self._cover = Cover(here, quarters)
+        self._cover = Apertures(here, quarters)
         self.held = torch.from_numpy(mine & known)
         self._acting = {
             name: self._entries(name, mine, wide)

@@ -19,7 +19,7 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.operators.patch import Patch, neighbours_of
+from mosaicdd.problems.operators.patch import StencilValues, neighbours_of
 
 
 class NonlinearLagrangian(Lagrangian):
@@ -49,14 +49,14 @@ class NonlinearLagrangian(Lagrangian):
         operator, axes = self.operator, self._axes
         v = torch.where(self.active, v, 0.0)
         taken = {name: self._of_residual(name, named) for name in operator.taken}
-        fields = {name: Patch.of(_ringed(values), axes) for name, values in taken.items()}
+        fields = {name: StencilValues.of(_ringed(values), axes) for name, values in taken.items()}
         numbers = {name: named[name] for name in self._parameters.numbers}
-        if operator.one_by_one and (operator.by_flows or not self._parameters.problem.plain):
+        if operator.two_point_flux and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)
             factor = {"a": named.get(operator.factor or "", unit)}
             between = self._between(factor, torch.zeros(()))
             kept = between if self._outlines is None else between.among(self._counts, torch)
-            patch = Patch.of(_ringed(u), axes)
+            patch = StencilValues.of(_ringed(u), axes)
             reaction, through = operator.through_faces(patch, kept.along, fields, self.h, numbers)
             total = -(self._volumes * reaction * v).sum()
             for axis, (forth, back) in enumerate(through):
@@ -75,7 +75,7 @@ class NonlinearLagrangian(Lagrangian):
                 cells = cells * torch.nn.functional.pad(
                     self._within(named[operator.factor]), (1, 1) * axes, value=1.0
                 )
-            patch = Patch.of(_ringed(u), axes, cells=cells)
+            patch = StencilValues.of(_ringed(u), axes, cells=cells)
             total = -(self.h**2 * operator.at(patch, fields, self.h, numbers) * v).sum()
             if self._outlines is not None:
                 values, tests = u.reshape(-1), v.reshape(-1)
@@ -130,7 +130,7 @@ class _FlowsOut:
 
     of: NonlinearLagrangian
     outlines: ActingOutlines
-    fields: dict[str, Patch]
+    fields: dict[str, StencilValues]
     numbers: dict[str, torch.Tensor]
     u: torch.Tensor  # flat
     between: Conductances
@@ -139,7 +139,7 @@ class _FlowsOut:
         """Return what flows out of flat nodes to values that rise from theirs, ``(axes, 2, T)``, where faces are 1."""
         operator, centre, axes = self.of.operator, self.u[nodes], len(rises)
         fields = {
-            name: Patch(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
+            name: StencilValues(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
             for name, patch in self.fields.items()
         }
         steps = [at(axis, axes, way, 0) for axis in range(axes) for way in (1, -1)]

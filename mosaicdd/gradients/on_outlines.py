@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from mosaicdd.discretisation.crossings import Crossings, OnOutlines
-from mosaicdd.discretisation.cut import OutlineCut, tie_conductances
+from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms
+from mosaicdd.discretisation.cut import CutCells, tie_conductances
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -41,9 +41,9 @@ class ActingOutlines:
     def __init__(
         self,
         parameters: Parameters,
-        cut: OutlineCut,
+        cut: CutCells,
         active: np.ndarray,
-        on: OnOutlines,
+        on: BoundaryTerms,
         mine: np.ndarray,
     ):
         self._parameters, self._cut, self.natural = parameters, cut, on.natural
@@ -66,7 +66,7 @@ class ActingOutlines:
         self.connected = faces.diagonal() > 0
         self.connected.reshape(-1)[on.ties.nodes] = True
 
-    def _acting(self, crossings: Crossings) -> tuple[torch.Tensor, ...]:
+    def _acting(self, crossings: BoundaryIntersections) -> tuple[torch.Tensor, ...]:
         """Return nodes, numbers of outlines, what they were given, and whether they are this process's."""
         where = self._parameters.problem.conditions, self._outlines, self._parameters.grid
         values = crossings.values(*where)[0]
@@ -105,7 +105,7 @@ class ActingOutlines:
     ) -> torch.Tensor:
         """Return what outlines add; ``between``: the conductances, else as `Lagrangian`.
 
-        ``falls``, ``diffusion``: of equations that are not linear; the latter as `NaturalPieces.inflow` has it.
+        ``falls``, ``diffusion``: of equations that are not linear; the latter as `NaturalFacets.inflow` has it.
         """
         which = named, before, rises
         u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
@@ -137,7 +137,7 @@ class ActingOutlines:
         v: torch.Tensor,
         diffusion: Callable[[], torch.Tensor],
     ) -> torch.Tensor:
-        """Return what flows in through natural outlines, tested, of flat values; ``diffusion``: as `NaturalPieces.inflow`."""
+        """Return what flows in through natural outlines, tested, of flat values; ``diffusion``: as `NaturalFacets.inflow`."""
         nodes, outlines, _, mine = self._flows
         alphas = self._alphas
         for number, name in enumerate(self._names):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
@@ -99,7 +99,7 @@ class Parameters:
         if not isinstance(operator, Nonlinear) or name == "f":
             return [nodes] if name.startswith("b") else [nodes, cells]
         if name == operator.factor:  # which is what makes it one
-            return [nodes, cells] if operator.one_by_one else [cells]
+            return [nodes, cells] if operator.two_point_flux else [cells]
         if only_reacts(operator, name):
             return [nodes, cells]
         return [nodes]
@@ -177,10 +177,12 @@ class Parameters:
         return self.problem.conditions.values(self.grid, self.pieces).known
 
     @functools.cached_property
-    def outline(self) -> CutOutline | None:
+    def outline(self) -> EmbeddedBoundary | None:
         """That of the domain; None of a rectangle."""
         shape = self.problem.domain.shape
-        return None if shape is None else CutOutline(shape, self.grid, self.problem.conditions)
+        return (
+            None if shape is None else EmbeddedBoundary(shape, self.grid, self.problem.conditions)
+        )
 
     def acting(self, name: str) -> Sequence[tuple[np.ndarray, ...]]:
         """Return how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.

@@ -288,7 +288,7 @@ class Differentiable:
         total = self._own.lagrangian(every, self._complete(named), u, v, w)
         return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
 
-    def bend(
+    def hessian_action(
         self, named: Tensors, u: torch.Tensor, v: torch.Tensor, change: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         """Return the derivatives, by the solution and each value, of what equations and adjoint make of a change."""
@@ -359,5 +359,5 @@ class _Changed(torch.autograd.Function):
         back = _Changed.apply(ctx.solve, ctx.names, not ctx.transposed, u, w, *tensors)
         v, along = (change, back) if ctx.transposed else (back, change)
         named = dict(zip(ctx.names, tensors, strict=True))
-        by_solution, *slopes = ctx.solve.bend(named, u, v, along)
+        by_solution, *slopes = ctx.solve.hessian_action(named, u, v, along)
         return None, None, None, by_solution, back, *slopes

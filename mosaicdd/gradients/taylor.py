@@ -71,18 +71,21 @@ def taylor_test(
         )
     (slope,) = torch.autograd.grad(value, at, create_graph=hessian)
     along = (slope * direction).sum()
-    bend = torch.zeros(())
+    hessian_action = torch.zeros(())
     if hessian and along.requires_grad:
         (curvature,) = torch.autograd.grad(along, at, materialize_grads=True)
-        bend = (curvature * direction).sum()
+        hessian_action = (curvature * direction).sum()
     first, second, noise = [], [], []
     with torch.no_grad():
         for k in range(halvings + 1):
             t = step / 2**k
             left = functional(at + t * direction) - value - t * along
             first.append(float(left.abs()))
-            second.append(float((left - t**2 / 2 * bend).abs()))
-            slope_adds, bend_adds = float((t * along).abs()), float((t**2 / 2 * bend).abs())
+            second.append(float((left - t**2 / 2 * hessian_action).abs()))
+            slope_adds, bend_adds = (
+                float((t * along).abs()),
+                float((t**2 / 2 * hessian_action).abs()),
+            )
             noise.append((_EXACT * slope_adds, _EXACT * bend_adds + _BEFORE * slope_adds))
     of_first, of_second = zip(*noise, strict=True)
     size = abs(float(value.detach()))

@@ -37,7 +37,7 @@ from mosaicdd.settings import require_type
 from mosaicdd.solvers.multigrid.biconjugate_gradients import try_out
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import CONTRAST, NodeSystem
+from mosaicdd.solvers.multigrid.node_system import CONTRAST, NodeEquations
 from mosaicdd.solvers.settings import OUT_OF_ITERATIONS
 from mosaicdd.torch_defaults import on_processor
 
@@ -120,7 +120,7 @@ def effective(
     prepare_memory()
     world = Ranks.of(ranks)
     try:
-        voxels = world.agree(lambda: Voxels.of(medium, spacing, periodic))
+        voxels = world.run_on_all(lambda: Voxels.of(medium, spacing, periodic))
         shapes = sorted(set(world.allgather(voxels.cell)))
         if len(shapes) > 1:
             raise ValueError(
@@ -152,7 +152,7 @@ class _Solve:
 
     def __init__(self, world: Ranks, voxels: Voxels, settings: _Settings):
         self._voxels, self._settings = voxels, settings
-        self._ranks = ranks = world.agree(lambda: _fitted(world, voxels.shape))
+        self._ranks = ranks = world.run_on_all(lambda: _fitted(world, voxels.shape))
         count = math.prod(voxels.shape)
         kept = _KEPT * (voxels.axes - 1) * voxels.periodic
         require_memory(ranks, (_BYTES + kept) * count // ranks.size, "fewer voxels")
@@ -286,7 +286,7 @@ class _Solve:
 
     def _equations(
         self, axis: int, there: np.ndarray | None, contrast: float
-    ) -> tuple[NodeSystem, ThroughFlow, float]:
+    ) -> tuple[NodeEquations, ThroughFlow, float]:
         """Return the equations of the voxels that are not left out, and the flow through the faces across an axis.
 
         The last is the conductance by which they are divided.
@@ -314,7 +314,7 @@ class _Solve:
             ranks, part, everywhere, axis, self._summary.largest, held
         )
         start = [p.start for p in part]
-        system = NodeSystem(blocks, between, start, everywhere, contrast=contrast)
+        system = NodeEquations(blocks, between, start, everywhere, contrast=contrast)
         if voxels.periodic:
             goes_round = None if self._paths is None else self._paths.along
             which = axis, between.along, part, self._own, voxels.shape, goes_round
@@ -325,7 +325,7 @@ class _Solve:
         return system, flow, largest
 
     def _field(
-        self, axis: int, system: NodeSystem, x: torch.Tensor, there: np.ndarray | None
+        self, axis: int, system: NodeEquations, x: torch.Tensor, there: np.ndarray | None
     ) -> np.ndarray:
         """Return values at this rank's voxels."""
         box = tuple(slice(first, last + 1) for first, last in system.nodes.box)

@@ -12,8 +12,8 @@ import torch
 
 from mosaicdd.axes import Slices, times, within
 from mosaicdd.report.progress import Progress
-from mosaicdd.solvers.multigrid.iteration import Judge
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import CONVERGED, StoppingRule
 
 NO_PATH = "no_path"
@@ -196,7 +196,7 @@ class Surface:
     @classmethod
     def of(
         cls,
-        system: NodeSystem,
+        system: NodeEquations,
         k: np.ndarray,
         nodes: Slices,
         rise: float,
@@ -236,7 +236,7 @@ class ThroughFlow:
 
     def __init__(
         self,
-        system: NodeSystem,
+        system: NodeEquations,
         cuts: Sequence[Surface],
         drives: Sequence[tuple[torch.Tensor | None, torch.Tensor]],
     ):
@@ -244,7 +244,7 @@ class ThroughFlow:
 
     @classmethod
     def from_face_to_face(
-        cls, system: NodeSystem, faces: Sequence[Slices], held: np.ndarray, part: Slices
+        cls, system: NodeEquations, faces: Sequence[Slices], held: np.ndarray, part: Slices
     ) -> "ThroughFlow":
         """Return that between the faces of a medium, of which the low one has the value 1 and the other 0.
 
@@ -266,7 +266,7 @@ class ThroughFlow:
     @classmethod
     def through_cell(
         cls,
-        system: NodeSystem,
+        system: NodeEquations,
         axis: int,
         along: Sequence[np.ndarray],
         part: Slices,
@@ -327,7 +327,7 @@ class ThroughFlow:
         return tuple(self._system.blocks.ranks.sum(flows).tolist())
 
 
-class FlowJudge(Judge):
+class FlowJudge(ResidualMonitor):
     """Ends an iteration where what flows in is what flows out, to a relative tolerance."""
 
     def __init__(
@@ -335,7 +335,7 @@ class FlowJudge(Judge):
         flow: ThroughFlow,
         rtol: float,
         max_iterations: int,
-        system: NodeSystem,
+        system: NodeEquations,
         progress: Callable[[int, float], None] | None,
     ):
         rule = StoppingRule(_AIM, 0.0, max_iterations)

@@ -54,7 +54,7 @@ class Summary:
         `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
         voxel conducts along some axes only, or it is a picture of 0 and 255.
         """
-        here = ranks.agree(lambda: _Sums(voxels, own))
+        here = ranks.run_on_all(lambda: _Sums(voxels, own))
         sums = ranks.sum(np.concatenate([[here.conducting], here.total, here.inverse]))
         least, largest = -ranks.largest(-here.least), ranks.largest(here.largest)
         if largest > _RATIO * least:

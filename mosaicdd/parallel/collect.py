@@ -78,7 +78,7 @@ def collect(
                     sink(*part)
                 except Exception as error:  # noqa: BLE001 - raised below
                     failures.append(error)
-    ranks.agree(lambda: _raise_first(failures))
+    ranks.run_on_all(lambda: _raise_first(failures))
 
 
 def _until_failure(parts: Iterable[Part], failures: list[Exception]) -> Iterator[Part]:

@@ -99,7 +99,7 @@ def device_of_rank(ranks: Ranks, name: str) -> torch.device:
     if name == "cpu":
         return torch.device("cpu")
     number = beside(ranks).index(ranks.rank)
-    return ranks.agree(lambda: gpu(number))
+    return ranks.run_on_all(lambda: gpu(number))
 
 
 def gpu(number: int) -> torch.device:
@@ -131,7 +131,7 @@ def require_memory(
                 f"{usable / 2**30:.1f} GiB for them; use more machines or {instead}{less}"
             )
 
-    ranks.agree(check)
+    ranks.run_on_all(check)
 
 
 def fits_beside(ranks: Ranks, needed: int) -> bool:

@@ -42,20 +42,20 @@ class Closable(Protocol):
         ...
 
 
-class Life:
+class CommunicatorLifetime:
     """A communicator and what was made through it, until it is closed."""
 
-    def __init__(self, comm: "MPI.Comm | Alone", *, owned: bool):
-        self._comm: MPI.Comm | Alone | None = comm
+    def __init__(self, comm: "MPI.Comm | SerialComm", *, owned: bool):
+        self._comm: MPI.Comm | SerialComm | None = comm
         self._owned = owned
         self.made: weakref.WeakKeyDictionary[Closable, None] = (
             weakref.WeakKeyDictionary()  # in order: communicators are freed together
         )
-        self.parts: list[Life] = []
-        self.machine: Life | None = None  # one of the parts
+        self.parts: list[CommunicatorLifetime] = []
+        self.machine: CommunicatorLifetime | None = None  # one of the parts
 
     @property
-    def comm(self) -> "MPI.Comm | Alone":
+    def comm(self) -> "MPI.Comm | SerialComm":
         """The communicator; `RuntimeError` if it has been closed."""
         if self._comm is None:
             raise RuntimeError("these ranks have been closed; make new ones by Ranks.of")
@@ -67,12 +67,12 @@ class Life:
             made.close()
         for part in self.parts:
             part.close()
-        if self._owned and self._comm is not None and not isinstance(self._comm, Alone):
+        if self._owned and self._comm is not None and not isinstance(self._comm, SerialComm):
             self._comm.Free()
         self._comm = None
 
 
-class Alone:
+class SerialComm:
     """The communicator of a single rank: what `Ranks` asks of one, without an MPI library."""
 
     rank, size = 0, 1
@@ -126,7 +126,7 @@ class Ranks:
         Where `partition` cuts; None if evenly.
     """
 
-    def __init__(self, life: "Life", dims: Dims | None, *, offered: bool = False):
+    def __init__(self, life: "CommunicatorLifetime", dims: Dims | None, *, offered: bool = False):
         self._life = life
         self.size, self.rank = life.comm.size, life.comm.rank
         self.is_root = self.rank == 0
@@ -137,7 +137,7 @@ class Ranks:
     @classmethod
     def alone(cls) -> Self:
         """Return this process as the only rank."""
-        return cls(Life(Alone(), owned=False), None)
+        return cls(CommunicatorLifetime(SerialComm(), owned=False), None)
 
     @classmethod
     def of(
@@ -179,11 +179,11 @@ class Ranks:
         only_offered = only_offered and dims is None
         wanted = _fitting(offered if dims is None else dims, comm.size)
         if isinstance(comm, Ranks):
-            life = Life(comm._life.comm, owned=False)
+            life = CommunicatorLifetime(comm._life.comm, owned=False)
             comm.keep(life)
         else:
             several = comm.size > 1
-            life = Life(comm.Dup() if several else Alone(), owned=several)
+            life = CommunicatorLifetime(comm.Dup() if several else SerialComm(), owned=several)
         return cls(life, wanted, offered=only_offered)
 
     def _place(self, dims: Dims) -> None:
@@ -235,7 +235,7 @@ class Ranks:
             If the ranks have been closed, or there is only this one.
         """
         comm = self._life.comm
-        if isinstance(comm, Alone):
+        if isinstance(comm, SerialComm):
             raise RuntimeError(  # noqa: TRY004 - nothing was given that has a wrong type
                 "a single rank has nobody to send to, and no communicator"
             )
@@ -259,8 +259,8 @@ class Ranks:
 
     def split(self, group: int) -> Self:
         """Return the ranks that name the same group, which close with these."""
-        comm = Alone() if self.size == 1 else self.comm.Split(group, self.rank)
-        life = Life(comm, owned=self.size > 1)
+        comm = SerialComm() if self.size == 1 else self.comm.Split(group, self.rank)
+        life = CommunicatorLifetime(comm, owned=self.size > 1)
         self._life.parts.append(life)
         return type(self)(life, None)
 
@@ -271,7 +271,9 @@ class Ranks:
         if self._life.machine is None:
             from mpi4py import MPI
 
-            life = Life(self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank), owned=True)
+            life = CommunicatorLifetime(
+                self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank), owned=True
+            )
             self._life.machine = life
             self._life.parts.append(life)
         return type(self)(self._life.machine, None)
@@ -352,11 +354,11 @@ class Ranks:
 
     def on_root(self, function: Callable[[], Result]) -> Result:
         """Call a function on the root and return its (small) result, or raise its error, on all."""
-        return self.bcast(self.agree(lambda: function() if self.is_root else None))
+        return self.bcast(self.run_on_all(lambda: function() if self.is_root else None))
 
     def only_root(self, function: Callable[[], object]) -> None:
         """Call a function on the root; its error is raised on all."""
-        self.agree(lambda: function() if self.is_root else None)
+        self.run_on_all(lambda: function() if self.is_root else None)
 
     @contextmanager
     def held_by_root(
@@ -368,19 +370,21 @@ class Ranks:
         """
         held = ExitStack()
         opened: list[Result] = []
-        self.agree(lambda: opened.append(held.enter_context(open_it())) if self.is_root else None)
+        self.run_on_all(
+            lambda: opened.append(held.enter_context(open_it())) if self.is_root else None
+        )
         try:
             yield opened[0] if opened else None
         except BaseException as error:
             close = partial(held.__exit__, type(error), error, error.__traceback__)
             if vars(error).get("of_ranks") == self.size:  # all are here: what the root makes of it
-                self.agree(close)
+                self.run_on_all(close)
             else:
                 close()
             raise
-        self.agree(held.close)
+        self.run_on_all(held.close)
 
-    def agree(self, function: Callable[[], Result]) -> Result:
+    def run_on_all(self, function: Callable[[], Result]) -> Result:
         """Call a function on every rank; if it raises on one, the first error is raised on all."""
         return agreed(function, self.allgather)
 

@@ -30,11 +30,11 @@ _WIDE = 32  # nodes around its own that a rank asks the level of a domain at
 SOURCE = "field f"
 _SHAPE = "shape of the domain"
 
-Told = dict[str, object]
+Fingerprint = dict[str, object]
 """Data by what messages call them: what they are, or what tells them from others."""
 
 
-def told_of_kind(problem: Problem, grid: Grid) -> Told:
+def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
     """Return what must be equal before values can be compared at all."""
     operator, domain = problem.operator, problem.domain
     own = domain.grid(grid.spacing)
@@ -55,7 +55,9 @@ def told_of_kind(problem: Problem, grid: Grid) -> Told:
     }
 
 
-def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False) -> Told:
+def plan_fingerprint(
+    problem: Problem, grid: Grid, part: Part, *, keep: bool = False
+) -> Fingerprint:
     """Return what must be equal, and the domain and the coefficients at the nodes of a part.
 
     ``keep``: whether what their functions return is kept, so that they are not called again: that of the domain also
@@ -84,9 +86,9 @@ def told_of_plan(problem: Problem, grid: Grid, part: Part, *, keep: bool = False
     return told
 
 
-def told_of_sides(problem: Problem, grid: Grid) -> Told:
+def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
     """Return the values on the sides."""
-    told: Told = {}
+    told: Fingerprint = {}
     conditions = problem.conditions
     if conditions.data is not None:
         told["values on the edges"] = (
@@ -130,18 +132,18 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
     return checksum_of_row(numbers)
 
 
-def require_told(before: Told, problem: Problem, grid: Grid, part: Part) -> None:
+def require_fingerprint(before: Fingerprint, problem: Problem, grid: Grid, part: Part) -> None:
     """Check that the data of a problem, at the nodes of a part, are what they were; else raise `ValueError`."""
     now = told_of_rest(problem, grid, part) | {SOURCE: problem.check_source(grid, part)}
     require_same(before, now)
 
 
-def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Told:
+def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Fingerprint:
     """Return all data of a problem but the source, at the nodes of a part."""
-    return told_of_plan(problem, grid, part) | told_of_sides(problem, grid)
+    return plan_fingerprint(problem, grid, part) | told_of_sides(problem, grid)
 
 
-def require_same(before: Told, now: Told) -> None:
+def require_same(before: Fingerprint, now: Fingerprint) -> None:
     """Check that data are what they were; else raise `ValueError` with the names of those that are not."""
     names = changed(before, now)
     if names:
@@ -151,7 +153,7 @@ def require_same(before: Told, now: Told) -> None:
         )
 
 
-def changed(before: Told, now: Told) -> list[str]:
+def changed(before: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the names of what is not the same."""
     names = dict.fromkeys((*before, *now))
     return [name for name in names if before.get(name, ...) != now.get(name, ...)]

@@ -8,11 +8,11 @@ import numpy as np
 
 from mosaicdd.axes import ends_of, within
 from mosaicdd.discretisation.periodic import GridNodes
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.quantities.control_volumes import ControlVolumes
-from mosaicdd.quantities.held_field import HeldField, rows_of
+from mosaicdd.quantities.held_field import FieldOnRank, rows_of
 from mosaicdd.quantities.side_flows import SideFlows
 
 _FLOW = "flow_"  # begins the names of flows among those of a step's numbers
@@ -104,7 +104,7 @@ def balance_until(end: float | None, record: Mapping[str, Any]) -> Balance | Non
     return Balance(flows, **total)
 
 
-def balances(volumes: ControlVolumes, field: HeldField) -> list[Balance]:
+def balances(volumes: ControlVolumes, field: FieldOnRank) -> list[Balance]:
     """Return the balance of each problem; all processes together."""
     names, sums = flows_out(volumes, field)
     return [balance_of(names, row) for row in volumes.scale * field.total(sums)]
@@ -118,7 +118,7 @@ def balance_of(names: Sequence[str], row: np.ndarray) -> Balance:
 
 
 def flows_out(
-    volumes: ControlVolumes, field: HeldField, *, loads: bool = True
+    volumes: ControlVolumes, field: FieldOnRank, *, loads: bool = True
 ) -> tuple[list[str], np.ndarray]:
     """Return the names of sides and outlines, and sums of this process, ``(n, names + 5)``.
 
@@ -139,7 +139,7 @@ def flows_out(
     return names, sums
 
 
-def outline_flows(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
+def outline_flows(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarray:
     """Return what flows out through each outline of each problem, ``(n, outlines)``; all processes together."""
     sums = np.zeros((len(field.values), len(volumes.outlines) + 5))
     _add_whole(volumes, field, sums, 0, loads=False)
@@ -147,7 +147,7 @@ def outline_flows(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
 
 
 def _add_whole(
-    volumes: ControlVolumes, field: HeldField, sums: np.ndarray, first: int, *, loads: bool
+    volumes: ControlVolumes, field: FieldOnRank, sums: np.ndarray, first: int, *, loads: bool
 ) -> None:
     """Add up what outlines and a velocity do in all volumes; if ``loads``, sources and reaction, too."""
     for part in rows_of(field):
@@ -175,14 +175,14 @@ def _add_whole(
             sums[:, -3] += total(sum(here.to_neighbours(u), np.zeros(u.shape)))
 
 
-def _add_loads(volumes: ControlVolumes, field: HeldField, sums: np.ndarray) -> None:
+def _add_loads(volumes: ControlVolumes, field: FieldOnRank, sums: np.ndarray) -> None:
     """Add up sources and reaction on a rectangle, where nothing need be known of conductances."""
     grid, problem = volumes.grid, volumes.problem
     source, reaction = problem.source, volumes.medium.reaction
     if source is None and volumes.medium.pure:
         return
     for part in rows_of(field):
-        cover = Cover.of_cells(GridNodes(grid.shape, (None,) * len(part)).cells(part))
+        cover = Apertures.of_cells(GridNodes(grid.shape, (None,) * len(part)).cells(part))
         weights = grid.spacing**2 * cover.volumes
         if source is not None:
             sums[:, -5] += (source.sample(grid, part) * weights).reshape(-1, weights.size).sum(1)
@@ -191,7 +191,7 @@ def _add_loads(volumes: ControlVolumes, field: HeldField, sums: np.ndarray) -> N
             sums[:, -4] += (consumed * weights).reshape(-1, weights.size).sum(1)
 
 
-def energies(volumes: ControlVolumes, field: HeldField) -> np.ndarray:
+def energies(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarray:
     """Return half the integral of ``a |grad u|^2 + c u^2`` of each problem, ``(n,)``; all processes together."""
     sums = np.zeros(len(field.values))
     for part in rows_of(field):

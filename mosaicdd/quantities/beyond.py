@@ -19,10 +19,10 @@ from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.sides.sides import mean_slope
 from mosaicdd.quantities.control_volumes import ControlVolumes
-from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.held_field import FieldOnRank
 
 
-def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField:
+def with_unknowns_beyond(volumes: ControlVolumes, field: FieldOnRank) -> FieldOnRank:
     """Return a field with its unknowns beyond natural outlines; all processes together."""
     if volumes.outline is None or not volumes.outline.natural:
         return field
@@ -65,7 +65,7 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: HeldField) -> HeldField
     return dataclasses.replace(field, values=values if slope is None else values + slope)
 
 
-def _around(field: HeldField, values: np.ndarray, ring: Part) -> np.ndarray:
+def _around(field: FieldOnRank, values: np.ndarray, ring: Part) -> np.ndarray:
     """Return wide values at the nodes of a part that may reach beyond the grid; NaN where there are none."""
     u = np.full((len(values), *(p.stop - p.start for p in ring)), np.nan)
     there = common(ring, field.wide)

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mosaicdd.discretisation.crossings import Crossings
-from mosaicdd.discretisation.cut import OutlineCut
-from mosaicdd.discretisation.cut_outline import CutOutline
+from mosaicdd.discretisation.crossings import BoundaryIntersections
+from mosaicdd.discretisation.cut import CutCells
+from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
@@ -28,7 +28,7 @@ from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.probes import is_conserving
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import cells_around, sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.quantities.nonlinear_volumes import NonlinearVolumesPart
@@ -55,7 +55,7 @@ class ControlVolumes:
         self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
         shape, self._conditions = problem.domain.shape, problem.conditions
         self.outline = (
-            None if shape is None else CutOutline(shape, grid, self._conditions, each=True)
+            None if shape is None else EmbeddedBoundary(shape, grid, self._conditions, each=True)
         )
         axes = len(grid.shape)
         self._nodes = GridNodes(grid.shape, (None,) * axes)
@@ -97,10 +97,10 @@ class ControlVolumes:
         known: T = self._kept[key]
         return known
 
-    def _cover(self, part: Part) -> tuple[Cover, OutlineCut | None]:
+    def _cover(self, part: Part) -> tuple[Apertures, CutCells | None]:
         cells = self._nodes.cells(part)
         cut = None if self.outline is None else self.outline.cut(part, cells)
-        return Cover.of_cells(cells) if cut is None else cut.cover, cut
+        return Apertures.of_cells(cells) if cut is None else cut.cover, cut
 
     def _made_on(self, part: Part) -> VolumesPart:
         outlines, (cover, cut) = None, self._cover(part)
@@ -124,7 +124,7 @@ class ControlVolumes:
         around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
         shares = self._nodes.cells(part).astype(float)
-        if self.nonlinear.factor is not None and not self.nonlinear.one_by_one:
+        if self.nonlinear.factor is not None and not self.nonlinear.two_point_flux:
             factor = self.nonlinear.fields[self.nonlinear.factor]
             shares = shares * cells_around(factor, self.grid, part, cover, periods=periods)[0]
         return NonlinearVolumesPart(*plain, self.nonlinear, self.grid, ring, fields, shares)
@@ -162,10 +162,13 @@ class ControlVolumes:
             ties.weights * (flat[:, ties.nodes] - held),
             h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),
         ]
-        both, more = Crossings.joined([ties, flows]), (ties.weights, h * flows.weights * alphas)
+        both, more = (
+            BoundaryIntersections.joined([ties, flows]),
+            (ties.weights, h * flows.weights * alphas),
+        )
         return both.nodes, both.outlines, np.concatenate(out, axis=1), np.concatenate(more)
 
-    def _given(self, *acting: Crossings) -> list[np.ndarray]:
+    def _given(self, *acting: BoundaryIntersections) -> list[np.ndarray]:
         """Return the values of conditions where outlines act, ``(n or 1, T)``."""
         names = () if self.outline is None else self.outline.names
         return [each.values(self._conditions, names, self.grid) for each in acting]
@@ -190,7 +193,7 @@ def why_no_balance(problem: Problem) -> str:
     if isinstance(operator, Nonlinear):
         if problem.domain.shape is not None:
             return "is not linear, and its domain is no rectangle or box"
-        if not (operator.one_by_one or operator.by_cells):
+        if not (operator.two_point_flux or operator.by_cells):
             return "is not linear, and couples the differences along the axes"
         if operator.in_cells:
             return f"is not linear, and by the field {operator.in_cells[0]} each cell has flows of its own"

@@ -16,7 +16,7 @@ _VALUES = 2**17  # that are handled at once, for the cache
 
 
 @dataclass(frozen=True)
-class HeldField:
+class FieldOnRank:
     """What a process holds of the fields of some problems; what adds up is called by all processes together."""
 
     grid: Grid
@@ -47,7 +47,7 @@ class HeldField:
         return self.add(every)
 
 
-def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> HeldField:
+def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> FieldOnRank:
     """Return whole fields ``(n, rows, columns)`` that one process holds."""
     own = tuple(slice(0, nodes) for nodes in grid.nodes)
     wide, values = [], np.asarray(fields, np.float64)
@@ -61,12 +61,12 @@ def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> HeldField:
             values = np.concatenate([low, values, high], axis + 1)
         wide.append(slice(-around, grid.nodes[axis] + around))
     members = slice(0, len(values))
-    return HeldField(
+    return FieldOnRank(
         grid, problem, len(values), members, own, tuple(wide), values, lambda a: a, lambda a: [a]
     )
 
 
-def rows_of(field: HeldField) -> Iterator[Part]:
+def rows_of(field: FieldOnRank) -> Iterator[Part]:
     """Yield what a process speaks for, some rows at a time."""
     if all(p.stop > p.start for p in field.own):
         yield from in_rows(field.own, _VALUES)

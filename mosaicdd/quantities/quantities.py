@@ -16,7 +16,7 @@ from mosaicdd.problems.sides.sides import jumps_of
 from mosaicdd.quantities.balance import Balance, balances, energies, outline_flows
 from mosaicdd.quantities.beyond import with_unknowns_beyond
 from mosaicdd.quantities.control_volumes import ControlVolumes
-from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.held_field import FieldOnRank
 from mosaicdd.quantities.side_flows import SideFlows
 from mosaicdd.quantities.sums import Region, RegionVolumes, integrals
 from mosaicdd.settings import require_type, unknown
@@ -36,7 +36,7 @@ class Quantities:
     Lists and arrays have an entry per problem.
     """
 
-    def __init__(self, field: HeldField):
+    def __init__(self, field: FieldOnRank):
         self._plain = field
         self._grid = field.grid
 
@@ -45,7 +45,7 @@ class Quantities:
         return ControlVolumes(self._plain.problem, self._grid)
 
     @cached_property
-    def _field(self) -> HeldField:
+    def _field(self) -> FieldOnRank:
         """The field with what it does not show."""
         return with_unknowns_beyond(self._volumes, self._plain)
 

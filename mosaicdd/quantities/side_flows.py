@@ -25,7 +25,7 @@ from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.parts import common as common_part
 from mosaicdd.problems.sides.side_values import alphas, covered, evaluated
 from mosaicdd.quantities.control_volumes import ControlVolumes
-from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.held_field import FieldOnRank
 from mosaicdd.quantities.volumes_part import VolumesPart
 
 _AT_ONCE = 2**17  # nodes around what is held inside
@@ -117,7 +117,7 @@ class SideFlows:
     ``carried``, as `Balance` has it, is no part of it. ``around``: a periodic side that is among them.
     """
 
-    def __init__(self, volumes: ControlVolumes, field: HeldField, around: str = ""):
+    def __init__(self, volumes: ControlVolumes, field: FieldOnRank, around: str = ""):
         self._grid, self._pieces = volumes.grid, volumes.pieces
         # Kept for the next data on the sides, if these are the same.
         known: list[Any] = volumes.kept(("conditions", around), lambda: [None, {}])
@@ -142,7 +142,7 @@ class SideFlows:
         return sum(flows, np.zeros(len(every[0])))
 
     def _split(
-        self, volumes: ControlVolumes, field: HeldField, around: str
+        self, volumes: ControlVolumes, field: FieldOnRank, around: str
     ) -> dict[str, list[np.ndarray]]:
         grid, count, conditions = self._grid, len(field.values), self._conditions
         sides = volumes.kept(
@@ -197,7 +197,7 @@ def _added(values: np.ndarray, unknowns: np.ndarray, count: int) -> np.ndarray:
 
 def _sides(
     volumes: ControlVolumes,
-    field: HeldField,
+    field: FieldOnRank,
     conditions: Mapping[str, list[SideCondition]],
     pieces: Mapping[str, OutlinePiece],
     around: str,
@@ -250,7 +250,7 @@ def _numbered(grid: Grid, pieces: Sequence[OutlinePiece], periods: Periods) -> l
 
 
 def _on_side(
-    volumes: ControlVolumes, field: HeldField, side: _Side, piece: OutlinePiece
+    volumes: ControlVolumes, field: FieldOnRank, side: _Side, piece: OutlinePiece
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return of the nodes of a side: values, what is left over in their volumes, and what flows to it along its axis.
 
@@ -269,7 +269,7 @@ def _on_side(
     return u, rest, along, gross
 
 
-def _parts(volumes: ControlVolumes, field: HeldField, piece: OutlinePiece) -> Iterator[_SidePart]:
+def _parts(volumes: ControlVolumes, field: FieldOnRank, piece: OutlinePiece) -> Iterator[_SidePart]:
     """Yield parts of the grid around what a process has of a piece.
 
     The part, which nodes of the piece it is for, ``(T,)``, and where these are in it.
@@ -285,7 +285,7 @@ def _parts(volumes: ControlVolumes, field: HeldField, piece: OutlinePiece) -> It
 
 
 def left_over(
-    volumes: ControlVolumes, here: VolumesPart, field: HeldField, wide: Part
+    volumes: ControlVolumes, here: VolumesPart, field: FieldOnRank, wide: Part
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
     """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
 

@@ -11,9 +11,9 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import as_mask, require_place, usable
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.apertures import Cover, cut_cells, staircase
+from mosaicdd.problems.shapes.apertures import Apertures, cut_cells, staircase
 from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.quantities.held_field import HeldField, rows_of
+from mosaicdd.quantities.held_field import FieldOnRank, rows_of
 
 Region = Mapping[str, tuple[float, float]] | Any
 
@@ -73,12 +73,12 @@ class RegionVolumes:
             volumes = volumes * _share(at, ends, grid.shape[axis]).reshape(shape)
         return volumes
 
-    def _cover(self, part: Part, cells: np.ndarray) -> Cover:
+    def _cover(self, part: Part, cells: np.ndarray) -> Apertures:
         shape = self._problem.domain.shape
         if shape is None:
-            return Cover.of_cells(cells)
+            return Apertures.of_cells(cells)
         if shape.voxels is not None:
-            return Cover.of_cells(cells & shape.cells(part))
+            return Apertures.of_cells(cells & shape.cells(part))
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         level = np.ones([p.stop - p.start for p in ring])
         inside = tuple(
@@ -104,7 +104,7 @@ def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
     return own / (integral(last - at) - integral(-at))
 
 
-def integrals(field: HeldField, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:
+def integrals(field: FieldOnRank, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of each problem's field, and the size of the region, ``(n,)`` each.
 
     Nodes without a value, of whose volumes a part is inside, have the mean of the values around.

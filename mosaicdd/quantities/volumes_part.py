@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import ends, ends_of, last, steps_across
-from mosaicdd.discretisation.crossings import OnOutlines
+from mosaicdd.discretisation.crossings import BoundaryTerms
 from mosaicdd.problems.operators.conductances import Conductances
 
 
@@ -21,7 +21,7 @@ class VolumesPart:
     between: Conductances  # of the faces between volumes; the reaction times the volumes
     volumes: np.ndarray  # what the domain has of each, in cells
     present: np.ndarray  # which nodes have a volume, and no value by an outline
-    outlines: OnOutlines | None
+    outlines: BoundaryTerms | None
 
     def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.

@@ -33,7 +33,7 @@ from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import block_of, coarse_is_replicated, count_of_sums, nodes_layout
 from mosaicdd.schwarz.local_solvers.lifting import exact_solutions
-from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.sweep import SweepContext
 from mosaicdd.schwarz.transfer import Batch, Coarsening, Transfer
 from mosaicdd.solvers.transforms.sine_solve import SineSolve
 from mosaicdd.tensors import Tensors
@@ -58,7 +58,7 @@ part of the coarse interface; returns ``sums`` added up over the ranks."""
 
 
 def coarse_solver(
-    task: Task, coarsening: Coarsening, responses: torch.Tensor, operator: EllipticOperator
+    task: SweepContext, coarsening: Coarsening, responses: torch.Tensor, operator: EllipticOperator
 ) -> CoarseSolver:
     """Choose and plan what solves the coarse problem; raise `ValueError` if it is too large to be factorised.
 
@@ -183,7 +183,7 @@ class ReplicatedSolve:
 
     def __init__(
         self,
-        task: Task,
+        task: SweepContext,
         coarsening: Coarsening,
         solve: Callable[[torch.Tensor], torch.Tensor],
         device: torch.device | None = None,
@@ -218,7 +218,7 @@ class DistributedSolve:
     the one collective.
     """
 
-    def __init__(self, task: Task, symbol: Symbol):
+    def __init__(self, task: SweepContext, symbol: Symbol):
         ranks, block, lattice = task.ranks, task.block, task.block.lattice
         axes = range(len(lattice.subdomains))
         own = Layout(lattice.subdomains, ranks.dims, tuple(map(Shard, axes)))
@@ -276,7 +276,7 @@ class CoarseSpace:
     """
 
     def __init__(
-        self, task: Task, operator: EllipticOperator, responses: torch.Tensor, points: int
+        self, task: SweepContext, operator: EllipticOperator, responses: torch.Tensor, points: int
     ):
         tensors, problems = task.tensors, task.problems
         self._coarsening = coarsening = Coarsening(task.block.lattice, points)

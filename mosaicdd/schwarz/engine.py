@@ -18,7 +18,7 @@ from mosaicdd.schwarz.block import part_in_window
 from mosaicdd.schwarz.certify import Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import EdgeError, estimate_errors
-from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
@@ -28,13 +28,13 @@ from mosaicdd.schwarz.method import SharedMethod, scheme_of
 from mosaicdd.schwarz.monitor import Monitor
 from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
-from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.sweep import SweepContext
 from mosaicdd.solvers.base_engine import BaseEngine, Sink, SolveOptions
 from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
 from mosaicdd.solvers.powers import powers_of
 from mosaicdd.solvers.settings import SolveSettings, StoppingRule
 from mosaicdd.solvers.stopping import History
-from mosaicdd.solvers.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Certificate, Evidence
+from mosaicdd.solvers.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Certificate, StatusEvidence
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
@@ -74,8 +74,8 @@ class Engine(BaseEngine[SharedSolver]):
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
         self.filling = self._filling.local_solver
-        self._fill: Fill | None = None
-        self._window_fill: Fill | None = None  # of what this rank has of it
+        self._fill: InteriorReconstruction | None = None
+        self._window_fill: InteriorReconstruction | None = None  # of what this rank has of it
         window = self._window
         if settings.certify is not None or (self._wanted and window is None):
             self._fill = self._filling.plan_fill()
@@ -135,7 +135,7 @@ class Engine(BaseEngine[SharedSolver]):
         return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
 
     def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
-        task = Task(self._ranks, self.block, settings, self.problems, self.clock)
+        task = SweepContext(self._ranks, self.block, settings, self.problems, self.clock)
         return SharedMethod(task, local_solver, self._scheme.points)
 
     def _default_acceleration(self, local_solver: SharedSolver) -> str:
@@ -293,7 +293,7 @@ class Engine(BaseEngine[SharedSolver]):
         residual: float | None,
         norm: float,
         driven: bool,
-    ) -> Evidence:
+    ) -> StatusEvidence:
         """Return what is known of a field with such a residual, relative to a norm; see `verdict`.
 
         ``driven``: whether the norm is that of a right-hand side.
@@ -315,8 +315,10 @@ class Engine(BaseEngine[SharedSolver]):
             promised, rounding = promised + ROUNDINGS * rounding, 0.0
         if settings.certify is not None:
             promised, rounding = settings.certify, 0.0
-        plausible = math.inf if rule.mae is not None else max(PLAUSIBLE, 10 * rule.rtol)
-        return Evidence(estimate.interface, size, residual, promised, rounding, plausible)
+        max_error_share = math.inf if rule.mae is not None else max(PLAUSIBLE, 10 * rule.rtol)
+        return StatusEvidence(
+            estimate.interface, size, residual, promised, rounding, max_error_share
+        )
 
     def _assemble(
         self,
@@ -357,7 +359,7 @@ class Engine(BaseEngine[SharedSolver]):
 
     def _strips(
         self,
-        fill: Fill,
+        fill: InteriorReconstruction,
         v: Interface,
         node_residual: NodeResidual | None = None,
         region: torch.Tensor | None = None,
@@ -372,7 +374,7 @@ class Engine(BaseEngine[SharedSolver]):
             yield strip
 
     def _residual_of_fill(
-        self, fill: Fill, boundaries: Sequence[Boundary], v: Interface
+        self, fill: InteriorReconstruction, boundaries: Sequence[Boundary], v: Interface
     ) -> np.ndarray:
         """Return the relative discrete residual of each problem's field."""
         for _ in self._strips(fill, v):

@@ -25,13 +25,13 @@ from mosaicdd.schwarz.block import Tiles, region_tiles
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import fill_batch
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan
-from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.sweep import SweepContext
 from mosaicdd.schwarz.transfer import Transfer
 
 FILL_HALO = 2  # lattice cells: the perimeters of one ring of subdomains around the owned ones
 
 
-class Fill:
+class InteriorReconstruction:
     """Predicts the values at all nodes that a block owns.
 
     Parameters
@@ -42,7 +42,7 @@ class Fill:
         The local solver, planned for the nodes inside a subdomain.
     """
 
-    def __init__(self, task: Task, plan: BlockPlan):
+    def __init__(self, task: SweepContext, plan: BlockPlan):
         block, tensors, problems = task.block, task.tensors, task.problems
         self.block = block
         self._plan = plan

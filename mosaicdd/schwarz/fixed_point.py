@@ -30,7 +30,7 @@ from mosaicdd.axes import Slices, frame
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan
-from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
+from mosaicdd.schwarz.sweep import Sweep, SweepContext, interface_exchange
 
 
 class UpdateSums(Protocol):
@@ -98,7 +98,7 @@ class FixedPoint(Iteration):
     ``coarse_space``: None for one level.
     """
 
-    def __init__(self, task: Task, plan: BlockPlan, coarse_space: CoarseSpace | None):
+    def __init__(self, task: SweepContext, plan: BlockPlan, coarse_space: CoarseSpace | None):
         block, clock = task.block, task.clock
         self._ranks = task.ranks
         self._coarse_space = coarse_space
@@ -139,13 +139,13 @@ class FixedPoint(Iteration):
             measure.settled()
         self._start_from(v, out, kept)  # out = (1 - omega) v
         # out += omega T v, while halos of v travel
-        self._sweep.contribute(v, out, self._inner, relaxation)
+        self._sweep.add_local_solutions(v, out, self._inner, relaxation)
         self.finish()
         v.require()
         ring = v.rings - 1
         mine = _NOTHING if measure is None else measure.rest()
         self._start_late(v, out, kept, self._frame if ring else self._late)
-        self._sweep.contribute(v, out, self._outer[ring], relaxation)
+        self._sweep.add_local_solutions(v, out, self._outer[ring], relaxation)
         residual = torch.sub(out.nodes(), v.nodes(), out=self._residual)  # omega R (T v - v)
         if self._coarse_space is not None:
             totals = self._coarse_space.correct(  # A c = omega R (T v - v)

@@ -25,13 +25,13 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.drivers import chebyshev_factors
-from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan, SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.sweep import Sweep, Task, interface_exchange
+from mosaicdd.schwarz.sweep import Sweep, SweepContext, interface_exchange
 from mosaicdd.schwarz.transfer import Batch
 from mosaicdd.solvers.settings import SolveSettings
 
@@ -136,7 +136,7 @@ def measure_spectrum(
     side = cells * subdomain.cells // 2
     lattice = Lattice(Grid((side,) * subdomain.axes, subdomain.spacing), subdomain)
     block = Block.whole(lattice)
-    task = Task(Ranks.alone().fitted(lattice.subdomains), block, SolveSettings())
+    task = SweepContext(Ranks.alone().fitted(lattice.subdomains), block, SolveSettings())
     iterate = SharedMethod(task, ExactSolver(operator, subdomain), points).iterate
     image = Interface(block, **task.tensors)
     owned = image.ownership().flat
@@ -175,7 +175,7 @@ class PhaseIteration(Iteration):
     unity.
     """
 
-    def __init__(self, task: Task, plan: BlockPlan):
+    def __init__(self, task: SweepContext, plan: BlockPlan):
         ranks, block = task.ranks, task.block
         self._ranks = ranks
         self._sweep = Sweep(task, plan)
@@ -200,7 +200,7 @@ class PhaseIteration(Iteration):
                 self._agreements = [self._agreement(phase, put) for phase in self._phases]
             else:
                 everything = self._sweep.batches(block.ring(0))
-                self._agreements = [self._agreement(everything, self._sweep.blend)]
+                self._agreements = [self._agreement(everything, self._sweep.add_centre_lines)]
 
     def _agreement(
         self, members: Iterable[Batch], place: Callable[[torch.Tensor, Batch, Interface], None]
@@ -256,7 +256,7 @@ class SharedMethod:
     ``points``: coarse nodes per lattice cell along a line.
     """
 
-    def __init__(self, task: Task, local_solver: SharedSolver, points: int = 1):
+    def __init__(self, task: SweepContext, local_solver: SharedSolver, points: int = 1):
         self.task, self.local_solver = task, local_solver
         self._plan = functools.partial(BlockPlan, local_solver, **task.tensors)
         lattice, settings = task.block.lattice, task.settings
@@ -274,7 +274,9 @@ class SharedMethod:
             space = CoarseSpace(task, local_solver.operator, responses, points)
         self.iterate = FixedPoint(task, planned, space)
 
-    def plan_fill(self, part: Block | None = None) -> Fill:
+    def plan_fill(self, part: Block | None = None) -> InteriorReconstruction:
         """Plan the fill of the nodes that a part of the block owns, by default the block."""
         wide = dataclasses.replace(part or self.task.block, halo=FILL_HALO)
-        return Fill(self.task.on(wide), self._plan(wide, wide.lattice.subdomain.interior))
+        return InteriorReconstruction(
+            self.task.on(wide), self._plan(wide, wide.lattice.subdomain.interior)
+        )

@@ -24,7 +24,7 @@ from mosaicdd.tensors import Tensors
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepContext:
     """A block of a rank, and how so many problems are solved there at once."""
 
     ranks: Ranks
@@ -45,7 +45,7 @@ class Task:
         most = self.settings.batch_subdomains // self.problems
         return max(1, min(most, math.prod(self.block.region_subdomains)))
 
-    def on(self, block: Block) -> "Task":
+    def on(self, block: Block) -> "SweepContext":
         """Return the same on another block."""
         return dataclasses.replace(self, block=block)
 
@@ -56,7 +56,7 @@ class Sweep:
     ``plan``: the local solver, planned for the centre lines.
     """
 
-    def __init__(self, task: Task, plan: BlockPlan):
+    def __init__(self, task: SweepContext, plan: BlockPlan):
         self._plan = plan
         self._largest, self._problems = task.largest, task.problems
         subdomain, rows = task.block.lattice.subdomain, task.problems * task.largest
@@ -87,7 +87,7 @@ class Sweep:
             self._transfer.restrict(v, batch, perimeters)
         return perimeters, values
 
-    def blend(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
+    def add_centre_lines(self, values: torch.Tensor, batch: Batch, out: Interface) -> None:
         """Add centre lines, weighted by the partition of unity; ``values`` is overwritten."""
         with self._moving:
             self._transfer.weigh(values, batch)
@@ -113,7 +113,7 @@ class Sweep:
             self._plan(batch, perimeters, values)
         return values
 
-    def contribute(
+    def add_local_solutions(
         self, v: Interface, out: Interface, members: Iterable[Batch], factor: float = 1.0
     ) -> None:
         """Add to ``out`` what batches of subdomains contribute to ``T v``, times a factor.

@@ -8,13 +8,13 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.solution.solution import Solution
-from mosaicdd.solution.work import Work
+from mosaicdd.solution.work import SolveJob
 from mosaicdd.solvers.settings import CONVERGED
 
 
 def change_of(
     world: Ranks,
-    work: Work,
+    work: SolveJob,
     solve: Callable[[Problem], Solution],
     values: np.ndarray,
     force: np.ndarray,

@@ -127,7 +127,7 @@ class Checkpoints:
         """
         grid = self._engine.grid
         told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
-        sums = over_ranks(self._ranks.agree(self._checksums), self._ranks.allgather)
+        sums = over_ranks(self._ranks.run_on_all(self._checksums), self._ranks.allgather)
         return told | {f"field {name}": text for name, text in sums.items()}
 
     def _checksums(self) -> dict[str, int]:
@@ -308,7 +308,7 @@ class Checkpoints:
         fields: torch.Tensor | None = None
         for i, (path, number) in places.items():
             what = path, f"problems/{number}/field", engine.owned
-            values = self._ranks.agree(functools.partial(read_array, *what))
+            values = self._ranks.run_on_all(functools.partial(read_array, *what))
             if values is not None:
                 if fields is None:
                     fields = torch.zeros(count, *values.shape, dtype=torch.float64)

@@ -17,11 +17,11 @@ from mosaicdd.grid.window import Window
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks, Replicas
-from mosaicdd.problems.fingerprint import Told, require_told
+from mosaicdd.problems.fingerprint import Fingerprint, require_fingerprint
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import mean_slope, without_slope
-from mosaicdd.quantities.held_field import HeldField
+from mosaicdd.quantities.held_field import FieldOnRank
 from mosaicdd.quantities.quantities import Ask, Quantities
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
@@ -69,7 +69,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LocalResult:
     """One rank's part of the solutions of some problems.
 
     Parameters
@@ -104,7 +104,7 @@ class Kept:
     network: SharedSolver | None
     own: Slices
     boundaries: Sequence[Boundary]
-    told: Told
+    told: Fingerprint
     batches: Sequence[Batch]
     path: Path | None
 
@@ -155,10 +155,10 @@ class Kept:
     def _movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
         return InterfaceMovement(group, lattice, self.settings.halo_depth)
 
-    def require_told(self, problem: Problem, ranks: Ranks) -> None:
+    def require_fingerprint(self, problem: Problem, ranks: Ranks) -> None:
         """Check that the problem's data are what they were when it was solved; else all raise `ValueError`."""
         data = self.told, problem, self.grid, self.own
-        ranks.agree(lambda: require_told(*data))
+        ranks.run_on_all(lambda: require_fingerprint(*data))
 
     def gather(self, name: str) -> np.ndarray | None:
         """Return a quantity of the whole domain and of all problems on every rank, None if unknown.
@@ -302,7 +302,7 @@ def _stacked(values: list[torch.Tensor]) -> np.ndarray:
 _AROUND = 2  # nodes, of which one-sided differences at an outline need three
 
 
-def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
+def asked_of(kept: LocalResult, problem: Problem, ask: Ask) -> Any:
     """Return what is asked of the quantities of solutions; all ranks together.
 
     `ValueError` if the problem's data are other ones than when it was solved. `Unsupported` if not all of the field is
@@ -314,8 +314,8 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
             "quantities are of the whole field, and this solution has a window of it: solve without window"
         )
     with Ranks.of(kept.given_ranks) as ranks:
-        kept.require_told(problem, ranks)
-        local = ranks.agree(lambda: kept.local)
+        kept.require_fingerprint(problem, ranks)
+        local = ranks.run_on_all(lambda: kept.local)
         group, _ = kept.group(ranks)
         share = GhostNodes(Partition(kept.boxes, group), _AROUND)
         # Beyond the grid there is something along periodic axes only.
@@ -334,7 +334,7 @@ def asked_of(kept: Kept, problem: Problem, ask: Ask) -> Any:
             values = [around + slope for around in values]
         members = kept.place[0]
         shape = (len(values), *(p.stop - p.start for p in wide))
-        field = HeldField(
+        field = FieldOnRank(
             grid,
             problem.some(range(members.start, members.stop)) if kept.problems > 1 else problem,
             kept.problems,

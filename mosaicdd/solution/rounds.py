@@ -23,7 +23,7 @@ _SUBDOMAINS = 8192
 _IN_TURN, _NODES = 16, 2**22
 
 
-class Rounds:
+class BatchSchedule:
     """Which problems this rank's group solves in which round.
 
     Five problems in two groups, two at a time:
@@ -76,7 +76,7 @@ class Rounds:
         self.batch = -(-largest // self.number)  # of equal size, so that one plan serves all
         self._batches = self._cut(self._shares[self._group], ())
 
-    def without(self, ended: Collection[int]) -> "Rounds":
+    def without(self, ended: Collection[int]) -> "BatchSchedule":
         """Return those of the problems that have not ended."""
         left = copy.copy(self)
         batches = [self._cut(share, ended) for share in self._shares]

@@ -12,21 +12,21 @@ from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.grid.window import Extent, Window
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks, Replicas
-from mosaicdd.problems.fingerprint import Told, changed, told_of_kind, told_of_plan
+from mosaicdd.problems.fingerprint import Fingerprint, changed, plan_fingerprint, told_of_kind
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import argument
-from mosaicdd.solution.rounds import Rounds
+from mosaicdd.solution.rounds import BatchSchedule
 from mosaicdd.solvers.base_engine import BaseEngine, engine_of
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.unsupported import Unsupported
 
 
-class Setup:
+class SolverPlan:
     """Chooses and plans, for a problem and all others that differ from it in their data only.
 
     All ranks make it together; parameters are those of `Solver`.
@@ -72,7 +72,7 @@ class Setup:
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
-        self._rounds: dict[int, Rounds] = {}
+        self._rounds: dict[int, BatchSchedule] = {}
         # What its functions return is kept for this plan alone, so that a solve is of these values.
         domain = problem.domain
         if domain.shape is not None:
@@ -82,13 +82,15 @@ class Setup:
         self._lay_out(problem, window)
         self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
         self._plan = self.grid, self.partition.owned
-        self.told: Told = world.agree(lambda: told_of_plan(problem, *self._plan, keep=True))
+        self.told: Fingerprint = world.run_on_all(
+            lambda: plan_fingerprint(problem, *self._plan, keep=True)
+        )
 
     def changed(self, problem: Problem) -> list[str]:
         """Return what of a problem is not as it was planned for, as far as this rank knows it."""
         kind = told_of_kind(problem, self.grid)
         another = changed({name: self.told[name] for name in kind}, kind)
-        return another or changed(self.told, told_of_plan(problem, *self._plan))
+        return another or changed(self.told, plan_fingerprint(problem, *self._plan))
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
         """Find the local solver, if one is asked for, and bind it to the problem, on a grid of its spacing."""
@@ -143,13 +145,13 @@ class Setup:
     def _bind(self, problem: Problem) -> Method:
         """Bind the local solver; what nothing certifies is tested."""
         settings, world = self.settings, self._world
-        operator = world.agree(lambda: problem.operator)
+        operator = world.run_on_all(lambda: problem.operator)
         if isinstance(
             operator, Nonlinear
         ):  # random values show it, which processors may round otherwise
             operator.take_structure(world.on_root(lambda: operator.structure))
         bind = system_of if self._unbound is None else self._unbound.bind
-        bound = world.agree(lambda: bind(problem, self.grid))
+        bound = world.run_on_all(lambda: bind(problem, self.grid))
         if settings.network_dtype != settings.dtype:
             bound = bound.in_precision(settings.network_dtype)
         if settings.certify is None:
@@ -184,7 +186,7 @@ class Setup:
                 f"{name}: the field is left out by keep='interface'; leave out one of them"
             )
 
-    def rounds(self, problems: int) -> Rounds:
+    def rounds(self, problems: int) -> BatchSchedule:
         """Share problems out to the groups, in batches that fit the memory.
 
         `ValueError` if there are fewer problems than groups, or a batch does not fit, or the fields do not that no
@@ -193,7 +195,7 @@ class Setup:
         if problems in self._rounds:
             return self._rounds[problems]
         world, subdomains = self._world, self.bound.subdomains(self.grid)
-        rounds = Rounds(self.groups, self.grid, subdomains, self.settings, problems)
+        rounds = BatchSchedule(self.groups, self.grid, subdomains, self.settings, problems)
         itemsize = np.dtype(self.settings.dtype).itemsize
         certified, nodes = self.settings.certify is not None, math.prod(self.grid.nodes)
 
@@ -298,4 +300,4 @@ def active_nodes(shape: Shape, boxes: NodeBoxes, ranks: Ranks) -> np.ndarray:
             counts[first : first + len(strip) - 1] = inside
         return counts
 
-    return ranks.sum(ranks.agree(count)).astype(int)
+    return ranks.sum(ranks.run_on_all(count)).astype(int)

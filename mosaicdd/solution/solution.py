@@ -20,7 +20,7 @@ from mosaicdd.quantities.quantified import Quantified
 from mosaicdd.quantities.quantities import Ask
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read_all
-from mosaicdd.solution.kept import LEFT_OUT, OVER_RANKS, Kept, asked_of
+from mosaicdd.solution.kept import LEFT_OUT, OVER_RANKS, LocalResult, asked_of
 from mosaicdd.solution.output import SolutionOutput, require_one_problem
 from mosaicdd.solution.report import Result
 from mosaicdd.solvers.settings import CONVERGED, Output
@@ -58,7 +58,7 @@ class Solution(Placed, Quantified, Presented):
     def __init__(
         self,
         problem: Problem,
-        kept: Kept,
+        kept: LocalResult,
         report: dict,
         results: Sequence[Result],
         *,
@@ -258,7 +258,7 @@ class Solution(Placed, Quantified, Presented):
         output = Output(path, shards=shards, overwrite=overwrite)
         with Ranks.of(kept.given_ranks) as ranks:
             ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
-            kept.require_told(self.problem, ranks)
+            kept.require_fingerprint(self.problem, ranks)
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
             with SolutionOutput(
@@ -294,7 +294,7 @@ class Solution(Placed, Quantified, Presented):
         if self.kept.path is not None:
             return list(read_all(self.kept.path))
         with Ranks.of(self.kept.given_ranks) as ranks:
-            self.kept.require_told(self.problem, ranks)
+            self.kept.require_fingerprint(self.problem, ranks)
         for name in ("solution", ERRORS, OUTSIDE):
             self._gathered(name)
         return [self._of_problem(number) for number in range(self.problems)]

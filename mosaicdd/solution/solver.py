@@ -24,10 +24,10 @@ from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import require_type
 from mosaicdd.solution.changes import change_of
 from mosaicdd.solution.report import parts_of_ranks, resumable, seconds_spent
-from mosaicdd.solution.setup import Setup
+from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
-from mosaicdd.solution.work import Work
-from mosaicdd.solution.writing import Writing
+from mosaicdd.solution.work import SolveJob
+from mosaicdd.solution.writing import OutputPlan
 from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.atomic import naming_checkpoint
@@ -127,12 +127,12 @@ class Solver:
             if rtol is not None:
                 settings = settings.with_changes(rtol=rtol)
             inputs = inputs_of(problem, local_solver)
-            self._writing = Writing(self._world, output, inputs, self._clock)
+            self._writing = OutputPlan(self._world, output, inputs, self._clock)
             plan = (self._world, settings, window, keep, self._clock)
             in_memory = self._writing.output is None
-            self._setup = Setup(problem, local_solver, *plan, in_memory=in_memory)
+            self._setup = SolverPlan(problem, local_solver, *plan, in_memory=in_memory)
             self._writing.require_possible(self._setup, problem)
-            self._work = Work(self._world, self._setup, problem)
+            self._work = SolveJob(self._world, self._setup, problem)
             self._writing.plan(self._setup, self._work, points)
             self._tell("planned %s by %s", problem.equation.name, self.local_solver)
         except Exception:  # of all ranks alike
@@ -297,17 +297,17 @@ class Solver:
         self._work, self._settled = work, False
         return solution
 
-    def _taken(self, problem: Problem | None) -> Work:
+    def _taken(self, problem: Problem | None) -> SolveJob:
         """Return the work on a problem, by default the last one's, whose data are checked."""
         last = self._work
         if problem is None or problem is last.problem:
             last.require_like(last.problem)
             last.require_unchanged()
-            return last if self._settled else Work(self._world, self._setup, last.problem)
+            return last if self._settled else SolveJob(self._world, self._setup, last.problem)
         require_type("problem", problem, Problem)
         last.require_like(problem)
         self._writing.require_possible(self._setup, problem)
-        return Work(self._world, self._setup, problem)
+        return SolveJob(self._world, self._setup, problem)
 
     def _solve(
         self,
@@ -317,7 +317,7 @@ class Solver:
         begun: float,
     ) -> Solution:
         work, writing = self._work, self._writing
-        begin = None if start is None else self._world.agree(lambda: work.begin(start))
+        begin = None if start is None else self._world.run_on_all(lambda: work.begin(start))
         atol = self._setup.settings.atol if atol is None else atol
         self._watch = Watch()
         before = self._clock.seconds

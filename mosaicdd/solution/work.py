@@ -14,7 +14,7 @@ from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import peak_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import SOURCE, Told, changed, told_of_sides
+from mosaicdd.problems.fingerprint import SOURCE, Fingerprint, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
@@ -22,23 +22,23 @@ from mosaicdd.schwarz.interface import Interface
 from mosaicdd.settings import argument, require_type
 from mosaicdd.solution.beyond_float64 import beyond_numbers, explained
 from mosaicdd.solution.checkpoints import Checkpoints
-from mosaicdd.solution.kept import Batch, Kept
+from mosaicdd.solution.kept import Batch, LocalResult
 from mosaicdd.solution.output import SolutionOutput
 from mosaicdd.solution.report import Result, merged_results, result_of, resumable
-from mosaicdd.solution.setup import Setup
+from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.references.references import REFERENCES
 from mosaicdd.solvers.settings import Output
 
-WritePoints = Callable[[SolutionOutput, Outcome, "Work"], None]
+WritePoints = Callable[[SolutionOutput, Outcome, "SolveJob"], None]
 
 
 """Writes the values at the points that were asked for."""
 
 
-class Work:
+class SolveJob:
     """Problems that differ in their data only, and how a set-up solves them.
 
     All ranks make it and use it together.
@@ -62,18 +62,18 @@ class Work:
         Which of them are solved when, and by whom.
     """
 
-    def __init__(self, world: Ranks, setup: Setup, problem: Problem):
+    def __init__(self, world: Ranks, setup: SolverPlan, problem: Problem):
         self._world = world
         self._setup = setup
         self.problem = problem
         self.rounds = setup.rounds(problem.problems)
         with argument("boundary"):
-            self.boundaries = world.agree(lambda: problem.boundaries(setup.grid))
+            self.boundaries = world.run_on_all(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
-        self._sides = world.agree(lambda: told_of_sides(problem, setup.grid))
-        engine = world.agree(lambda: self.first_engine)
-        self._source = world.agree(lambda: engine.check_source(problem))
-        world.agree(lambda: engine.check(self.boundaries))
+        self._sides = world.run_on_all(lambda: told_of_sides(problem, setup.grid))
+        engine = world.run_on_all(lambda: self.first_engine)
+        self._source = world.run_on_all(lambda: engine.check_source(problem))
+        world.run_on_all(lambda: engine.check(self.boundaries))
         self._truth = self._reference(engine)
 
     def engine(self, problems: int) -> BaseEngine:
@@ -96,7 +96,7 @@ class Work:
             return solve(self.problem, setup.grid) if setup.ranks.is_root else None
 
         with argument("reference"):
-            return engine.reference(setup.ranks.agree(on_root))
+            return engine.reference(setup.ranks.run_on_all(on_root))
 
     def require_like(self, problem: Problem) -> None:
         """Check, by its values, that a problem can be solved by the same set-up; else all ranks raise `ValueError`."""
@@ -117,7 +117,7 @@ class Work:
                 f"{for_whom}, the problem has another {' and another '.join(names)}: make a new one"
             )
 
-        self._world.agree(check)
+        self._world.run_on_all(check)
 
     def require_unchanged(self) -> None:
         """Check that source and values on sides are what they were when taken; else all raise `ValueError`."""
@@ -133,14 +133,14 @@ class Work:
                     "last called: hand the new values over, as in solver(problem.with_fields(f=f))"
                 )
 
-        self._world.agree(check)
+        self._world.run_on_all(check)
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Fingerprint:
         """What tells the data that are solved for from others."""
         return self._setup.told | self._sides | {SOURCE: self._source}
 
-    def begin(self, start: Solution | FieldStart) -> Kept | FieldStart:
+    def begin(self, start: Solution | FieldStart) -> LocalResult | FieldStart:
         """Return what a solve begins with.
 
         `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same grid and
@@ -162,7 +162,7 @@ class Work:
 
     def solve(
         self,
-        start: Kept | FieldStart | None,
+        start: LocalResult | FieldStart | None,
         checkpoints: Checkpoints | None,
         atol: float,
         progress: Progress | None,
@@ -242,7 +242,7 @@ class Work:
             checkpoints.ended(file, {}, last=True)
         return kept, gathered, spent
 
-    def _periodic(self, start: Kept | FieldStart, members: range) -> torch.Tensor | None:
+    def _periodic(self, start: LocalResult | FieldStart, members: range) -> torch.Tensor | None:
         """Return what is periodic of fields to start from, which is solved for."""
         fields, own = start.start_fields(members), self.first_engine.owned
         if fields is None or not any(jumps_of(self.problem.conditions)):
@@ -291,10 +291,10 @@ class Work:
         known = {member: result for part in parts for member, result in part.items()}
         return [known.get(member, Result()) for member in range(self.problem.problems)]
 
-    def kept(self, batches: list[Batch], given_ranks: Any, output: Output | None) -> Kept:
+    def kept(self, batches: list[Batch], given_ranks: Any, output: Output | None) -> LocalResult:
         """Return what is kept of a solve that writes an output, by ranks as they were given."""
         engine, setup = self.first_engine, self._setup
-        return Kept(
+        return LocalResult(
             given_ranks,
             setup.settings,
             setup.partition.boxes,

@@ -14,8 +14,8 @@ from mosaicdd.schwarz.point_values import InterpolatedValues, PointValues
 from mosaicdd.settings import argument
 from mosaicdd.solution.checkpoints import Checkpoints
 from mosaicdd.solution.output import SolutionOutput, require_one_problem
-from mosaicdd.solution.setup import Setup
-from mosaicdd.solution.work import Work
+from mosaicdd.solution.setup import SolverPlan
+from mosaicdd.solution.work import SolveJob
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.settings import Output
 from mosaicdd.solvers.stopwatch import Stopwatch
@@ -23,7 +23,7 @@ from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.unsupported import Unsupported
 
 
-class Writing:
+class OutputPlan:
     """The files of a solver, if it is to write any; all ranks use it together.
 
     `OSError` or `ValueError` if it cannot be written: the same on all ranks.
@@ -66,7 +66,7 @@ class Writing:
         """Where checkpoints go, if any are written."""
         return None if self._checkpoints is None else self._checkpoints.path
 
-    def require_possible(self, setup: Setup, problem: Problem) -> None:
+    def require_possible(self, setup: SolverPlan, problem: Problem) -> None:
         """Raise `Unsupported` where something was asked for that takes one problem only, or a field, or no source."""
         output, problems = self.output, problem.problems
         if output is not None and output.shards:
@@ -86,7 +86,7 @@ class Writing:
                 "make a new one without points and interpolate the field"
             )
 
-    def plan(self, setup: Setup, work: Work, points: Any) -> None:
+    def plan(self, setup: SolverPlan, work: SolveJob, points: Any) -> None:
         """Plan the values at points, and checkpoints; read where an earlier run stopped."""
         if points is not None:
             by_network = work.first_engine.filling.between_nodes
@@ -124,7 +124,7 @@ class Writing:
         kept = self._checkpoints
         return kept if kept is not None and kept.problems == problems else None
 
-    def file(self, setup: Setup, work: Work) -> SolutionOutput | nullcontext[None]:
+    def file(self, setup: SolverPlan, work: SolveJob) -> SolutionOutput | nullcontext[None]:
         """Return the solution file of some work, to be entered; nothing is written where none is asked for."""
         if self.output is None:
             return nullcontext()
@@ -143,7 +143,7 @@ class Writing:
             seen=iter if self._values_at is None else self._values_at.seen,
         )
 
-    def points(self, file: SolutionOutput, outcome: Outcome, work: Work) -> None:
+    def points(self, file: SolutionOutput, outcome: Outcome, work: SolveJob) -> None:
         """Write the values at the points that were asked for, if any were."""
         if self._values_at is not None:
             with self._clock.part("points"):

@@ -24,7 +24,7 @@ from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate, Outcome
 from mosaicdd.solvers.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.solvers.stopping import History, Progress
 from mosaicdd.solvers.stopwatch import Stopwatch
-from mosaicdd.solvers.verdict import Evidence, verdict
+from mosaicdd.solvers.verdict import StatusEvidence, verdict
 
 _VANISHING = 1e-292  # root mean square of values that have lost digits
 
@@ -210,7 +210,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         return None
 
     @property
-    def on_coarser_grid(self) -> np.ndarray | None:
+    def coarse_solution(self) -> np.ndarray | None:
         """The solution on a grid twice as coarse that the last solve began with, at all of its nodes; None if it did not."""
         return None
 
@@ -240,7 +240,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     def _outcome(
         self,
         status: str,
-        evidence: Evidence,
+        evidence: StatusEvidence,
         estimate: ErrorEstimate,
         *,
         history: History,

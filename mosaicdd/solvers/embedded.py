@@ -33,7 +33,7 @@ class IncompatibleError(ValueError):
     """More flows into a domain than out of it, and its outline lets nothing through."""
 
 
-class Embedded:
+class BoundaryLifting:
     """Right-hand sides of some problems, and what is put right in their fields.
 
     All ranks make it together.
@@ -82,7 +82,7 @@ class Embedded:
         # What fields are completed by.
         self._shown = None if equations.outlines is None else equations.outlines.without_acting()
         self._part = region.nodes
-        self.right_hand_side = ranks.agree(self._evaluated)
+        self.right_hand_side = ranks.run_on_all(self._evaluated)
         self.driven: np.ndarray | None = None
         nodes = discretisation.driven(problem, self._part, equations)
         if nodes is not None:

@@ -86,7 +86,7 @@ def _add(
 
 
 class FieldResidual:
-    """Adds up the squares of ``W (b - A u)`` over the strips of a field; see `Measure`.
+    """Adds up the squares of ``W (b - A u)`` over the strips of a field; see `ResidualScale`.
 
     Parameters
     ----------

@@ -174,7 +174,7 @@ class _Beside:
     k: np.ndarray
 
 
-class Measure:
+class ResidualScale:
     """Measures the right-hand sides of problems in one medium on the region of a rank; planned once.
 
     Parameters

@@ -42,4 +42,4 @@ def _largest(ranks: Ranks, source: GridSource, owned: Slices) -> np.ndarray:
         each = [part.reshape(len(part), -1).max(axis=1, initial=0.0) for part in parts]
         return np.max(each, axis=0)
 
-    return np.max(ranks.allgather(ranks.agree(here)), axis=0)
+    return np.max(ranks.allgather(ranks.run_on_all(here)), axis=0)

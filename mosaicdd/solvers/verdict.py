@@ -69,7 +69,7 @@ VISIBLE = 1e-3
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StatusEvidence:
     """What is known of a field when its solve ends; residuals relative to the right-hand side."""
 
     # error, size: estimated root mean square of the error, and that of the answer
@@ -80,18 +80,18 @@ class Evidence:
     rounding: float = 0.0  # the 2-norm of ``eps |A| |u|``; zero where that is no excuse
     # The largest share of the size that an error may have; infinite where there is no answer to be
     # a share of, or the aim is another
-    plausible: float = PLAUSIBLE
+    max_error_share: float = PLAUSIBLE
     # The largest residual that rounding is an excuse for; infinite where the estimate sees what rounding makes of it
     visible: float = VISIBLE
 
 
-def verdict(status: str, evidence: Evidence) -> str:
+def verdict(status: str, evidence: StatusEvidence) -> str:
     """Return the status that the evidence leaves of the one that a method ended with."""
     converged = status in CONVERGED
     if not converged and status != "stagnated":
         return status
-    if math.isfinite(evidence.plausible) and not (
-        evidence.error <= evidence.plausible * evidence.size
+    if math.isfinite(evidence.max_error_share) and not (
+        evidence.error <= evidence.max_error_share * evidence.size
     ):
         return "stagnated"
     residual = evidence.residual
@@ -105,6 +105,6 @@ def verdict(status: str, evidence: Evidence) -> str:
     return "converged_rounding" if hidden else "stagnated"
 
 
-def suspected(status: str, residual: float, promised: float) -> bool:
+def needs_rounding(status: str, residual: float, promised: float) -> bool:
     """Say whether a verdict would need to know the rounding."""
     return status == "stagnated" or (status in CONVERGED and not residual <= promised)

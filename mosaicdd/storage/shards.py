@@ -101,7 +101,7 @@ def write_shards(
         return complete_shard(path, place)
 
     try:
-        shard = ranks.agree(write)
+        shard = ranks.run_on_all(write)
     except BaseException:
         discard_shard(path)
         raise

@@ -38,7 +38,7 @@ class SharedFile:
     def on_root(self, function: Callable[[h5py.File], object]) -> None:
         """Call a function of the open file on the root."""
         file = self._file
-        self.ranks.agree(lambda: None if file is None else function(file))
+        self.ranks.run_on_all(lambda: None if file is None else function(file))
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Add an array of zeros, if this file has not created one of this name."""

@@ -17,11 +17,11 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solvers.settings import Output
 from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
-from mosaicdd.time.data import SidesInTime, one_in_time, stills_of
+from mosaicdd.time.data import SidesInTime, one_in_time, snapshots_of
 from mosaicdd.time.record import Record, StepsEnded
 from mosaicdd.time.settings import TimeSettings
-from mosaicdd.time.stepper import Stepper
-from mosaicdd.time.steps import Stepping
+from mosaicdd.time.stepper import TimeIntegrator
+from mosaicdd.time.steps import StepSequence
 
 
 class TimeCheckpoint:
@@ -46,7 +46,7 @@ class TimeCheckpoint:
         output: Output,
         problem: Problem,
         time_settings: TimeSettings,
-        stepper: Stepper,
+        stepper: TimeIntegrator,
         initial: int,
         told: dict,
     ):
@@ -62,7 +62,7 @@ class TimeCheckpoint:
         """Whether it is time for one, by the clock of this rank."""
         return time.monotonic() - self._saved >= self._seconds
 
-    def save(self, ended: Sequence[StepsEnded], steps: Stepping) -> None:
+    def save(self, ended: Sequence[StepsEnded], steps: StepSequence) -> None:
         """Write a checkpoint; on success it replaces the one before.
 
         ``ended``: the problems before that which is marched.
@@ -89,7 +89,7 @@ class TimeCheckpoint:
             file.fill("levels", parts)
         self._saved = time.monotonic()
 
-    def load(self, begin: Callable[[int], Stepping]) -> tuple[list[StepsEnded], Stepping]:
+    def load(self, begin: Callable[[int], StepSequence]) -> tuple[list[StepsEnded], StepSequence]:
         """Return the problems that had ended when the checkpoint was written, and the next one as it was then.
 
         ``begin``: makes the steps of a problem.
@@ -115,7 +115,7 @@ class TimeCheckpoint:
                 "begin anew without --resume"
             )
         place = slice(None), *self._share.ghosted
-        values: Any = ranks.agree(lambda: read_array(self.path, "levels", place))
+        values: Any = ranks.run_on_all(lambda: read_array(self.path, "levels", place))
         ended = [
             StepsEnded(**{**member, "record": Record(**member["record"])})
             for member in state["ended"]
@@ -174,7 +174,7 @@ class TimeCheckpoint:
         """Return that of a field's values at the nodes that this rank owns."""
         share = self._share
         stills = (
-            s.sample_as_given(share.grid, share.owned, checked=False) for s in stills_of(field)
+            s.sample_as_given(share.grid, share.owned, checked=False) for s in snapshots_of(field)
         )
         return in_order(checksum(values, share.owned) for values in stills)
 

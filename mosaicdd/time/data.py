@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import coordinates, letters, spelled
-from mosaicdd.discretisation.covering import Covering
+from mosaicdd.discretisation.covering import CoveredCells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import AtInstant, Expression, OfPlace, takes_time
@@ -46,7 +46,7 @@ class SourceInTime:
     def __init__(self, problem: Problem, grid: Grid, interval: float):
         source = problem.source
         self._grid, self._shape = grid, problem.domain.shape
-        self._covering = Covering(problem, grid)
+        self._covering = CoveredCells(problem, grid)
         self._axes, self._interval = len(grid.shape), interval
         self._source: Any = None if source is None else source.values
         self._frames = 0
@@ -106,7 +106,7 @@ class SourceInTime:
 
 
 def sampled(
-    field: Field, shape: Shape | None, grid: Grid, part: Part, covering: Covering | None = None
+    field: Field, shape: Shape | None, grid: Grid, part: Part, covering: CoveredCells | None = None
 ) -> np.ndarray:
     """Return values of one problem at the nodes of a part, ``(rows, columns)``.
 
@@ -229,12 +229,12 @@ def one_in_time(problem: Problem, number: int) -> Problem:
     return dataclasses.replace(problem, fields=fields, sides=problem.conditions.some(which))
 
 
-def stills_of(field: Field) -> list[Field]:
+def snapshots_of(field: Field) -> list[Field]:
     """Return a field at two times, the first two that it has node values of; of one that stays as it is it alone."""
     values, axes = field.values, field.axes
     if field.times is not None:
         still = Sliced.of_time(values, 0)
-        return stills_of(Field(field.name, still, axes))
+        return snapshots_of(Field(field.name, still, axes))
     if field.problems > 1:
         stills = [Sliced.of_time(values, number) for number in (0, 1)]
     elif varies(values, axes):
@@ -342,7 +342,7 @@ class SidesInTime:
         for before, after in zip(begin.parts, end.parts, strict=True):
             condition = after.condition
             if is_outline(after.name) and not isinstance(condition, Periodic):
-                mixed = _Mixed(before.values, after.values, share)
+                mixed = _Interpolated(before.values, after.values, share)
                 conditions[str(after)] = dataclasses.replace(condition, values=mixed)
         edges = zip(begin.edge_values(grid), end.edge_values(grid), strict=True)
         data = [
@@ -352,7 +352,7 @@ class SidesInTime:
         return Sides(conditions, data[0] if data else None, len(grid.shape))
 
 
-class _Mixed(OfPlace):
+class _Interpolated(OfPlace):
     """Values between those at two times, as a function of coordinates."""
 
     def __init__(self, before: Any, after: Any, share: float):

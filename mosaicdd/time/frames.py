@@ -99,7 +99,7 @@ class FileFrames:
                 self._opened.append(RawFrames(f"{self._path}.{ranks.rank}", wanted.shape))
 
         ranks.on_root(begin)
-        ranks.agree(follow)
+        ranks.run_on_all(follow)
 
     def write(self, number: int, owned: np.ndarray) -> None:
         """Take a field."""
@@ -111,7 +111,7 @@ class FileFrames:
                 file.write(number, values, place)
 
         if self._apart:
-            self._ranks.agree(lambda: write(part, whole))
+            self._ranks.run_on_all(lambda: write(part, whole))
         else:
             parts: list[Part] = [(part, wanted.place)] if wanted.there else []
             collect(self._ranks, parts, np.float64, write)
@@ -123,7 +123,7 @@ class FileFrames:
             for file in self._opened:
                 file.keep(count)
 
-        self._ranks.agree(keep)
+        self._ranks.run_on_all(keep)
 
     def part(self, number: int) -> np.ndarray:
         """Return what this rank has of a field, where each writes its part."""

@@ -13,7 +13,7 @@ _TWO_BACK: _Weights = {2: (-1.0, 2.0), 3: (0.0, 0.0, 1.0)}
 _FOUR_BACK: _Weights = {3: (3.0, -8.0, 6.0)}
 
 
-class Levels:
+class PreviousSteps:
     """Values at the last times, equally long steps apart, the newest first, and what flowed until then.
 
     Parameters

@@ -24,8 +24,8 @@ from mosaicdd.time.frames import FileFrames, Frames, FrameStore, MemoryFrames, W
 from mosaicdd.time.record import StepsEnded, merged
 from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
-from mosaicdd.time.stepper import Stepper
-from mosaicdd.time.steps import Stepping
+from mosaicdd.time.stepper import TimeIntegrator
+from mosaicdd.time.steps import StepSequence
 from mosaicdd.torch_defaults import on_processor
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class March:
                 with argument("shards"):
                     self._ranks.on_root(lambda: require_shard_folder(output.path))
         how = local_solver, self._ranks, self._settings
-        self._stepper = stepper = Stepper(problem, initial, self._time, *how)
+        self._stepper = stepper = TimeIntegrator(problem, initial, self._time, *how)
         self._opened.callback(stepper.close)
         share = stepper.share
         with argument("window"):
@@ -118,10 +118,10 @@ class March:
         with argument("resume"):
             self._ended, self._steps = self._checkpoint.load(self._begin)
 
-    def _begin(self, number: int) -> Stepping:
+    def _begin(self, number: int) -> StepSequence:
         """Return the steps of a problem, of which none is taken."""
         frames = Frames(self._store, number * self._time.frames)
-        return Stepping(self._stepper, self._time, self._stepper.begin(number), frames)
+        return StepSequence(self._stepper, self._time, self._stepper.begin(number), frames)
 
     def _end_frames(self) -> None:
         """Close the files of the fields; with a checkpoint they are what another run goes on from."""

@@ -12,7 +12,7 @@ from mosaicdd.axes import Slices, moved, times
 from mosaicdd.grid.window import Placed
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import Told, require_same, told_of_rest
+from mosaicdd.problems.fingerprint import Fingerprint, require_same, told_of_rest
 from mosaicdd.problems.limits import just_before
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
@@ -215,7 +215,7 @@ class Series(Placed):
         told, output = self._told, Output(path, shards=shards, overwrite=overwrite)
         with Ranks.of(self._given_ranks) as ranks:
             ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
-            ranks.agree(lambda: require_same(told, self._told_now()))
+            ranks.run_on_all(lambda: require_same(told, self._told_now()))
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
             self.write(path, ranks, shards=shards)
@@ -227,7 +227,7 @@ class Series(Placed):
         sides = SidesInTime(self.problem.conditions)(end)
         return CoefficientsInTime(self.problem)(end).with_sides(sides).with_fields(f=0.0)
 
-    def _told_now(self) -> Told:
+    def _told_now(self) -> Fingerprint:
         """Return what tells the data that are written from others; of values on sides those at the end."""
         return told_of_rest(self._last, self._grid, self._store.wanted.own)
 

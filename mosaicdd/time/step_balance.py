@@ -12,10 +12,10 @@ from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.quantities.balance import Balance, balance_of, flows_out
 from mosaicdd.quantities.control_volumes import ControlVolumes, why_no_balance
-from mosaicdd.quantities.held_field import HeldField, rows_of
+from mosaicdd.quantities.held_field import FieldOnRank, rows_of
 from mosaicdd.solution.solver import Solver
 
 
@@ -48,9 +48,9 @@ class StepBalance:
         elif reaction.number != 0.0:
             self._reaction = self._weights * self._volumes.near(reaction, share.owned)[0]
 
-    def _held(self, problem: Problem, wide: np.ndarray) -> HeldField:
+    def _held(self, problem: Problem, wide: np.ndarray) -> FieldOnRank:
         share = self._share
-        return HeldField(
+        return FieldOnRank(
             share.grid,
             problem,
             1,
@@ -62,14 +62,14 @@ class StepBalance:
             share.ranks.allgather,
         )
 
-    def _weights_of(self, held: HeldField) -> np.ndarray:
+    def _weights_of(self, held: FieldOnRank) -> np.ndarray:
         """Return what the domain has of the volumes of the nodes that this rank owns, where something is made."""
         grid, own = self._share.grid, self._share.owned
         weights = np.zeros([p.stop - p.start for p in own])
         for part in rows_of(held):
             if self._volumes.outline is None:
                 cells = GridNodes(grid.shape, (None,) * len(part)).cells(part)
-                volumes = Cover.of_cells(cells).volumes
+                volumes = Apertures.of_cells(cells).volumes
             else:
                 wide = held.around(part)
                 here = self._volumes.on(wide)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.discretisation.covering import Covering
+from mosaicdd.discretisation.covering import CoveredCells
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import OfPlace
 from mosaicdd.problems.fields.fields import Field, Part, require_sign, sample_signed
@@ -83,7 +83,7 @@ class Storage:
     def __init__(self, problem: Problem):
         self.name = getattr(problem.equation, "storage", None) or ""
         self._grid, self._shape = problem.domain.grid(), problem.domain.shape
-        self._covering = Covering(problem, self._grid)
+        self._covering = CoveredCells(problem, self._grid)
         values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
         self._field = Field(self.name, values, len(problem.domain.cells))
         self.number = self._field.number

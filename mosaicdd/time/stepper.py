@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import Slices, within
-from mosaicdd.discretisation.crossings import OnOutlines
+from mosaicdd.discretisation.crossings import BoundaryTerms
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
@@ -24,7 +24,7 @@ from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time import data as in_time
 from mosaicdd.time.data import SourceInTime, sampled
 from mosaicdd.time.jumps import Jumps
-from mosaicdd.time.levels import Levels
+from mosaicdd.time.levels import PreviousSteps
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.time.step_balance import Planned
 from mosaicdd.time.step_problem import Storage, step_problem
@@ -35,7 +35,7 @@ _PLANNED, _PLANNED_ANEW = 3, 1
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepResult:
     """A step that was taken."""
 
     values: np.ndarray  # the new ones, at the nodes that this rank holds
@@ -52,7 +52,7 @@ class DataError(ValueError):
     """The source or the values on the sides are not sound at some time."""
 
 
-class Stepper:
+class TimeIntegrator:
     """Takes steps of any length; a solver is planned once for each.
 
     `ValueError` or `TypeError` if the equation cannot be solved in time, or the problem or the settings are not
@@ -110,7 +110,7 @@ class Stepper:
             None  # those that have values in a field; None of a rectangle
         )
         if shape is not None:
-            level = ranks.agree(lambda: shape.level(self.share.grid, self.share.owned))
+            level = ranks.run_on_all(lambda: shape.level(self.share.grid, self.share.owned))
             self._outside = level >= 0
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.ghosted, self.share.owned)
@@ -119,12 +119,12 @@ class Stepper:
         self._difference = np.empty(owned)
         self._fixed: np.ndarray | None = None
         # On a shape: what the discretisation gives values at, of the nodes that this rank holds and one more around
-        self._on_shape: tuple[Discretisation, OnOutlines | None] | None = None
+        self._on_shape: tuple[Discretisation, BoundaryTerms | None] | None = None
         if self._shape is not None or self._sides.vary:
-            active, self._shown = ranks.agree(self._nodes)
+            active, self._shown = ranks.run_on_all(self._nodes)
             self._fixed = np.flatnonzero(~active)  # there a change is no error of a step
         with argument("field"):
-            self._storage = ranks.agree(lambda: self._stored(0.0))
+            self._storage = ranks.run_on_all(lambda: self._stored(0.0))
 
     def close(self) -> None:
         """Free what was planned."""
@@ -157,9 +157,9 @@ class Stepper:
 
         with argument("field"):
             self._source.require_until(self._time.end)
-            self._ranks.agree(lambda: self._source(0.0, share.ghosted))
+            self._ranks.run_on_all(lambda: self._source(0.0, share.ghosted))
         with argument("initial"):
-            return self._ranks.agree(begun)
+            return self._ranks.run_on_all(begun)
 
     def jumps(self, t: float, later: float) -> bool:
         """Say whether data jump at a time, from which on a step goes; or all ranks raise `DataError`."""
@@ -167,7 +167,7 @@ class Stepper:
             return False
         ranks = self._ranks
         try:
-            return self._jumps.at(t, later, lambda look: ranks.allgather(ranks.agree(look)))
+            return self._jumps.at(t, later, lambda look: ranks.allgather(ranks.run_on_all(look)))
         except ValueError as error:
             raise DataError(f"at the time {t:g}: {error}") from error
 
@@ -214,8 +214,15 @@ class Stepper:
         return Storage(self._coefficients(t)).at(self.share.ghosted)
 
     def __call__(
-        self, levels: Levels, t: float, later: float, length: float, atol: float, *, anew: bool
-    ) -> Taken:
+        self,
+        levels: PreviousSteps,
+        t: float,
+        later: float,
+        length: float,
+        atol: float,
+        *,
+        anew: bool,
+    ) -> StepResult:
         """Take a step from the last values, which are that long apart, at a time to a later one.
 
         `DataError` on all ranks, if the problem's data are not sound then.
@@ -261,7 +268,7 @@ class Stepper:
             gained = np.multiply(rate, stage, out=self._gained)
             gained -= force
             balanced = balance(problem, stage, gained, f)
-        return Taken(
+        return StepResult(
             wide,
             size,
             far,
@@ -290,7 +297,7 @@ class Stepper:
             return f, sides, newest if share == 1.0 else self._with_given(newest, first)
 
         try:
-            return self._ranks.agree(evaluated)
+            return self._ranks.run_on_all(evaluated)
         except ValueError as error:
             raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
@@ -299,7 +306,7 @@ class Stepper:
         if not self._coefficients.vary:
             return self._plan(length, stage)
         try:
-            self._storage = self._ranks.agree(lambda: self._stored(stage))
+            self._storage = self._ranks.run_on_all(lambda: self._stored(stage))
             return self._plan(length, stage)
         except ValueError as error:
             raise DataError(f"at the time {stage:g}: {error}") from error

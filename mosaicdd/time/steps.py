@@ -14,10 +14,10 @@ import numpy as np
 from mosaicdd.report.progress import Progress
 from mosaicdd.solvers.settings import CONVERGED
 from mosaicdd.time.frames import Frames
-from mosaicdd.time.levels import Levels
+from mosaicdd.time.levels import PreviousSteps
 from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
-from mosaicdd.time.stepper import DataError, Stepper, Taken
+from mosaicdd.time.stepper import DataError, StepResult, TimeIntegrator
 
 _SHORTEST = Fraction(1, 2**30)
 _GROW = 0.5  # of the bound, that the error of a step twice as long may be expected to have
@@ -78,7 +78,7 @@ class StepControl:
         while self.position + (self._time.scheme.unjudged + 1) * self.length > self._time.steps:
             self.length /= 2
 
-    def error(self, taken: Taken, known: int) -> float | None:
+    def error(self, taken: StepResult, known: int) -> float | None:
         """Return the estimated error of a step from so many last values, root mean square; None if it shows later."""
         scheme = self._time.scheme
         if known < (scheme.unjudged + 1 if self.chooses else scheme.levels):
@@ -124,7 +124,7 @@ class StepControl:
         return (self._time.tolerance or 0.0) * self.scale
 
 
-class Stepping:
+class StepSequence:
     """What takes steps one after another, on all ranks together.
 
     Parameters
@@ -142,11 +142,13 @@ class Stepping:
         Why it ended early, where more is known than the status says.
     """
 
-    def __init__(self, stepper: Stepper, time: TimeSettings, first: np.ndarray, frames: Frames):
+    def __init__(
+        self, stepper: TimeIntegrator, time: TimeSettings, first: np.ndarray, frames: Frames
+    ):
         self.stepper, self.first, self.frames = stepper, first, frames
         self._time = time
         self.control, self.record = StepControl(time), Record()
-        self.levels = Levels(first, time.scheme.levels)
+        self.levels = PreviousSteps(first, time.scheme.levels)
         self.failure: str | None = None
         self._anew = False  # whether the step at work is the first one after a jump
 
@@ -222,7 +224,7 @@ class Stepping:
                 for _ in range(times):
                     self.levels.halve()
 
-    def _tried(self) -> Taken:
+    def _tried(self) -> StepResult:
         """Take a step from the last values."""
         length = float(self.control.length) * self._time.dt
         atol = self._time.solver_share * self.record.last_error
@@ -281,7 +283,7 @@ class Stepping:
         if kept < len(times):
             self.frames.keep(kept)
 
-    def _advance(self, taken: Taken, error: float | None) -> None:
+    def _advance(self, taken: StepResult, error: float | None) -> None:
         """Take the values after a step over."""
         control, known = self.control, len(self.levels.values)
         control.advance(taken.size)
@@ -298,7 +300,7 @@ class Stepping:
             control.length *= 2
             self.levels.double()
 
-    def _amounts(self, taken: Taken, length: float) -> tuple[np.ndarray, dict[str, float]]:
+    def _amounts(self, taken: StepResult, length: float) -> tuple[np.ndarray, dict[str, float]]:
         """Return what flows in a step, as a vector, and per time by the names of `Balance.numbers`."""
         if taken.balance is None:
             return np.zeros(1), {}

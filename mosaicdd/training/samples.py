@@ -137,7 +137,7 @@ class Generation:
             written.append(made)
             parts.remove()
 
-        ranks.agree(make)
+        ranks.run_on_all(make)
         ranks.on_root(assemble)
         return written[0] if written else None
 

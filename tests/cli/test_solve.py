@@ -145,7 +145,7 @@ def test_a_fault_after_the_checks_leaves_the_old_file(mosaicdd, common_path, by_
     def fail(*_):
         raise RuntimeError("a fault of the program")
 
-    monkeypatch.setattr("mosaicdd.schwarz.fill.Fill.strips", fail)
+    monkeypatch.setattr("mosaicdd.schwarz.fill.InteriorReconstruction.strips", fail)
     ended = mosaicdd(f"{SOLVE} --overwrite -o {path}")
     assert ended.code == 1
     assert "a fault of the program" in ended.err

@@ -7,7 +7,7 @@ import scipy.sparse.linalg
 from central_differences import central_difference
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = m.SolveSettings(rtol=1e-12)
@@ -183,7 +183,7 @@ def test_solutions_on_ranks_are_those_of_a_factorisation(case, comm, by_one):
     given = problem_of(case)
 
     def by_hand():
-        system = OutlineSystem(given, given.domain.grid())
+        system = GlobalSystem(given, given.domain.grid())
         return system.field(system.solve(system.right_hand_side))
 
     solution = m.solve(given, "exact", ranks=comm, settings=TIGHT)

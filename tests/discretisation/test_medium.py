@@ -7,7 +7,7 @@ from mosaicdd.discretisation.discrete import DirichletSystem, MediumSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.fingerprint import told_of_plan
+from mosaicdd.problems.fingerprint import plan_fingerprint
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
@@ -211,7 +211,7 @@ def test_the_same_coefficients_are_the_same_medium():
     problem = Problem(Domain((8, 8)), "diffusion", {"a": a, "c": 1.0})
 
     def told(**fields):
-        return told_of_plan(problem.with_fields(**fields), grid, (slice(0, 9), slice(0, 9)))
+        return plan_fingerprint(problem.with_fields(**fields), grid, (slice(0, 9), slice(0, 9)))
 
     assert told(f=2.0) == told(a=a.copy()) == told()
     a[3, 4] = 2.0

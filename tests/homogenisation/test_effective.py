@@ -11,7 +11,7 @@ import mosaicdd as m
 from mosaicdd.homogenisation import effective
 from mosaicdd.homogenisation.effective_conductivity import FlowJudge
 from mosaicdd.homogenisation.summary import hashin_shtrikman
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 
 SINGLE = 3e-7  # conductances are float32 numbers, right to 6e-8; of conductivities they are means
 
@@ -200,11 +200,11 @@ def test_flows_are_right_by_levels_of_single_precision_or_else_by_others(
     digits = []
 
     def system_of(*of, **how):
-        system = NodeSystem(*of, **how)
+        system = NodeEquations(*of, **how)
         digits.append(system.dtype)
         return system
 
-    monkeypatch.setattr(effective, "NodeSystem", system_of)
+    monkeypatch.setattr(effective, "NodeEquations", system_of)
     monkeypatch.setattr(effective, "_ITERATIONS", iterations)
     medium = np.where(blobs((40, 40), 0.5, width=0.7), 5e8, 1.0)
     along = m.effective(medium, axis="x", ranks=comm)["x"]

@@ -98,12 +98,12 @@ def test_an_exception_on_any_rank_is_raised_on_all_the_first_of_several(ranks):
     for rank in range(ranks.size):
         error = FileNotFoundError(f"seen by rank {rank}")
         with pytest.raises(FileNotFoundError, match=f"seen by rank {rank}"):
-            ranks.agree(lambda: fail(error) if ranks.rank == rank else 1)  # noqa: B023
+            ranks.run_on_all(lambda: fail(error) if ranks.rank == rank else 1)  # noqa: B023
     with pytest.raises(ValueError, match="rank 0"):
-        ranks.agree(lambda: fail(ValueError(f"rank {ranks.rank}")))
+        ranks.run_on_all(lambda: fail(ValueError(f"rank {ranks.rank}")))
     with pytest.raises(PermissionError, match="closed"):
         ranks.on_root(lambda: fail(PermissionError("closed")))
-    assert ranks.agree(lambda: ranks.rank) == ranks.rank
+    assert ranks.run_on_all(lambda: ranks.rank) == ranks.rank
 
 
 @FEW

@@ -9,7 +9,7 @@ import scipy.fft
 from movements import CountedMovements
 
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
-from mosaicdd.solvers.transforms.sine_solve import SineSolve, Waves
+from mosaicdd.solvers.transforms.sine_solve import SineSolve, SineTransform
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 
@@ -121,7 +121,7 @@ def second_differences(waves):
 @pytest.mark.parametrize("count", [3, 8, 17])
 @pytest.mark.parametrize("given", GIVEN, ids=str)
 def test_second_differences_of_waves_are_their_eigenvalues_times_these(given, count):
-    waves = Waves(count, given)
+    waves = SineTransform(count, given)
     heights = np.eye(count)
     modes = waves.values(heights.copy(), 0)
     matrix = second_differences(waves)
@@ -134,7 +134,7 @@ def test_a_solve_by_any_waves_is_that_of_one_process(ranks, all_dims, shape):
     every = list(itertools.product(GIVEN, repeat=len(shape)))
     right = np.random.default_rng(0).standard_normal(shape)
     for which in every[:: 1 if len(shape) == 2 else 17]:
-        waves = [Waves(n, given) for n, given in zip(shape, which, strict=True)]
+        waves = [SineTransform(n, given) for n, given in zip(shape, which, strict=True)]
 
         def symbol(*parts, waves=waves):
             along = (w.eigenvalues[part] for w, part in zip(waves, parts, strict=True))

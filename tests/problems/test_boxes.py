@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.stretched import Stretch
+from mosaicdd.discretisation.stretched import PeriodicPadding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium
@@ -35,7 +35,7 @@ def problem_of(axes, sides, f=None, **fields):
 
 
 def solved(grid, problem):
-    system = OutlineSystem(problem, grid)
+    system = GlobalSystem(problem, grid)
     return system.field(system.solve(system.right_hand_side))
 
 
@@ -53,7 +53,7 @@ def test_natural_sides_make_a_kronecker_sum_of_lines_and_lengths(axes):
     grid = Grid(BOX.shape[-axes:], H)
     alphas = {name: 1.0 + number for number, name in enumerate(side_names(axes))}
     sides = {name: Robin(alpha) for name, alpha in alphas.items()}
-    found = OutlineSystem(problem_of(axes, sides, c=3.0), grid).matrix.toarray()
+    found = GlobalSystem(problem_of(axes, sides, c=3.0), grid).matrix.toarray()
     ends = {side: alphas[name] for name, side in side_names(axes).items()}
     lines, lengths = zip(
         *(line(n, ends[axis, 0], ends[axis, 1]) for axis, n in enumerate(grid.shape)), strict=True
@@ -111,7 +111,7 @@ def test_nodes_between_those_of_a_box_that_comes_round_change_nothing():
     at_grid = Discretisation(problem, problem.operator, BOX).equations((slice(0, 5), *place[1:]))
     stretched = Discretisation(problem, problem.operator, BOX).with_periods((6, None, None))
     on_lattice = stretched.equations(place)
-    assert Stretch(place, (4, None, None), (6, None, None)).at_nodes[:, 2, 2].tolist() == [
+    assert PeriodicPadding(place, (4, None, None), (6, None, None)).at_nodes[:, 2, 2].tolist() == [
         *[True] * 4, False, False, True
     ]  # fmt: skip
     series = 1 / (1 / on_lattice.conductances.along[0][3:6, 1:-1, 1:-1]).sum(axis=0)

@@ -8,7 +8,7 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.operators import nonlinear_part
 from mosaicdd.problems.operators.gradient_flux import outflow
-from mosaicdd.problems.operators.patch import Patch
+from mosaicdd.problems.operators.patch import StencilValues
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 
@@ -36,7 +36,7 @@ def apart(residual):
     """Return a residual that is not told the array its patches are cut from."""
 
     def of_values(u, h, a, c):
-        return residual(Patch(*u.values, aspect=u.aspect), h, a, c)
+        return residual(StencilValues(*u.values, aspect=u.aspect), h, a, c)
 
     return of_values
 

@@ -6,7 +6,7 @@ import pytest
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import Lognormal
-from mosaicdd.problems.fingerprint import told_of_plan
+from mosaicdd.problems.fingerprint import plan_fingerprint
 from mosaicdd.problems.problem import Problem
 
 GRID = Grid((150, 200), 1 / 64)
@@ -59,7 +59,7 @@ def test_a_field_takes_the_text():
     expected = Lognormal(3, 0.1, 1e4).sample(GRID, WHOLE)
     np.testing.assert_array_equal(problem.arrays["a"].sample(GRID, WHOLE)[0], expected)
     other = problem.with_fields(f=2.0)  # solved with the same plan
-    assert told_of_plan(other, GRID, WHOLE) == told_of_plan(problem, GRID, WHOLE)
+    assert plan_fingerprint(other, GRID, WHOLE) == plan_fingerprint(problem, GRID, WHOLE)
 
 
 @pytest.mark.parametrize(

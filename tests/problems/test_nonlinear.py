@@ -12,7 +12,7 @@ from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.problems.operators.patch import Patch
+from mosaicdd.problems.operators.patch import StencilValues
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.solution.solver import solve
@@ -76,15 +76,15 @@ def test_a_part_has_the_residual_and_the_derivative_of_the_whole(name):
 @pytest.mark.parametrize("varying", [False, True])
 def test_residuals_in_arrays_are_those_at_nodes_one_by_one(name, varying):
     rng = np.random.default_rng(2)
-    u = Patch.of(torch.from_numpy(rng.standard_normal((3, 9, 12))))
+    u = StencilValues.of(torch.from_numpy(rng.standard_normal((3, 9, 12))))
     given = {key: rng.uniform(1, 2, (3, 9, 12)) for key in random_fields(name, rng)}
     if not varying:
         given = dict.fromkeys(given, np.array(1.3))
-    fields = {key: Patch.of(torch.from_numpy(value)) for key, value in given.items()}
-    alone = {key: Patch(*one.values) for key, one in fields.items()}
+    fields = {key: StencilValues.of(torch.from_numpy(value)) for key, value in given.items()}
+    alone = {key: StencilValues(*one.values) for key, one in fields.items()}
     h, one = GRID.spacing, operator(name)
     np.testing.assert_allclose(
-        one.at(u, fields, h), one.at(Patch(*u.values), alone, h), rtol=1e-12, atol=1e-10
+        one.at(u, fields, h), one.at(StencilValues(*u.values), alone, h), rtol=1e-12, atol=1e-10
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.problems.fields.fields import Field
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -43,7 +43,7 @@ def test_solutions_and_balances_are_those_of_a_factorisation(case, comm, by_one)
     given, total = problem(case)
 
     def factorised():
-        system = OutlineSystem(given, given.domain.grid())
+        system = GlobalSystem(given, given.domain.grid())
         return system.field(system.solve(system.right_hand_side))
 
     solution = m.solve(given, "exact", ranks=comm, settings=TIGHT)

@@ -11,7 +11,7 @@ import torch
 from mpi4py import MPI
 
 from mosaicdd.parallel.halo import HaloExchange
-from mosaicdd.parallel.ranks import Alone, Life
+from mosaicdd.parallel.ranks import CommunicatorLifetime, SerialComm
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.settings import SolveSettings
@@ -88,9 +88,9 @@ def test_an_iteration_in_a_medium_has_few_collectives_and_exchanges(comm, monkey
 
     names = {name for name in vars(Counting) if name[0].isupper()} | {"Bcast"}
     several = type("Several", (MPI.Intracomm,), {name: counted(name) for name in names})
-    whole = Life.comm.fget
-    counting = lambda ends: ends if isinstance(ends, Alone) else several(ends)
-    monkeypatch.setattr(Life, "comm", property(lambda self: counting(whole(self))))
+    whole = CommunicatorLifetime.comm.fget
+    counting = lambda ends: ends if isinstance(ends, SerialComm) else several(ends)
+    monkeypatch.setattr(CommunicatorLifetime, "comm", property(lambda self: counting(whole(self))))
     start = HaloExchange.start
     monkeypatch.setattr(
         HaloExchange, "start", lambda *given: (counts.update(halo=1), start(*given))[1]

@@ -14,10 +14,10 @@ from mosaicdd.grid.window import Window
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.block import Block
-from mosaicdd.schwarz.fill import FILL_HALO, Fill
+from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
-from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.sweep import SweepContext
 
 S, PROBLEMS = 2, 2  # cells between lattice planes
 
@@ -60,7 +60,9 @@ def test_strips_are_the_owned_nodes_of_the_field(cells, kept, batch_subdomains):
         settings = SimpleNamespace(
             tensors={**tensors, "dtype": torch.float64}, batch_subdomains=8 * batch_subdomains
         )
-        fill = Fill(Task(Ranks.alone(), block, settings, PROBLEMS), known(block, fields))
+        fill = InteriorReconstruction(
+            SweepContext(Ranks.alone(), block, settings, PROBLEMS), known(block, fields)
+        )
         region = None
         if kept:
             shape = [count + 1 for count in block.cells]
@@ -90,14 +92,14 @@ def test_every_rank_has_its_part_of_the_window(make_lattice, make_solver, proble
 
 
 def test_the_work_is_that_of_the_window(make_lattice, make_solver, problem, monkeypatch):
-    lattice, filled, predict = make_lattice((32, 32)), [], Fill._predict
+    lattice, filled, predict = make_lattice((32, 32)), [], InteriorReconstruction._predict
     boundary, _ = problem(lattice)
 
     def counting(self, v, tiles, target):
         filled.append(math.prod(run.count for run in tiles))
         predict(self, v, tiles, target)
 
-    monkeypatch.setattr(Fill, "_predict", counting)
+    monkeypatch.setattr(InteriorReconstruction, "_predict", counting)
     make_solver(lattice, window=Window((40, 40), (49, 49))).solve(boundary)
     # Nodes 40..48 lie, with s = 4, in the lattice cells 10, 11 and 12, and with the nodes around in
     # the cells 9 to 12: the tiles of the cells 8 and 9, 10 and 11, 12 and 13.

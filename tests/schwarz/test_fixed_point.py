@@ -11,7 +11,7 @@ from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import NodeResidual
-from mosaicdd.schwarz.sweep import Task
+from mosaicdd.schwarz.sweep import SweepContext
 from mosaicdd.solvers.settings import SolveSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -35,7 +35,7 @@ def plan_on(block_of):
 
     def make(lattice, ranks, **settings):
         exact = ExactSolver(LAPLACE.at(), lattice.subdomain)
-        task = Task(ranks, block_of(ranks, lattice), SolveSettings(**settings))
+        task = SweepContext(ranks, block_of(ranks, lattice), SolveSettings(**settings))
         return SharedMethod(task, exact)
 
     return make

@@ -11,7 +11,7 @@ from central_differences import central_difference
 import mosaicdd as m
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations import find_any_equation
-from mosaicdd.problems.operators.patch import Patch
+from mosaicdd.problems.operators.patch import StencilValues
 from mosaicdd.solvers.newton import sine_step, starts
 from mosaicdd.solvers.references.references import solve_directly
 
@@ -50,11 +50,11 @@ def test_the_residual_is_the_derivative_of_the_discrete_energy(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_same_of_arrays_and_of_values_that_come_one_by_one(name):
     rng, (made, _) = np.random.default_rng(0), operator(name)
-    u = Patch.of(torch.from_numpy(rng.standard_normal((6, 5, 7))), 3)
-    a = Patch.of(torch.from_numpy(rng.uniform(1, 2, (6, 5, 7))), 3)
+    u = StencilValues.of(torch.from_numpy(rng.standard_normal((6, 5, 7))), 3)
+    a = StencilValues.of(torch.from_numpy(rng.uniform(1, 2, (6, 5, 7))), 3)
     fields = {"a": a} if name == "p-laplace" else {}
-    alone = {field: Patch(*patch.values) for field, patch in fields.items()}
-    found = made.at(u, fields, H), made.at(Patch(*u.values), alone, H)
+    alone = {field: StencilValues(*patch.values) for field, patch in fields.items()}
+    found = made.at(u, fields, H), made.at(StencilValues(*u.values), alone, H)
     np.testing.assert_allclose(*found, rtol=1e-12, atol=1e-10)
 
 

@@ -23,7 +23,7 @@ def made(shape=PLANE, *, velocity=False, across=False, reaction=True):
     return Conductances(along, rng.uniform(1, 2, shape) * reaction, against, diagonals)
 
 
-def one_by_one(conductances):
+def two_point_flux(conductances):
     """Return the matrix of all nodes, entry by entry."""
     shape = conductances.reaction.shape
     numbers = np.arange(np.prod(shape)).reshape(shape)
@@ -44,7 +44,7 @@ def one_by_one(conductances):
 )
 def test_every_way_to_the_operator_is_that_of_its_couplings_one_by_one(shape, kind):
     conductances, rng = made(shape, **kind), np.random.default_rng(1)
-    matrix, u = one_by_one(conductances), rng.standard_normal(shape)
+    matrix, u = two_point_flux(conductances), rng.standard_normal(shape)
     inner = tuple(slice(1, -1) for _ in shape)
     inside = np.zeros(shape, bool)
     inside[inner] = True

@@ -97,7 +97,7 @@ def test_residual_and_update_are_those_of_the_result(
     assert solution.update == solution.history.update[-1]
 
 
-def bend(size):
+def hessian_action(size):
     """Add a smooth nonlinear term, homogeneous of degree 1 and zero for constants, to the values.
 
     ``size * |g - mean g|**2 / sqrt(|g|**2 + |g - mean g|**2)`` in root mean squares.
@@ -113,7 +113,9 @@ def bend(size):
 
 @pytest.fixture
 def bent(changed_exact):
-    return lambda lattice, size: changed_exact(lattice.subdomain, bend(size), linear=False)
+    return lambda lattice, size: changed_exact(
+        lattice.subdomain, hessian_action(size), linear=False
+    )
 
 
 def test_with_a_nonlinear_local_solver_the_two_levels_reach_the_fixed_point_of_one(

@@ -6,7 +6,7 @@ import pytest
 import mosaicdd as m
 from mosaicdd.problems.operators import probes
 from mosaicdd.schwarz import method
-from mosaicdd.solvers.newton.starts import NestedStart
+from mosaicdd.solvers.newton.starts import NestedGuess
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -26,7 +26,7 @@ def test_a_coarser_grid_that_one_rank_finds_no_solution_on(comm, monkeypatch):
     problem = m.Problem((64, 64), "poisson-boltzmann", {"f": "9*x"}, m.Dirichlet("x"))
     expected = m.solve(problem)
     if comm.rank == comm.size - 1:
-        monkeypatch.setattr(NestedStart, "_solved", lambda self: None)
+        monkeypatch.setattr(NestedGuess, "_solved", lambda self: None)
     solution = m.solve(problem, ranks=comm)
     assert solution.status == "converged_rtol"
     np.testing.assert_allclose(solution.gather(), expected.field, rtol=0, atol=1e-6)

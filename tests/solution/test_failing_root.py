@@ -50,7 +50,7 @@ def test_an_error_that_cannot_be_sent(comm, make_ranks, rank):
             raise OwnError(3, unit="holes")
 
     with pytest.raises(ValueError, match="3 holes are too many"):
-        make_ranks().agree(fail)
+        make_ranks().run_on_all(fail)
 
 
 def test_what_takes_parts_or_makes_them(comm, make_ranks):

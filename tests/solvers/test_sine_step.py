@@ -14,7 +14,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.newton.newton_equations import equations_of
-from mosaicdd.solvers.newton.newton_steps import NodesInside, Steps
+from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside
 from mosaicdd.solvers.newton.sine_step import SineStep
 from mosaicdd.solvers.outcome import ERROR_STEP
 from mosaicdd.solvers.references.references import solve_by_sine_transform, solve_directly
@@ -43,7 +43,7 @@ class Case:
         self.partition = partition = partition_of(ranks, grid)
         place = GhostNodes(partition, 10)
         self.inner = NodesInside(place, partition.layout)
-        steps = Steps(partition, place, SolveSettings(), Stopwatch())
+        steps = NewtonContext(partition, place, SolveSettings(), Stopwatch())
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
         self.u = self.boundary.impose(0.3 * np.sin(3 * x) + 0.2 * y * y)

@@ -11,14 +11,14 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.schwarz.fill import Fill
+from mosaicdd.schwarz.fill import InteriorReconstruction
 from mosaicdd.solution.solver import solve
-from mosaicdd.solvers.measure import Measure
+from mosaicdd.solvers.measure import ResidualScale
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
 from mosaicdd.solvers.settings import CONVERGED, SolveSettings
-from mosaicdd.solvers.verdict import PLAUSIBLE, Evidence, verdict
+from mosaicdd.solvers.verdict import PLAUSIBLE, StatusEvidence, verdict
 
 OTHERS = ("diverged_max_iterations", "diverged_nan", "diverged_tolerance", "interrupted")
 CELLS = (128, 128)
@@ -43,7 +43,7 @@ def corrupt(monkeypatch, where, name):
 
 
 def corrupt_constants(monkeypatch):
-    corrupt(monkeypatch, Fill, "strips")
+    corrupt(monkeypatch, InteriorReconstruction, "strips")
 
 
 def corrupt_medium(monkeypatch):
@@ -96,7 +96,7 @@ def test_no_engine_says_that_a_corrupted_field_has_converged(engine, monkeypatch
 @pytest.mark.parametrize("measure", [np.inf, np.nan])
 def test_beside_a_measure_that_is_no_number_nothing_has_converged(measure, monkeypatch):
     nothing_known = np.array([measure]), np.zeros(1)
-    monkeypatch.setattr(Measure, "__call__", lambda *data, **options: nothing_known)
+    monkeypatch.setattr(ResidualScale, "__call__", lambda *data, **options: nothing_known)
     with np.errstate(invalid="ignore"):
         solution = solve(Problem(Domain((24, 24)), "diffusion", {"a": "1 + x", "f": 1.0}, SIDES))
     assert solution.status not in CONVERGED
@@ -177,28 +177,28 @@ def test_the_command_says_both_numbers_and_ends_with_0(channels, mosaicdd, tmp_p
 
 @pytest.mark.parametrize("status", CONVERGED)
 def test_what_meets_its_promise_stays_as_it_is(status):
-    assert verdict(status, Evidence(1e-8, 1.0, 1e-9, 1e-9)) == status
-    assert verdict(status, Evidence(1e-8, 1.0)) == status  # nothing was measured
+    assert verdict(status, StatusEvidence(1e-8, 1.0, 1e-9, 1e-9)) == status
+    assert verdict(status, StatusEvidence(1e-8, 1.0)) == status  # nothing was measured
 
 
 @pytest.mark.parametrize("status", OTHERS)
 def test_what_has_not_converged_never_does(status):
-    assert verdict(status, Evidence(0.0, 1.0, 0.0, 1.0, 1.0)) == status
+    assert verdict(status, StatusEvidence(0.0, 1.0, 0.0, 1.0, 1.0)) == status
 
 
 @pytest.mark.parametrize("status", [*CONVERGED, "stagnated"])
 @pytest.mark.parametrize(
     "evidence",
     [
-        Evidence(0.11, 1.0, 0.0),
-        Evidence(math.nan, 1.0, 0.0),
-        Evidence(math.inf, 1.0, 0.0),
-        Evidence(0.0, 1.0, 1.1e-8, 1e-8),
-        Evidence(0.0, 1.0, math.nan, 1e-8, 1.0),
-        Evidence(0.0, 1.0, 1e-2, 1e-8, 1.0),  # where rounding leaves nothing of the data
-        Evidence(0.0, 1.0, 1e-6, 1e-8, 1e-7),
-        Evidence(1e300, math.inf, 1.0, 1e-8, math.inf, visible=math.inf),
-        Evidence(1e300, math.inf, math.inf, 1e-8, math.inf, visible=math.inf),
+        StatusEvidence(0.11, 1.0, 0.0),
+        StatusEvidence(math.nan, 1.0, 0.0),
+        StatusEvidence(math.inf, 1.0, 0.0),
+        StatusEvidence(0.0, 1.0, 1.1e-8, 1e-8),
+        StatusEvidence(0.0, 1.0, math.nan, 1e-8, 1.0),
+        StatusEvidence(0.0, 1.0, 1e-2, 1e-8, 1.0),  # where rounding leaves nothing of the data
+        StatusEvidence(0.0, 1.0, 1e-6, 1e-8, 1e-7),
+        StatusEvidence(1e300, math.inf, 1.0, 1e-8, math.inf, visible=math.inf),
+        StatusEvidence(1e300, math.inf, math.inf, 1e-8, math.inf, visible=math.inf),
     ],
     ids=str,
 )

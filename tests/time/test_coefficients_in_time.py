@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 from scipy.sparse.linalg import splu
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings
 
@@ -62,7 +62,7 @@ def by_factors(cells, h, dt, steps):
         still = {"a": f"1 + {t}*x*y", "c": stored / dt, "f": t + stored * u / dt}
         sides = {"left": m.Dirichlet(t), "top": m.Neumann(0.5)}
         one = m.Problem(m.Domain(cells, h), "diffusion", still, sides)
-        system = OutlineSystem(one, one.domain.grid())
+        system = GlobalSystem(one, one.domain.grid())
         u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
     return u
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse.linalg import splu
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.time.march import March
 from mosaicdd.time.settings import TimeSettings
 
@@ -123,7 +123,7 @@ def by_factors(kind, steps, dt):
             "f": np.broadcast_to(x * t + stored * u / dt, nodes),
         }
         one = m.Problem(m.Domain(CELLS, H), "diffusion", still, at(t))
-        system = OutlineSystem(one, one.domain.grid())
+        system = GlobalSystem(one, one.domain.grid())
         u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
     return u
 

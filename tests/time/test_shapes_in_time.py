@@ -9,7 +9,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import OutlineSystem
+from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.time.march import March
@@ -66,7 +66,7 @@ def test_steps_are_those_of_euler_s_method_by_hand(pde, flow):
     steady = m.Problem(problem.domain, "advection-diffusion", fields, sides)
     grid, whole = steady.domain.grid(), (slice(0, n + 1), slice(0, n + 1))
     equations = Discretisation(steady, medium_of(steady.operator), grid).equations(whole)
-    system = OutlineSystem(steady, grid)
+    system = GlobalSystem(steady, grid)
     mass = (equations.active * equations.volumes / n**2 / dt).ravel()
     solve = scipy.sparse.linalg.factorized((system.matrix + scipy.sparse.diags_array(mass)).tocsc())
     y, x = np.mgrid[: n + 1, : n + 1] / n

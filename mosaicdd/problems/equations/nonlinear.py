@@ -32,7 +32,7 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.functions_of_u import Function
 from mosaicdd.problems.operators.gradient_flux import outflow
 from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
-from mosaicdd.problems.operators.patch import Patch
+from mosaicdd.problems.operators.patch import StencilValues
 from mosaicdd.unsupported import Unsupported
 
 
@@ -175,7 +175,7 @@ class NonlinearEquation(NamedEquation):
 _SERIES = 1e-3  # below which ``z coth z`` is ``1 + z^2 / 3``, to rounding
 
 
-def _allen_cahn(u: Patch, h: float, eps: Patch, c: Patch) -> torch.Tensor:
+def _allen_cahn(u: StencilValues, h: float, eps: StencilValues, c: StencilValues) -> torch.Tensor:
     outward = sum(
         (eps.centre**2 + beside**2) / 2.0 * (u.centre - value)
         for beside, value in zip(eps.neighbours, u.neighbours, strict=True)
@@ -201,7 +201,7 @@ values times ``c``.
 """
 
 
-def _burgers(u: Patch, h: float, nu: Patch, c: Patch) -> torch.Tensor:
+def _burgers(u: StencilValues, h: float, nu: StencilValues, c: StencilValues) -> torch.Tensor:
     outward = c.centre * u.centre
     for value, beside, sign in zip(u.neighbours, nu.neighbours, (1, -1, -1, 1), strict=True):
         diffusion = 2.0 / (1.0 / nu.centre + 1.0 / beside)
@@ -242,7 +242,7 @@ def _of_slope(squared: torch.Tensor) -> torch.Tensor:
     return torch.rsqrt(1.0 + squared)
 
 
-def _surface(u: Patch, h: float) -> torch.Tensor:
+def _surface(u: StencilValues, h: float) -> torch.Tensor:
     return outflow(u, h, _of_slope)
 
 
@@ -261,7 +261,7 @@ difference quotients along the two edges of the cell that meet there; over one o
 """
 
 
-def _p_laplace(u: Patch, h: float, a: Patch, p: float, eps: float) -> torch.Tensor:
+def _p_laplace(u: StencilValues, h: float, a: StencilValues, p: float, eps: float) -> torch.Tensor:
     return outflow(u, h, lambda squared: (eps**2 + squared) ** ((p - 2.0) / 2.0), a)
 
 
@@ -284,7 +284,7 @@ The energy over a cell is the mean over its corners of ``h^2 a / p (eps^2 + |gra
 """
 
 
-def _poisson_boltzmann(u: Patch, h: float, c: Patch) -> torch.Tensor:
+def _poisson_boltzmann(u: StencilValues, h: float, c: StencilValues) -> torch.Tensor:
     laplacian = (sum(u.neighbours) - len(u.neighbours) * u.centre) / h**2
     return c.centre * torch.sinh(u.centre) - laplacian
 
@@ -307,7 +307,9 @@ For small potentials it is the screened Poisson equation of the same ``c``.
 """
 
 
-def _quasilinear(u: Patch, h: float, a: Patch, c: Patch, k: Function) -> torch.Tensor:
+def _quasilinear(
+    u: StencilValues, h: float, a: StencilValues, c: StencilValues, k: Function
+) -> torch.Tensor:
     here, inverse = k(u.centre), 1.0 / a.centre
     outward = sum(
         (here + 4.0 * k((u.centre + value) / 2.0) + k(value))
@@ -340,7 +342,9 @@ exactly, however steep the solution is; by the mean of both ends it was met with
 """
 
 
-def _reacting(u: Patch, h: float, a: Patch, c: Patch, r: Function) -> torch.Tensor:
+def _reacting(
+    u: StencilValues, h: float, a: StencilValues, c: StencilValues, r: Function
+) -> torch.Tensor:
     outward = sum(
         2.0 / (1.0 / a.centre + 1.0 / beside) * (u.centre - value)
         for beside, value in zip(a.neighbours, u.neighbours, strict=True)

@@ -36,15 +36,18 @@ from typing import Any
 import torch
 
 from mosaicdd.axes import at, last, steps_across
-from mosaicdd.problems.operators.patch import Differentiated, Patch, is_number
+from mosaicdd.problems.operators.patch import Differentiated, StencilValues, is_number
 
 
 def outflow(
-    u: Patch, h: float, conductivity: Callable[[torch.Tensor], torch.Tensor], a: Patch | None = None
+    u: StencilValues,
+    h: float,
+    conductivity: Callable[[torch.Tensor], torch.Tensor],
+    a: StencilValues | None = None,
 ) -> torch.Tensor:
     """Return it at the centres of patches.
 
-    ``h``: the spacing, in whose units `Patch.aspect` has the sides of cells; ``conductivity``: ``k`` of the squared
+    ``h``: the spacing, in whose units `StencilValues.aspect` has the sides of cells; ``conductivity``: ``k`` of the squared
     gradient; ``a``: by default 1.
     """
     scales = [(h * side) ** -2 for side in u.aspect or (1.0,) * u.axes]
@@ -91,7 +94,7 @@ class _Corners:
         return last([slice(None) if axis in along else self._ends[c] for axis, c in which])
 
     def share(
-        self, corner: tuple[int, ...], patch: Patch, a: torch.Tensor | None
+        self, corner: tuple[int, ...], patch: StencilValues, a: torch.Tensor | None
     ) -> torch.Tensor | float:
         """Return what multiplies the energy at one of the corners."""
         factor: torch.Tensor | float = 1.0 if patch.cells is None else patch.cells
@@ -101,7 +104,7 @@ class _Corners:
 
 
 def _through_edges(
-    patch: Patch,
+    patch: StencilValues,
     u: torch.Tensor,
     scales: Sequence[float],
     conductivity: Callable[[torch.Tensor], torch.Tensor],
@@ -136,7 +139,7 @@ def _through_edges(
 
 
 def _of_energy(
-    patch: Patch,
+    patch: StencilValues,
     u: torch.Tensor,
     scales: Sequence[float],
     conductivity: Callable[[torch.Tensor], torch.Tensor],

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def require_known_by_cells(operator: "Nonlinear", grid: Grid) -> None:
     """Check them; raise `ValueError` of fields that are for nodes alone, `Unsupported` of a factor of flows that is not for cells."""
-    if operator.one_by_one:
+    if operator.two_point_flux:
         return
     if operator.in_cells:
         raise ValueError(

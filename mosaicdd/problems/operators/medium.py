@@ -32,7 +32,7 @@ from mosaicdd.problems.operators import edge_means
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import cells_around, means_in_volumes, sample_near
 from mosaicdd.unsupported import Unsupported
 
@@ -155,7 +155,7 @@ class Medium:
         reaction = grid.spacing**2 * sample_signed(self._c, grid, place, positive=False)
         return self._between(grid, part, reaction)
 
-    def within(self, grid: Grid, part: Part, cover: Cover) -> Conductances:
+    def within(self, grid: Grid, part: Part, cover: Apertures) -> Conductances:
         """Return the conductances of what a domain has of the faces between the nodes of a part.
 
         ``part``: may reach beyond the grid, where there are no cells; ``cover``: what the domain has of the cells
@@ -168,7 +168,7 @@ class Medium:
         return self._between(grid, part, grid.spacing**2 * c, cover)
 
     def _between(
-        self, grid: Grid, part: Part, reaction: np.ndarray, cover: Cover | None = None
+        self, grid: Grid, part: Part, reaction: np.ndarray, cover: Apertures | None = None
     ) -> Conductances:
         """Return the conductances of sampled coefficients; ``cover``: by default of whole cells within the grid."""
         reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])  # no memory of one
@@ -191,7 +191,7 @@ class Medium:
         reaction: Any,
         grid: Grid,
         part: Part,
-        cover: Cover | None,
+        cover: Apertures | None,
         of: Any = np,
     ) -> Conductances:
         """Return the conductances that coefficients make, in arrays of numpy's or torch's.
@@ -305,7 +305,7 @@ def medium_of(operator: object, because: str = "") -> Medium:
 
 
 def _sampled(
-    field: Field, grid: Grid, part: Part, cover: Cover | None, *, positive: bool | None
+    field: Field, grid: Grid, part: Part, cover: Apertures | None, *, positive: bool | None
 ) -> np.ndarray:
     """Return a field at the nodes of a part, per cell around them, or as a number without axes.
 

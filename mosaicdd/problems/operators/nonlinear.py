@@ -23,8 +23,8 @@ from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
 from mosaicdd.problems.operators.known_by_cells import require_known_by_cells
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
-from mosaicdd.problems.operators.patch import Offset, Patch, neighbours_of, offsets
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import means_in_volumes, sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
@@ -36,9 +36,9 @@ _ORDINARY = (0.5, 2.0, 0.25, 4.0)
 Residual = Callable[..., torch.Tensor]
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
 
-``u`` is a `Patch` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
+``u`` is a `StencilValues` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
 what is one number for the whole domain a number. Where the sides of cells differ, a residual whose neighbours count one by
-one is called for each axis alone, with its side as ``h``; another has to know `Patch.aspect`, as `outflow` does.
+one is called for each axis alone, with its side as ``h``; another has to know `StencilValues.aspect`, as `outflow` does.
 """
 
 
@@ -120,7 +120,7 @@ class Nonlinear:
         u = torch.from_numpy(rng.uniform(-1, 1, shape) * np.logspace(-3, 3, _PROBES))
         returned: list[object] = []
         functions: list[Function] = [value for value in self._others.values() if callable(value)]
-        functions.append(lambda _: self.at(Patch(*u), self.ordinary(u[0]), 1.0))
+        functions.append(lambda _: self.at(StencilValues(*u), self.ordinary(u[0]), 1.0))
         for function in functions:
             try:
                 with torch.no_grad():
@@ -151,7 +151,7 @@ class Nonlinear:
         return NonlinearPart(self, grid, part)
 
     def sampled(
-        self, grid: Grid, part: Part, cover: Cover | None = None, periods: Periods | None = None
+        self, grid: Grid, part: Part, cover: Apertures | None = None, periods: Periods | None = None
     ) -> dict[str, torch.Tensor]:
         """Return the fields at the nodes of a part, as `on`, but those `in_cells`; a number takes no memory.
 
@@ -222,11 +222,11 @@ class Nonlinear:
     def by_flows(self) -> bool:
         """Whether it is taken apart into flows, or cells, whatever the domain is: with what is per cell, or a factor; in space if it can be."""
         per_cell = self.factor is not None or bool(self.in_cells)
-        return per_cell or (self.axes != 2 and self.one_by_one)
+        return per_cell or (self.axes != 2 and self.two_point_flux)
 
     def require_flows(self, name: str, *, whole_cells: bool) -> None:
         """Raise `Unsupported` unless neighbours count one by one, or the domain is of whole cells, of which it is a sum."""
-        if self.one_by_one or (whole_cells and self.by_cells):
+        if self.two_point_flux or (whole_cells and self.by_cells):
             return
         domain, most = ("a rectangle", 16) if self.axes == 2 else ("a box", 8)
         if self.by_cells:
@@ -246,7 +246,7 @@ class Nonlinear:
         return self.self_adjoint and probes.is_sum_of_cells(self)
 
     @cached_property
-    def one_by_one(self) -> bool:
+    def two_point_flux(self) -> bool:
         """Whether the neighbours of a node count one by one, and its corners not at all."""
         return probes.is_sum_of_flows(self)
 
@@ -258,13 +258,13 @@ class Nonlinear:
     @property
     def structure(self) -> dict[str, Any]:
         """What random values show of the residual, by the property that says it."""
-        return {"in_cells": self.in_cells, "one_by_one": self.one_by_one}
+        return {"in_cells": self.in_cells, "one_by_one": self.two_point_flux}
 
     def take_structure(self, structure: Mapping[str, Any]) -> None:
         """Take the structure that another rank has found for that of the residual."""
         vars(self).update(structure)
 
-    def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, Patch]:
+    def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, StencilValues]:
         """Return fields of their numbers; where they vary of some from place to place, never 1: others by other seeds."""
         rng, patches = np.random.default_rng(seed), {}
         for name, field in self.taken.items():
@@ -273,9 +273,9 @@ class Nonlinear:
             patches[name] = self.uniform(number)
         return patches
 
-    def uniform(self, values: torch.Tensor) -> Patch:
+    def uniform(self, values: torch.Tensor) -> StencilValues:
         """Return patches that are the same at all of their nodes."""
-        return Patch.uniform(values, self.axes)
+        return StencilValues.uniform(values, self.axes)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -285,7 +285,7 @@ class Nonlinear:
             number = torch.tensor(value, dtype=torch.float64, requires_grad=True)
             u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
             residual = self.at(
-                Patch(*u.reshape(-1, 1)), self.ordinary(u[:1]), 1.0, {name: number}
+                StencilValues(*u.reshape(-1, 1)), self.ordinary(u[:1]), 1.0, {name: number}
             ).sum()
             if residual.requires_grad:
                 known[name] = value
@@ -293,15 +293,15 @@ class Nonlinear:
 
     def at(
         self,
-        u: Patch,
-        fields: Mapping[str, Patch],
+        u: StencilValues,
+        fields: Mapping[str, StencilValues],
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return the residual at the centres of patches; ``h``: the spacing; ``numbers``: in the place of the problem's."""
         if not self.aspect:
             return self.in_squares(u, fields, h, numbers)
-        if not self.one_by_one:
+        if not self.two_point_flux:
             return self.in_squares(u.in_cells(self.aspect), fields, h, numbers)
         total = reaction = self.in_squares(self.uniform(u.centre), fields, h, numbers)
         for axis, side in enumerate(self.aspect):
@@ -310,8 +310,8 @@ class Nonlinear:
 
     def in_squares(
         self,
-        u: Patch,
-        fields: Mapping[str, Patch],
+        u: StencilValues,
+        fields: Mapping[str, StencilValues],
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
     ) -> torch.Tensor:
@@ -320,9 +320,9 @@ class Nonlinear:
 
     def through_faces(
         self,
-        u: Patch,
+        u: StencilValues,
         between: Sequence[Any],
-        fields: Mapping[str, Patch],
+        fields: Mapping[str, StencilValues],
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
@@ -344,7 +344,7 @@ class Nonlinear:
     def flows(
         self,
         values: Sequence[torch.Tensor],
-        fields: Mapping[str, Patch],
+        fields: Mapping[str, StencilValues],
         h: float,
         numbers: Mapping[str, torch.Tensor] | None = None,
         corner: Offset = (),
@@ -362,7 +362,7 @@ class Nonlinear:
             if corner and corner[along] != offset[along]:
                 continue
             side = self.aspect[along] if self.aspect else 1.0
-            alone = Patch(*(value if i == k else centre for i in range(len(values))))
+            alone = StencilValues(*(value if i == k else centre for i in range(len(values))))
             flow = self.in_squares(alone, fields, h * side, numbers) - reaction
             flows.append(flow if side == 1.0 else side**2 * flow)
         return reaction, flows

@@ -16,7 +16,7 @@ from mosaicdd.problems.operators.jacobian import (
     elliptic_conductances,
     require_positive,
 )
-from mosaicdd.problems.operators.patch import Differentiated, Offset, Patch, beside, offsets
+from mosaicdd.problems.operators.patch import Differentiated, Offset, StencilValues, beside, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -37,7 +37,7 @@ class NonlinearPart:
     self_adjoint
         As that of the operator.
     cells
-        What the domain has of the cells between these nodes, as `Patch`; by default all.
+        What the domain has of the cells between these nodes, as `StencilValues`; by default all.
     """
 
     def __init__(
@@ -62,7 +62,9 @@ class NonlinearPart:
         values = np.empty([n - 2 for n in u.shape])
         with torch.no_grad():
             for strip, there in self._strips(self.part):
-                patch = Patch.of(torch.from_numpy(u[there]), u.ndim, cells=self._cells(there))
+                patch = StencilValues.of(
+                    torch.from_numpy(u[there]), u.ndim, cells=self._cells(there)
+                )
                 values[strip] = self._at(patch, there).numpy()
         return values
 
@@ -151,9 +153,11 @@ class NonlinearPart:
         """
         known: list[Differentiated] = []
         values = torch.from_numpy(u[there])
-        leaves = [leaf.detach().requires_grad_() for leaf in Patch.of(values, u.ndim).values]
+        leaves = [
+            leaf.detach().requires_grad_() for leaf in StencilValues.of(values, u.ndim).values
+        ]
         cells, kind = self._cells(there), torch.float32 if dtype == np.float32 else torch.float64
-        patch = Patch(*leaves, whole=values, cells=cells, differentiated=known, dtype=kind)
+        patch = StencilValues(*leaves, whole=values, cells=cells, differentiated=known, dtype=kind)
         total = self._at(patch, there).sum()
         by = [*leaves, *(each.residual for each in known)]
         gradients = torch.autograd.grad(total, by, allow_unused=True)
@@ -187,8 +191,11 @@ class NonlinearPart:
         between = tuple(slice(p.start, p.stop - 1) for p in there)
         return None if self.cells is None else self.cells[between]
 
-    def _at(self, u: Patch, there: Slices) -> torch.Tensor:
-        fields = {name: Patch.of(values[there], len(there)) for name, values in self.fields.items()}
+    def _at(self, u: StencilValues, there: Slices) -> torch.Tensor:
+        fields = {
+            name: StencilValues.of(values[there], len(there))
+            for name, values in self.fields.items()
+        }
         h = self.grid.spacing
         return self._operator.at(u, fields, h) * h**2
 

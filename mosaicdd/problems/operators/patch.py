@@ -51,7 +51,7 @@ def is_number(values: torch.Tensor) -> bool:
     return values.shape[-1:] in ((), (1,))
 
 
-class Patch:
+class StencilValues:
     """Values at nodes and at those around them, tensors of one shape.
 
     ``up`` is where y is larger, ``right`` where x is, ``front`` where z is.
@@ -89,7 +89,7 @@ class Patch:
     @classmethod
     def of(
         cls, values: torch.Tensor, axes: int = 2, *, cells: torch.Tensor | None = None
-    ) -> "Patch":
+    ) -> "StencilValues":
         """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
             return cls.uniform(values, axes, whole=values)
@@ -98,21 +98,21 @@ class Patch:
     @classmethod
     def uniform(
         cls, values: torch.Tensor, axes: int = 2, *, whole: torch.Tensor | None = None
-    ) -> "Patch":
+    ) -> "StencilValues":
         """Return patches that are the same at all of their nodes."""
         return cls(*(values for _ in offsets(axes)), whole=whole)
 
-    def in_cells(self, aspect: tuple[float, ...]) -> "Patch":
+    def in_cells(self, aspect: tuple[float, ...]) -> "StencilValues":
         """Return it in cells of other sides."""
         patch = copy.copy(self)
         patch.aspect = aspect
         return patch
 
-    def along(self, axis: int) -> "Patch":
+    def along(self, axis: int) -> "StencilValues":
         """Return patches with the neighbours along an axis, and the values of the centre at all other nodes."""
         steps = offsets(self.axes)[: len(self._values)]
         pairs = zip(steps, self.values, strict=True)
-        return Patch(
+        return StencilValues(
             *(value if sum(map(abs, s)) == abs(s[axis]) else self.centre for s, value in pairs)
         )
 
@@ -144,11 +144,11 @@ class Patch:
             return 1.0
         return self.cells[last([slice(1, None) if way > 0 else slice(None, -1) for way in corner])]
 
-    def float(self) -> "Patch":
+    def float(self) -> "StencilValues":
         """Return it in float32."""
         if self.whole is not None:
-            return Patch.of(self.whole.float(), self.axes)
-        return Patch(*(values.float() for values in self.values))
+            return StencilValues.of(self.whole.float(), self.axes)
+        return StencilValues(*(values.float() for values in self.values))
 
     @property
     def centre(self) -> torch.Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import at
-from mosaicdd.problems.operators.patch import Patch, neighbours_of, offsets
+from mosaicdd.problems.operators.patch import StencilValues, neighbours_of, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -21,12 +21,12 @@ def is_sum_of_cells(operator: "Nonlinear") -> bool:
     rng, axes = np.random.default_rng(0), operator.axes
     whole = torch.from_numpy(rng.uniform(0.4, 0.6, (3,) * axes))
     fields = operator.ordinary(whole[(slice(1, 2),) * axes])
-    every = operator.at(Patch.of(whole, axes), fields, 1.0)
+    every = operator.at(StencilValues.of(whole, axes), fields, 1.0)
     total = torch.zeros_like(every)
     for corner in itertools.product((0, 1), repeat=axes):
         cells = torch.zeros((2,) * axes, dtype=torch.float64)
         cells[corner] = 1.0
-        total = total + operator.at(Patch.of(whole, axes, cells=cells), fields, 1.0)
+        total = total + operator.at(StencilValues.of(whole, axes, cells=cells), fields, 1.0)
     return not bool((abs(total - every) > _ROUNDING * abs(every)).any())
 
 
@@ -39,29 +39,31 @@ def is_sum_of_flows(operator: "Nonlinear") -> bool:
     centre, count = values[0], 1 + 2 * operator.axes
     fields, h = operator.ordinary(centre), 1.0
     try:
-        operator.in_squares(Patch(*values[:count]), fields, h)
+        operator.in_squares(StencilValues(*values[:count]), fields, h)
     except IndexError:
         return False
     alone = operator.in_squares(operator.uniform(centre), fields, h)
     total, size = alone.clone(), abs(alone)
     for k in range(1, count):
-        patch = Patch(*(values[k] if i == k else centre for i in range(len(values))))
+        patch = StencilValues(*(values[k] if i == k else centre for i in range(len(values))))
         flow = operator.in_squares(patch, fields, h) - alone
         total, size = total + flow, size + abs(flow)
-    left = abs(operator.in_squares(Patch(*values), fields, h) - total)
+    left = abs(operator.in_squares(StencilValues(*values), fields, h) - total)
     return not (left > _ROUNDING * size).any()
 
 
 def is_conserving(operator: "Nonlinear") -> bool:
     """Say whether what flows from a node to another is what flows to that, or all that flows in a cell is nothing."""
-    if not operator.one_by_one:
+    if not operator.two_point_flux:
         return _loses_nothing(operator)
     values, steps, flows = _values(operator)[:2], neighbours_of(operator.axes), []
     ends = [operator.ordinary(values[0], seed) for seed in (0, 1)]
     for (here, there), (own, others) in zip(
         (values, values.flip(0)), (ends, ends[::-1]), strict=True
     ):
-        fields = {name: Patch(at.centre, *others[name].neighbours) for name, at in own.items()}
+        fields = {
+            name: StencilValues(at.centre, *others[name].neighbours) for name, at in own.items()
+        }
         flows.append(operator.flows([here, *[there] * len(steps)], fields, 1.0)[1])
     for step, forth in zip(steps, flows[0], strict=True):
         back = flows[1][steps.index(tuple(-s for s in step))]
@@ -79,12 +81,12 @@ def _loses_nothing(operator: "Nonlinear") -> bool:
     def corners() -> torch.Tensor:
         return torch.from_numpy(rng.uniform(0.4, 0.6, (4,) * axes))
 
-    u = Patch.of(corners(), axes, cells=cells)
+    u = StencilValues.of(corners(), axes, cells=cells)
     fields = {
-        name: Patch.of(corners(), axes) if operator.taken[name].number is None else patch
+        name: StencilValues.of(corners(), axes) if operator.taken[name].number is None else patch
         for name, patch in operator.ordinary(u.centre).items()
     }
-    alone = Patch(*[u.centre] * len(u.values), cells=cells)
+    alone = StencilValues(*[u.centre] * len(u.values), cells=cells)
     flows = operator.at(u, fields, 1.0) - operator.at(alone, fields, 1.0)
     return bool(abs(flows.sum()) <= _ROUNDING * abs(flows).sum())
 
@@ -93,10 +95,10 @@ def is_as_in_squares(operator: "Nonlinear") -> bool:
     """Say whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
     rng, axes = np.random.default_rng(0), operator.axes
     whole = {name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in operator.taken}
-    fields = {name: Patch.of(values, axes) for name, values in whole.items()}
+    fields = {name: StencilValues.of(values, axes) for name, values in whole.items()}
     for axis, side in enumerate(operator.aspect):
         line = torch.from_numpy(rng.uniform(0.4, 0.6, at(axis, axes, 3, 1)))
-        u = Patch.of(line.expand((3,) * axes), axes)
+        u = StencilValues.of(line.expand((3,) * axes), axes)
         expected = operator.in_squares(u, fields, side)
         if (abs(operator.at(u, fields, 1.0) - expected) > _ROUNDING * abs(expected)).any():
             return False
@@ -109,13 +111,15 @@ def only_reacts(operator: "Nonlinear", name: str) -> bool:
     others = torch.from_numpy(np.random.default_rng(1).uniform(0.5, 1.5, tuple(u.shape)))
     ordinary = operator.ordinary(u[0])
 
-    def residual(values: Patch, held: float, around: torch.Tensor | None = None) -> torch.Tensor:
+    def residual(
+        values: StencilValues, held: float, around: torch.Tensor | None = None
+    ) -> torch.Tensor:
         field = operator.uniform(torch.full_like(u[0], held))
         if around is not None:
-            field = Patch(field.centre, *around[1:])
+            field = StencilValues(field.centre, *around[1:])
         return operator.in_squares(values, ordinary | {name: field}, 1.0)
 
-    whole, alone = Patch(*u), operator.uniform(u[0])
+    whole, alone = StencilValues(*u), operator.uniform(u[0])
     reactions = [residual(alone, held) for held in (0.5, 1.0, 1.5)]
     flows = [residual(whole, held) - r for held, r in ((0.5, reactions[0]), (1.5, reactions[2]))]
     differ = (

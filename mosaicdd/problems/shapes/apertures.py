@@ -33,7 +33,7 @@ from mosaicdd.axes import at, ends, others
 
 
 @dataclass(frozen=True)
-class Cover:
+class Apertures:
     """What a domain has of the cells around the nodes ``(rows, columns)`` of a part.
 
     Parameters
@@ -62,7 +62,7 @@ class Cover:
     cells: np.ndarray | None = None
 
     @classmethod
-    def of_cells(cls, cells: np.ndarray) -> "Cover":
+    def of_cells(cls, cells: np.ndarray) -> "Apertures":
         """Return what a domain of whole cells has, ``(rows + 1, columns + 1)``."""
         corners = 2**cells.ndim
         face, share = 2 / corners * cells, 1 / corners * cells
@@ -150,7 +150,7 @@ def cut_cells(
     aspect: Sequence[float] = (),
     *,
     joined: bool = False,
-) -> tuple[Cover, Segments]:
+) -> tuple[Apertures, Segments]:
     """Return what a domain has of cells, and the outline in them.
 
     Parameters
@@ -217,11 +217,11 @@ def cut_cells(
     return cover, segments
 
 
-def _whole(cells: np.ndarray) -> Cover:
+def _whole(cells: np.ndarray) -> Apertures:
     """Return what there is of whole cells, in arrays of their own to be written into."""
-    every = Cover.of_cells(cells)
+    every = Apertures.of_cells(cells)
     faces = tuple(tuple(face.copy() for face in along) for along in every.faces)
-    return Cover(faces, tuple(share.copy() for share in every.quarters))
+    return Apertures(faces, tuple(share.copy() for share in every.quarters))
 
 
 def shares_of_side(level: np.ndarray) -> np.ndarray:
@@ -255,7 +255,7 @@ class _Middles:
         return [0.5 if axis in along else float(end) for axis, end in enumerate(corner)]
 
 
-def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
+def staircase(level: np.ndarray, cells: np.ndarray) -> Apertures:
     """Return what a domain of whole volumes has of cells, those of the nodes inside.
 
     Parameters are those of `cut_cells`.
@@ -266,7 +266,7 @@ def staircase(level: np.ndarray, cells: np.ndarray) -> Cover:
         (0.5 * (corner[0, 0] & corner[1, 0]), 0.5 * (corner[0, 1] & corner[1, 1])),
         (0.5 * (corner[0, 0] & corner[0, 1]), 0.5 * (corner[1, 0] & corner[1, 1])),
     )
-    return Cover(faces, tuple(0.25 * inner for inner in corner.values()))
+    return Apertures(faces, tuple(0.25 * inner for inner in corner.values()))
 
 
 def _corners(axes: int) -> list[tuple[int, ...]]:

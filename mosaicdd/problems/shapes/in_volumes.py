@@ -13,7 +13,7 @@ import numpy as np
 from mosaicdd.axes import ends
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, LocalPart, Part, Periods, overlaps, require_sign
-from mosaicdd.problems.shapes.apertures import Cover
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 
 
@@ -21,7 +21,7 @@ def cells_around(
     field: Field,
     grid: Grid,
     part: Part,
-    cover: Cover,
+    cover: Apertures,
     *,
     positive: bool | None = True,
     periods: Periods | None = None,
@@ -62,7 +62,9 @@ def cells_within(field: Field, shape: Shape | None, grid: Grid, part: Part) -> n
     """
     values = field.sample_as_given(grid, part, checked=False)
     if shape is not None:
-        known = known_cells(Cover((), (), inside_ring(shape, grid, part), cells=shape.cells(part)))
+        known = known_cells(
+            Apertures((), (), inside_ring(shape, grid, part), cells=shape.cells(part))
+        )
         there = tuple(slice(1, 1 + n) for n in values.shape[1:])
         values = np.where(True if known is None else known[there], values, 0.0)
     field.require_finite(values[0] if len(values) == 1 else values, grid, part)
@@ -73,7 +75,7 @@ def means_in_volumes(
     field: Field,
     grid: Grid,
     part: Part,
-    cover: Cover,
+    cover: Apertures,
     *,
     fill: float,
     positive: bool | None = None,
@@ -91,7 +93,7 @@ def means_in_volumes(
     return np.where(known, sums / np.where(known, volumes, 1.0), fill)
 
 
-def known_cells(cover: Cover) -> np.ndarray | None:
+def known_cells(cover: Apertures) -> np.ndarray | None:
     """Say of which cells around the nodes values are known, ``(rows + 1, columns + 1)``; None of all."""
     if cover.cells is not None or cover.inside is None:
         return cover.cells
@@ -111,7 +113,7 @@ def sample_near(
     fill: float,
     counts: np.ndarray | None = None,
     periods: Periods | None = None,
-    cover: Cover | None = None,
+    cover: Apertures | None = None,
 ) -> np.ndarray:
     """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
 

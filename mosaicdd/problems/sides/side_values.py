@@ -34,7 +34,7 @@ ROUNDING_OF_ENDS = 1e-6
 
 
 @dataclass(frozen=True)
-class OutlineValues:
+class BoundaryData:
     """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike."""
 
     known: np.ndarray  # nodes whose values are given, ``(K, 2)``, each once
@@ -281,7 +281,7 @@ def enter(
     )
 
 
-def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
+def collected(known: list, natural: list, periods: Periods) -> BoundaryData:
     """Put the entries of all pieces together, each known node once, with the mean of its values.
 
     Along a periodic axis the last node is the first.
@@ -294,7 +294,7 @@ def collected(known: list, natural: list, periods: Periods) -> OutlineValues:
     means = np.zeros((len(values), len(nodes)))
     for row, mean in zip(values, means, strict=True):
         mean += np.bincount(where, row, len(nodes)) / np.bincount(where, minlength=len(nodes))
-    return OutlineValues(
+    return BoundaryData(
         known=nodes,
         values=means,
         natural=_first_round(natural, periods),

@@ -270,7 +270,7 @@ class Sides:
             boundary.require_shape(grid)
         return boundaries
 
-    def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> side_values.OutlineValues:
+    def values(self, grid: Grid, pieces: Mapping[str, OutlinePiece]) -> side_values.BoundaryData:
         """Evaluate all conditions at the nodes of an outline.
 
         `ValueError` if values are of another shape than their piece, or not finite, or a part reaches beyond its

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.solvers.multigrid.level_operator import Coupled
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.strong_components import (
     StrongComponents,
     added,
@@ -92,7 +92,7 @@ _LOOSE = 0.01
 _MOST = 2**16  # aggregates, or four of a square: of more, larger ones join others
 
 
-class Aggregates:
+class CoarseAggregates:
     """They and the inverse of ``E = W' A W``, with ``W`` one at the nodes of each; all ranks make it together.
 
     Attributes
@@ -265,7 +265,7 @@ def add_constants(labels: torch.Tensor, constants: torch.Tensor, values: torch.T
 _TOLD = 1e-13
 
 
-def require_levels(system: NodeSystem) -> None:
+def require_levels(system: NodeEquations) -> None:
     """Check that each piece of strong couplings is joined to given values, or to others that are; all ranks together.
 
     A number added to all values of a conductor changes what is left of its equations by the couplings around it alone.

@@ -11,8 +11,8 @@ import math
 import torch
 
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
-from mosaicdd.solvers.multigrid.iteration import Judge, Product, State
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.iteration import Product, ResidualMonitor, State
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.vector_operations import dot
 from mosaicdd.solvers.settings import StoppingRule
 
@@ -35,7 +35,7 @@ _LEAST = 1e-5
 class StabilisedGradients(FlexibleGradients):
     """Solves equations of one medium whose couplings differ in both directions."""
 
-    def __init__(self, system: NodeSystem):
+    def __init__(self, system: NodeEquations):
         super().__init__(system)
         z = self._cycle.values
         self._p, self._v = self._product.p, self._product.q
@@ -88,7 +88,7 @@ class StabilisedGradients(FlexibleGradients):
         ), product
 
     def _iterate(
-        self, state: State, product: Product, size: float, judge: Judge
+        self, state: State, product: Product, size: float, judge: ResidualMonitor
     ) -> tuple[str | None, float]:
         r, p = self._r, self._p
         r.copy_(state.r)
@@ -167,7 +167,7 @@ class StabilisedGradients(FlexibleGradients):
         return self._total(*(dot(*pair) for pair in pairs))
 
 
-def gradients_of(system: NodeSystem) -> FlexibleGradients:
+def gradients_of(system: NodeEquations) -> FlexibleGradients:
     """Return what solves a system, by whether a velocity makes its couplings differ in both directions."""
     return (StabilisedGradients if system.directed else FlexibleGradients)(system)
 
@@ -214,6 +214,6 @@ def _tried(gradients: FlexibleGradients, iterations: int) -> list[float]:
     """Return relative residuals of first iterations for a constant source."""
     system = gradients.system
     rule = StoppingRule(_CONTRACTION**iterations, 0.0, iterations)
-    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
+    judge = ResidualMonitor(rule, None, None, None, lambda x, history: None, system.size_here)
     gradients(system.vector(system.ones), system.vector(), math.sqrt(system.unknowns), judge)
     return judge.history.residual

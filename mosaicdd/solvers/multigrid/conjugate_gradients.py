@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from mosaicdd.parallel.machine import fits_beside
-from mosaicdd.solvers.multigrid.aggregates import Aggregates
+from mosaicdd.solvers.multigrid.aggregates import CoarseAggregates
 from mosaicdd.solvers.multigrid.cycle import Cycle
-from mosaicdd.solvers.multigrid.iteration import Judge, Product, State
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.iteration import Product, ResidualMonitor, State
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.vector_operations import dot
 
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
@@ -56,7 +56,7 @@ SLOW = "slow"
 class FlexibleGradients:
     """Solves equations of one medium; what depends on that alone is planned once."""
 
-    def __init__(self, system: NodeSystem):
+    def __init__(self, system: NodeEquations):
         self.system = system
         self._ranks = system.blocks.ranks
         self._level = system.level()
@@ -69,11 +69,13 @@ class FlexibleGradients:
         # The smallest eigenvalue of the preconditioned operator that was seen.
         self._least = 1.0
         self._remains = 1.0  # unit of what the last solve has left in the cycle's right-hand side
-        self._aggregates: Aggregates | None = None
+        self._aggregates: CoarseAggregates | None = None
         # Whether there is no more to be done where iterations contract badly.
         self._as_it_is = False
 
-    def __call__(self, b: torch.Tensor, x: torch.Tensor, size: float, judge: Judge) -> str:
+    def __call__(
+        self, b: torch.Tensor, x: torch.Tensor, size: float, judge: ResidualMonitor
+    ) -> str:
         """Solve for a right-hand side, a vector, from values ``x``, which become the result; return how it ended.
 
         That is the judge's status, or ``stagnated`` where the true residual contradicts it.
@@ -133,7 +135,7 @@ class FlexibleGradients:
         new = not self._as_it_is and fits_beside(self._ranks, _TO_JOIN * self.system.nodes.count)
         self._as_it_is = True
         if new:
-            self._aggregates, self._least = Aggregates(self.system), 1.0
+            self._aggregates, self._least = CoarseAggregates(self.system), 1.0
         return new
 
     def error(self) -> tuple[torch.Tensor, float, float]:
@@ -173,7 +175,7 @@ class FlexibleGradients:
         ), product
 
     def _iterate(
-        self, state: State, product: Product, size: float, judge: Judge
+        self, state: State, product: Product, size: float, judge: ResidualMonitor
     ) -> tuple[str | None, float]:
         """Iterate until the judge ends, or the residual's recurrence is far below the largest.
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.solvers.multigrid.aggregates import Aggregates
+from mosaicdd.solvers.multigrid.aggregates import CoarseAggregates
 from mosaicdd.solvers.multigrid.coarsening import LevelTransfer, halving
 from mosaicdd.solvers.multigrid.galerkin import coarser, interpolation
 from mosaicdd.solvers.multigrid.iteration import Product
@@ -31,7 +31,7 @@ from mosaicdd.solvers.multigrid.vector_operations import dot
 _LEFT, _TRIALS = {1: 0.7, 2: 3.0, 3: 0.1}, 4
 
 
-class Balancing:
+class Deflation:
     """What is done before and after a level; all ranks that share the level make and call it together.
 
     Parameters
@@ -49,7 +49,7 @@ class Balancing:
         right_hand_side: torch.Tensor,
         values: torch.Tensor,
     ):
-        self._aggregates = Aggregates(CoupledLevel(level, blocks))
+        self._aggregates = CoarseAggregates(CoupledLevel(level, blocks))
         self._copies = blocks.exchange(values)
         self._b, self._values, self._image = right_hand_side, values, torch.zeros_like(values)
         self._product = Product(level, values, self._image, level.excess)
@@ -98,7 +98,7 @@ def contracts(
     Parameters
     ----------
     right_hand_side, values
-        What the cycle reads and writes; see `Balancing`.
+        What the cycle reads and writes; see `Deflation`.
     """
     copies, ranks = blocks.exchange(values), blocks.ranks
     r, p, q = (torch.zeros_like(values) for _ in range(3))
@@ -133,7 +133,7 @@ def contracts(
         if not sound:
             break
         r.add_(q, alpha=-along / energy)
-    right_hand_side.zero_()  # see `Balancing.after`
+    right_hand_side.zero_()  # see `Deflation.after`
     (squares,) = total(dot(r, r))
     return sound and squares <= _LEFT[level.nodes.axes] ** 2 * first
 
@@ -175,7 +175,7 @@ class Cycle:
         bottom: Bottom | None = None
         # Of much fewer nodes than the first; else aggregates cost as much as there.
         self._second: tuple[LevelOperator, LevelBox] | None = None
-        self._balancing: Balancing | None = None
+        self._balancing: Deflation | None = None
         while blocks.shared or blocks.whole.count > _INVERTED:
             if level.directed and not blocks.shared:
                 bottom = _factorised(level, blocks)
@@ -232,7 +232,7 @@ class Cycle:
         """From now on leave nothing of aggregates on the second level; say if that is new. All ranks together."""
         if self._second is None or self._balancing is not None:
             return False
-        self._balancing = Balancing(*self._second, *self._of_second)
+        self._balancing = Deflation(*self._second, *self._of_second)
         self._replay = None  # factors are the host's
         return True
 

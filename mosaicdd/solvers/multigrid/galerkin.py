@@ -241,7 +241,7 @@ def coarser(level: LevelOperator, by: Interpolation, transfer: LevelTransfer) ->
     rounds = zip(transfer.between, transfer.below.shares.rounds, strict=True)
     for axis, (after, count) in enumerate(rounds):
         if after is not None and count is not None:
-            put_between(couplings, transfer.nodes, axis, after, count)
+            add_odd_ghost(couplings, transfer.nodes, axis, after, count)
             for coupling in couplings.values():
                 transfer.refresh(coupling)
     return LevelOperator(transfer.nodes, couplings, below(excess))
@@ -419,7 +419,7 @@ def _accumulate(out: torch.Tensor, weight: torch.Tensor | None, values: torch.Te
         out.addcmul_(values, weight)
 
 
-def put_between(
+def add_odd_ghost(
     couplings: dict[Step, torch.Tensor], nodes: ColourLayout, axis: int, after: int, count: int
 ) -> None:
     """Couple a node of every round along a periodic axis of an odd number of coarse nodes, in place.

@@ -137,7 +137,7 @@ class Product:
 _PATIENCE = 50
 
 
-class Judge:
+class ResidualMonitor:
     """Judges the iterations of one problem, the same on all ranks; vectors are what the method takes for these.
 
     Parameters

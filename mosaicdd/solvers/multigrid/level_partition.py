@@ -3,7 +3,7 @@
 Where boxes become smaller than what they need of their neighbours, every rank has all of a level and those below.
 
 Along a periodic axis colours and coarse nodes take turns all round, so the number of nodes must be even; a level that
-has an odd number of coarse nodes puts another one between two of them, see `put_between`.
+has an odd number of coarse nodes puts another one between two of them, see `add_odd_ghost`.
 
 The box of a level's nodes on a rank, with ghost nodes around it.
 

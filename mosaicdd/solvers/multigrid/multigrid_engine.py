@@ -16,15 +16,21 @@ from mosaicdd.grid.strips import Strip
 from mosaicdd.parallel.safe_norms import is_safe, largest_of, power_for
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import BaseEngine, SolveOptions
-from mosaicdd.solvers.embedded import Embedded
+from mosaicdd.solvers.embedded import BoundaryLifting
 from mosaicdd.solvers.field_residual import FieldResidual
 from mosaicdd.solvers.measure import EdgeValues, NodeSource
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem, Room
 from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
 from mosaicdd.solvers.settings import StoppingRule
 from mosaicdd.solvers.stopping import History, progress_times
-from mosaicdd.solvers.verdict import PLAUSIBLE, ROUNDINGS, Certificate, Evidence, suspected
+from mosaicdd.solvers.verdict import (
+    PLAUSIBLE,
+    ROUNDINGS,
+    Certificate,
+    StatusEvidence,
+    needs_rounding,
+)
 
 _STRIP = 2**17  # values of the field that are handed out at once
 
@@ -93,7 +99,9 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         power = self._power(largest, largest)
         b, x = system.start(power * force[here]), system.nodes.vector()
         rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)
-        judge = Judge(rule, None, None, None, lambda x, history: None, system.nodes.size_here)
+        judge = ResidualMonitor(
+            rule, None, None, None, lambda x, history: None, system.nodes.size_here
+        )
         size = system.gradients.norm(b)
         status = "converged_rtol"
         if size:  # else nothing acts but at nodes with given values
@@ -196,20 +204,22 @@ class MultigridEngine(BaseEngine[LinearSystem]):
 
     def _data(
         self, boundaries: Sequence[Boundary], options: SolveOptions
-    ) -> tuple[EdgeValues, NodeSource | None, Embedded | None]:
+    ) -> tuple[EdgeValues, NodeSource | None, BoundaryLifting | None]:
         """Return the values on the edge of the grid, the source at the region's nodes, and what else is given."""
         region, equations, source = self._system.region, self._system.equations, self._solver.source
         edges = EdgeValues(region, boundaries)
         if equations is not None:
             where = self._ranks, region, self._solver.discretisation
             with self.clock.part("sample"):
-                embedded = Embedded(*where, source.problem, equations, beyond=self._beyond)
+                embedded = BoundaryLifting(*where, source.problem, equations, beyond=self._beyond)
             b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
             return edges, NodeSource(b, nodes=embedded.driven), embedded
         if source.problem.source is None:
             return edges, None, None
         with self.clock.part("sample"):
-            values = self._ranks.agree(lambda: source.problem.source_at(self.grid, region.nodes))
+            values = self._ranks.run_on_all(
+                lambda: source.problem.source_at(self.grid, region.nodes)
+            )
             f = torch.as_tensor(values).to(**self._tensors)
         scale = self.grid.spacing**2
         return edges, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
@@ -221,7 +231,7 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         rule: StoppingRule,
         options: SolveOptions,
         power: float,
-    ) -> Judge:
+    ) -> ResidualMonitor:
         """Return what judges the iterations of a problem whose data were multiplied."""
         watch = options.watch
 
@@ -234,7 +244,7 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         earlier, nodes = options.history(number).times(power), self._system.nodes
         rule = dataclasses.replace(rule, atol=power * rule.atol)
         progress = progress_times(options.progress, 1 / power)
-        return Judge(rule, earlier, progress, watch, save, nodes.size_here)
+        return ResidualMonitor(rule, earlier, progress, watch, save, nodes.size_here)
 
     def _begun(
         self, number: int, constant: float, options: SolveOptions, room: Room, power: float
@@ -252,7 +262,7 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         rtol = rule.rtol if certify is None else min(rule.rtol, certify)
         return StoppingRule(rtol, rule.atol, rule.max_iterations)
 
-    def _strips(self, fields: np.ndarray, embedded: Embedded | None) -> Iterator[Strip]:
+    def _strips(self, fields: np.ndarray, embedded: BoundaryLifting | None) -> Iterator[Strip]:
         """Hand out fields strip by strip, with what is given."""
         if embedded is not None and embedded.imbalance is not None:
             embedded.centre(self._in_strips(fields))
@@ -268,7 +278,7 @@ class MultigridEngine(BaseEngine[LinearSystem]):
         solves: Sequence[_Iterated],
         fields: np.ndarray,
         field_residual: FieldResidual,
-    ) -> list[Evidence]:
+    ) -> list[StatusEvidence]:
         """Return what is known of the fields; where rounding may matter, they are gone over again to measure it."""
         certify = self.settings.certify
         reached = [solved.history.residual[-1] for solved in solves]
@@ -281,20 +291,20 @@ class MultigridEngine(BaseEngine[LinearSystem]):
             for solved, left in zip(solves, reached, strict=True)
         ]
         rounding, statuses = np.zeros(self.problems), [solved.status for solved in solves]
-        if certify is None and any(map(suspected, statuses, residuals, promised)):
+        if certify is None and any(map(needs_rounding, statuses, residuals, promised)):
             for strip in self._in_strips(fields):
                 field_residual.add_rounding(strip)
             rounding = field_residual.rounding()
         # Beside a right-hand side that is zero there is no answer to be a share of.
-        plausible = np.where(field_residual.measures > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
+        max_error_share = np.where(field_residual.measures > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
         return [
-            Evidence(
+            StatusEvidence(
                 solved.estimate.rms,
                 solved.size,
                 residuals[i],
                 promised[i],
                 float(rounding[i]),
-                float(plausible[i]),
+                float(max_error_share[i]),
                 visible=math.inf,  # the estimate is made from a residual in differences
             )
             for i, solved in enumerate(solves)

@@ -17,11 +17,17 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.solvers.measure import EdgeValues, Measure, NodeSource, require_range, require_ratio
+from mosaicdd.solvers.measure import (
+    EdgeValues,
+    NodeSource,
+    ResidualScale,
+    require_range,
+    require_ratio,
+)
 from mosaicdd.solvers.multigrid.aggregates import require_levels
 from mosaicdd.solvers.multigrid.biconjugate_gradients import gradients_of, try_out
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
 from mosaicdd.solvers.stopwatch import Stopwatch
 
@@ -75,11 +81,11 @@ class MultigridSystem:
         self.equations: Equations | None = None
         wide = self._wide()
         with clock.part("sample"):
-            between, active, between_region = ranks.agree(
+            between, active, between_region = ranks.run_on_all(
                 lambda: self._sampled(medium, discretisation, wide)
             )
             between = between.transposed() if transposed else between
-        self.measure = Measure(
+        self.measure = ResidualScale(
             self.region, between_region, None if self.equations is None else self.equations.active
         )
         colours = 2 ** len(self.region.shape) if between.across else 2
@@ -89,7 +95,7 @@ class MultigridSystem:
         blocks = LevelBox(ranks, LevelPartition(ranges, colours, partition.periodic), device)
         with clock.part("levels"):
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
-            self.nodes = NodeSystem(blocks, between, start, active, weights)
+            self.nodes = NodeEquations(blocks, between, start, active, weights)
             del between, between_region  # the levels below need the memory
             require_range(self.nodes.scale)
             require_ratio(self.nodes.least, self.nodes.scale)

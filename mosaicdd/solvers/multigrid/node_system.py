@@ -27,7 +27,7 @@ CONTRAST = 1e8
 _LONG = 2**18  # numbers of a stretch where few are read more than once
 
 
-class NodeSystem(Coupled):
+class NodeEquations(Coupled):
     """``A u = b`` at the nodes of a box that have unknowns; the values beside it are given.
 
     Vectors are ``(C, M)``, see `ColourLayout`, and zero where no node is.

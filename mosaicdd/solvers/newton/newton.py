@@ -19,11 +19,11 @@ from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.solvers.measure import driven
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations
-from mosaicdd.solvers.newton.newton_steps import Change, Step, Steps
+from mosaicdd.solvers.newton.newton_steps import Change, NewtonContext, Step
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
 from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 from mosaicdd.solvers.stopping import History, Progress
-from mosaicdd.solvers.verdict import Certificate, Evidence, suspected
+from mosaicdd.solvers.verdict import Certificate, StatusEvidence, needs_rounding
 
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
 # cheap so, and late ones still converge faster than linearly.
@@ -79,7 +79,7 @@ class Newton:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: NewtonContext,
         equations: NewtonEquations,
         ways: Sequence[Callable[[np.ndarray], Step]],
         smooth: LinearForm,
@@ -128,20 +128,20 @@ class Newton:
         return self._norm / self._measure
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> StatusEvidence:
         """What is known of the values by their residual; without the estimate of their error."""
         promised, rounding = self._rtol, 0.0
         if self._steps.settings.certify is None:
             if self.status == "converged_atol":
                 promised = max(promised, self.history.residual[-1])
-            if suspected(self.status or "", self.relative, promised):
+            if needs_rounding(self.status or "", self.relative, promised):
                 rounding = self._rounding()
-        return Evidence(0.0, self.size, self.relative, promised, rounding)
+        return StatusEvidence(0.0, self.size, self.relative, promised, rounding)
 
     def _rounding(self) -> float:
         """Return what rounding leaves of the residual, zero where the derivative does not say; all ranks."""
         try:
-            diagonal = self._steps.ranks.agree(lambda: self._equations.diagonal(self.u))
+            diagonal = self._steps.ranks.run_on_all(lambda: self._equations.diagonal(self.u))
         except NotEllipticError:
             return 0.0
         products = self._place.without_ghosts(2 * self._weights * diagonal * self.u)
@@ -275,7 +275,7 @@ class Newton:
         """
         self._far = False
         try:
-            form = self._steps.ranks.agree(
+            form = self._steps.ranks.run_on_all(
                 lambda: self._equations.linear_form(self.u, self._residual)
             )
         except NotEllipticError:  # as the next step will find, too
@@ -345,7 +345,7 @@ class Newton:
         steps, self.u = self._steps, u
         with steps.clock.part("residual"):
             if residual is None:
-                residual = steps.ranks.agree(lambda: self._equations.residual(u))
+                residual = steps.ranks.run_on_all(lambda: self._equations.residual(u))
             self._residual = residual
             nodes = self._place.without_ghosts(u)
             weighted = self._place.without_ghosts(self._weights * residual)

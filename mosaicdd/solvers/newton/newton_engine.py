@@ -25,12 +25,12 @@ from mosaicdd.solvers.measure import require_range
 from mosaicdd.solvers.multigrid.multigrid_system import AROUND
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations, equations_of
-from mosaicdd.solvers.newton.newton_steps import MediumStep, NodesInside, Step, Steps
+from mosaicdd.solvers.newton.newton_steps import MediumStep, NewtonContext, NodesInside, Step
 from mosaicdd.solvers.newton.sine_step import SineStep
-from mosaicdd.solvers.newton.starts import HarmonicStart, NestedStart, nested_start
+from mosaicdd.solvers.newton.starts import HarmonicGuess, NestedGuess, nested_start
 from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
 from mosaicdd.solvers.settings import CONVERGED
-from mosaicdd.solvers.verdict import PLAUSIBLE, Evidence
+from mosaicdd.solvers.verdict import PLAUSIBLE, StatusEvidence
 
 _SAME = (
     1.2  # ratio of what conducts at nodes, up to which sine transforms are a good preconditioner
@@ -54,22 +54,22 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         self.settings.require_whole_grid()
         # What multigrid has around a region, and what their conductances and their diagonal need.
         self._place = GhostNodes(self.partition, AROUND + 2)
-        self._known: _Beginning | None = None
+        self._known: _InitialGuess | None = None
         with self.clock.part("sample"):
-            self._make = self._ranks.agree(lambda: equations_of(local_solver, self._place))
-        self._steps = Steps(self.partition, self._place, self.settings, self.clock)
+            self._make = self._ranks.run_on_all(lambda: equations_of(local_solver, self._place))
+        self._steps = NewtonContext(self.partition, self._place, self.settings, self.clock)
         equations = self._equations(0, Boundary.zeros(self.grid))
         ones = equations.cleared(np.ones([p.stop - p.start for p in self._place.ghosted]))
         active = self._place.at(self.partition.unknowns, ones)
         self._unknowns = int(self._ranks.sum(np.array([active.sum()]))[0])
         whole = local_solver.discretisation is None  # values on all sides of a rectangle
         self._inner = NodesInside(self._place, self.layout) if whole else None
-        self._harmonic = HarmonicStart(self._steps, self._inner, local_solver)
+        self._harmonic = HarmonicGuess(self._steps, self._inner, local_solver)
 
     def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:
         """Return the equations of one of the problems that are solved now."""
         with self.clock.part("sample"):
-            return self._ranks.agree(lambda: self._make(number, boundary))
+            return self._ranks.run_on_all(lambda: self._make(number, boundary))
 
     def _ways(
         self, equations: NewtonEquations, *, transposed: bool = False
@@ -89,7 +89,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
             equations = self._equations(number, boundary)
             known = self._beginning(number, boundary, equations)
             if known.nested is not None:
-                self._ranks.agree(known.nested.check)
+                self._ranks.run_on_all(known.nested.check)
             elif self._inner is not None:
                 known.step = self._elliptic(equations, known.u)
 
@@ -98,29 +98,29 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         way, *others = self._ways(equations)
         if others:
             return way(u)
-        self._ranks.agree(lambda: equations.derivative(u, self._place.ghosted))
+        self._ranks.run_on_all(lambda: equations.derivative(u, self._place.ghosted))
         return None
 
     def _beginning(
         self, number: int, boundary: Boundary, equations: NewtonEquations
-    ) -> "_Beginning":
+    ) -> "_InitialGuess":
         """Return where a solve for boundary data begins, where the equation must be sound."""
         sides = self._solver.source.problem.conditions
         data = (sides, number) if self._inner is None else boundary
         if self._known is None or not _same(self._known.data, data):
             u = equations.begun(self._place.with_ghosts(self._harmonic(number, boundary)))
-            smooth, residual = self._ranks.agree(lambda: self._linearised(u, equations))
+            smooth, residual = self._ranks.run_on_all(lambda: self._linearised(u, equations))
             problem, nested = self._solver.source.problem, self._nested(number, boundary)
             left = 0.0 if nested is None else self._norm(residual, smooth)
-            self._known = _Beginning(data, u, smooth, (problem, number), left, nested)
+            self._known = _InitialGuess(data, u, smooth, (problem, number), left, nested)
         return self._known
 
-    def _nested(self, number: int, boundary: Boundary) -> NestedStart | None:
+    def _nested(self, number: int, boundary: Boundary) -> NestedGuess | None:
         """Return what finds a problem's solution on a coarser grid; None where there is none."""
         if self._inner is None:
             return None
         where = self._solver.source.problem, self.grid, boundary, number
-        return self._ranks.agree(lambda: nested_start(*where, self.settings, self._ranks.size))
+        return self._ranks.run_on_all(lambda: nested_start(*where, self.settings, self._ranks.size))
 
     def _norm(self, residual: np.ndarray, smooth: LinearForm) -> float:
         """Return the 2-norm of a residual over all ranks, as its rows count."""
@@ -169,11 +169,11 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
             conducts = (derivative.diagonal() - derivative.reaction)[inside]
             return float(conducts.max()), float(-conducts.min())
 
-        most, least = map(self._ranks.largest, self._ranks.agree(ends))
+        most, least = map(self._ranks.largest, self._ranks.run_on_all(ends))
         return most > _SAME * -least
 
     @property
-    def on_coarser_grid(self) -> np.ndarray | None:
+    def coarse_solution(self) -> np.ndarray | None:
         """The solution on a grid twice as coarse; see `BaseEngine`."""
         nested = None if self._known is None else self._known.nested
         return nested.solution if nested is not None and nested.apart == 2 else None
@@ -185,7 +185,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         seconds = {"iterate": 0.0, "estimate": 0.0}
-        solves: list[tuple[Newton, ErrorEstimate, Evidence]] = []
+        solves: list[tuple[Newton, ErrorEstimate, StatusEvidence]] = []
         fields: list[np.ndarray] = []
         for i, boundary in enumerate(boundaries):
             begun = time.perf_counter()
@@ -214,7 +214,9 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
             evidence = solve.evidence  # while the values are as the residual has them
             estimate = solve.estimate()
             evidence = dataclasses.replace(
-                evidence, error=estimate.rms, plausible=max(PLAUSIBLE, 10 * self.settings.rtol)
+                evidence,
+                error=estimate.rms,
+                max_error_share=max(PLAUSIBLE, 10 * self.settings.rtol),
             )
             solves.append((solve, estimate, evidence))
             fields.append(equations.completed(solve.u, beyond=self._beyond))
@@ -239,14 +241,18 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         ]
 
     def _nearer(
-        self, number: int, boundary: Boundary, beginning: "_Beginning", equations: NewtonEquations
+        self,
+        number: int,
+        boundary: Boundary,
+        beginning: "_InitialGuess",
+        equations: NewtonEquations,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return values to begin with, and their residual, if it is known: those of a coarser grid, if they leave less of one."""
         problem = self._solver.source.problem
         if beginning.of[0] is not problem or beginning.of[1] != number:  # of another source
             beginning.nested = self._nested(number, boundary)
             if beginning.nested is not None:
-                other = self._ranks.agree(lambda: equations.residual(beginning.u))
+                other = self._ranks.run_on_all(lambda: equations.residual(beginning.u))
                 beginning.left = self._norm(other, beginning.smooth)
             beginning.of = problem, number
         if beginning.nested is None:
@@ -257,7 +263,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
             return beginning.u, None
         # Each rank has solved alone, and may have rounded otherwise: what it has of others' nodes is theirs.
         start = equations.begun(self._place.with_ghosts(self._place.without_ghosts(values)))
-        residual = self._ranks.agree(lambda: equations.residual(start))
+        residual = self._ranks.run_on_all(lambda: equations.residual(start))
         if self._norm(residual, beginning.smooth) < beginning.left:
             return start, residual
         return beginning.u, None
@@ -268,7 +274,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
 
 
 @dataclass
-class _Beginning:
+class _InitialGuess:
     """Where a solve for some data begins."""
 
     data: "_Data"
@@ -276,7 +282,7 @@ class _Beginning:
     smooth: LinearForm  # the equation linearised there
     of: tuple[Problem, int]  # which of several problems the next two are of
     left: float  # 2-norm of the residual there over all ranks
-    nested: NestedStart | None = None  # what finds the solution on a coarser grid
+    nested: NestedGuess | None = None  # what finds the solution on a coarser grid
     step: Step | None = None  # by the derivative at ``u``, if it has been taken
 
 

@@ -27,7 +27,7 @@ _STEP_ITERATIONS = 200  # iterations of a step
 
 
 @dataclass(frozen=True)
-class Steps:
+class NewtonContext:
     """What the steps for all problems of an engine have in common: where, and how."""
 
     partition: Partition
@@ -79,11 +79,18 @@ class MediumStep:
     """Solves in the medium that the derivative, or its transposed, is, by multigrid; `ValueError` as `Step`."""
 
     def __init__(
-        self, steps: Steps, equations: NewtonEquations, u: np.ndarray, *, transposed: bool = False
+        self,
+        steps: NewtonContext,
+        equations: NewtonEquations,
+        u: np.ndarray,
+        *,
+        transposed: bool = False,
     ):
         self._steps, self._equations = steps, equations
         with steps.clock.part("derivative"):
-            self._linear = steps.ranks.agree(lambda: equations.linearised(u, transposed=transposed))
+            self._linear = steps.ranks.run_on_all(
+                lambda: equations.linearised(u, transposed=transposed)
+            )
 
     def __call__(self, force: np.ndarray, rtol: float) -> Change:
         """Solve on the whole grid; see `Step`."""

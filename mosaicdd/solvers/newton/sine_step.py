@@ -30,7 +30,7 @@ from mosaicdd.solvers.multigrid.vector_operations import (
     turning,
 )
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
-from mosaicdd.solvers.newton.newton_steps import Change, NodesInside, Steps
+from mosaicdd.solvers.newton.newton_steps import Change, NewtonContext, NodesInside
 
 _MOST = 30  # iterations, from which on multigrid goes on; see `benchmarks/nonlinear_peers.py`
 
@@ -50,7 +50,9 @@ class SineStep:
     `ValueError` as `Step`.
     """
 
-    def __init__(self, steps: Steps, inner: NodesInside, equations: NewtonEquations, u: np.ndarray):
+    def __init__(
+        self, steps: NewtonContext, inner: NodesInside, equations: NewtonEquations, u: np.ndarray
+    ):
         self._steps, self._inner = steps, inner
         self._equations, self._u = equations, u
         self._planned: dict[type, _Gradients | None] = {}
@@ -89,7 +91,7 @@ class SineStep:
         # Numbers may be too large or too small for the type, and flows nothing beside a reaction.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             try:
-                derivative = ranks.agree(
+                derivative = ranks.run_on_all(
                     lambda: self._equations.derivative(self._u, inner.part, dtype)
                 )
             except NotEllipticError:  # on all ranks; in shorter numbers what is small is zero
@@ -118,7 +120,7 @@ class _Gradients:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: NewtonContext,
         inner: NodesInside,
         derivative: Conductances,
         scales: np.ndarray,

@@ -32,7 +32,7 @@ from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import engine_of
-from mosaicdd.solvers.newton.newton_steps import NodesInside, Steps
+from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside
 from mosaicdd.solvers.settings import SolveSettings
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
@@ -49,7 +49,7 @@ _LEAST = 32  # cells along its sides
 _RTOL = 1e-6  # of its solution
 
 
-class HarmonicStart:
+class HarmonicGuess:
     """Finds the harmonic surface over the values on the sides, which lies between these.
 
     Where natural sides leave its level open, it is screened, over the width of the domain.
@@ -62,7 +62,7 @@ class HarmonicStart:
         Of the nonlinear problem.
     """
 
-    def __init__(self, steps: Steps, inner: NodesInside | None, solver: NonlinearSystem):
+    def __init__(self, steps: NewtonContext, inner: NodesInside | None, solver: NonlinearSystem):
         self._steps, self._inner, self._solver = steps, inner, solver
 
     def __call__(self, number: int, boundary: Boundary) -> np.ndarray:
@@ -92,10 +92,10 @@ class HarmonicStart:
             c = screening(problem, grid)
             return flow_system(smooth_problem(problem, grid, c), grid), c
 
-        return self._steps.ranks.agree(bound)
+        return self._steps.ranks.run_on_all(bound)
 
 
-class NestedStart:
+class NestedGuess:
     """The solution of one of several problems on a coarser grid, and what that and the next coarser one promise of this.
 
     Parameters
@@ -133,7 +133,7 @@ class NestedStart:
         values = self.solution
         if values is None:
             return None
-        below = self._engine.on_coarser_grid
+        below = self._engine.coarse_solution
         if below is not None and self.apart == 2:
             values = extrapolated(values, below)
         return refined_at(values, self.apart, part)
@@ -155,7 +155,7 @@ def nested_start(
     number: int,
     settings: SolveSettings,
     ranks: int,
-) -> NestedStart | None:
+) -> NestedGuess | None:
     """Return it for one of several problems; None where there is no coarser grid for it.
 
     ``ranks``: how many share the finer grid.
@@ -163,7 +163,7 @@ def nested_start(
     most = max(_MOST, math.prod(grid.shape) // (4 * ranks))
     apart = _distance(grid, most)
     coarse = None if apart is None else coarser(problem, grid, boundary, number, apart)
-    return None if apart is None or coarse is None else NestedStart(coarse, apart, settings)
+    return None if apart is None or coarse is None else NestedGuess(coarse, apart, settings)
 
 
 def _distance(grid: Grid, nodes: int) -> int | None:

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from mosaicdd.axes import at
 from mosaicdd.discretisation.coarser import coarser, refined_at, screening, smooth_problem
-from mosaicdd.discretisation.discrete import FactorisedSystem, MediumSystem, OutlineSystem
+from mosaicdd.discretisation.discrete import FactorisedSystem, GlobalSystem, MediumSystem
 from mosaicdd.discretisation.linear_step import LinearStep
 from mosaicdd.discretisation.node_equations import Equations
 from mosaicdd.discretisation.nonlinear_discretisation import NonlinearDiscretisation
@@ -184,7 +184,7 @@ class _Everywhere:
 
     def begun(self, solve: Solve) -> np.ndarray:
         smooth = smooth_problem(self._problem, self._grid, screening(self._problem, self._grid))
-        system = OutlineSystem(smooth, self._grid, self._number)
+        system = GlobalSystem(smooth, self._grid, self._number)
         u = self._around(solve(system, system.right_hand_side).reshape(self._nodes))
         u = np.where(self._equations.active, u, 0.0)
         _, weights = self._equations.weighed_derivative(u, self._data)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mosaicdd.discretisation.discrete import DirichletSystem, MediumSystem, OutlineSystem
+from mosaicdd.discretisation.discrete import DirichletSystem, GlobalSystem, MediumSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
@@ -40,7 +40,7 @@ class MultigridSolver:
 
     def __init__(
         self,
-        system: DirichletSystem | MediumSystem | OutlineSystem | StepSystem,
+        system: DirichletSystem | MediumSystem | GlobalSystem | StepSystem,
         tolerance: float = 1e-10,
         max_iterations: int = 100,
     ):
@@ -87,7 +87,7 @@ class MultigridSolver:
         )
 
 
-System = DirichletSystem | MediumSystem | OutlineSystem | StepSystem
+System = DirichletSystem | MediumSystem | GlobalSystem | StepSystem
 
 
 def solve_by_multigrid(problem: Problem, grid: Grid | None = None, number: int = 0) -> np.ndarray:
@@ -156,7 +156,7 @@ def _solved(
     if isinstance(problem.operator, Nonlinear):
         return solve_by_newton(problem, grid, number, solve)
     if not problem.plain:
-        everywhere = OutlineSystem(problem, grid, number)
+        everywhere = GlobalSystem(problem, grid, number)
         return everywhere.field(solve(everywhere, everywhere.right_hand_side))
     field = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))
     source = problem.source_at(grid, tuple(slice(0, nodes) for nodes in grid.nodes))

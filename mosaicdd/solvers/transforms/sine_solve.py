@@ -27,7 +27,7 @@ _NATURAL, _QUARTER = 1, 3  # types of discrete transforms: symmetric about both 
 
 
 @dataclass(frozen=True)
-class Waves:
+class SineTransform:
     """Those of ``count`` unknowns along an axis.
 
     ``given``: whether values are given at the low and the high end; None between periodic sides.
@@ -121,14 +121,14 @@ class SineSolve:
         symbol: Symbol,
         ranks: Ranks,
         problems: int | None = None,
-        waves: Sequence[Waves] | None = None,
+        waves: Sequence[SineTransform] | None = None,
         dtype: DTypeLike = np.float64,
         eliminate: Eliminate | None = None,
     ):
         if len(source.shape) < 2:
             raise ValueError(f"the array must have two axes at least, its shape is {source.shape}")
         axes = len(source.shape)
-        every = [Waves(count) for count in source.shape] if waves is None else waves
+        every = [SineTransform(count) for count in source.shape] if waves is None else waves
         along = [(axis - axes, each) for axis, each in enumerate(every)]
         self._first, self._within = along[:1], along[1:]
         rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
@@ -180,7 +180,7 @@ class SineSolve:
         return here
 
 
-def _heights(array: np.ndarray, along: Sequence[tuple[int, Waves]]) -> np.ndarray:
+def _heights(array: np.ndarray, along: Sequence[tuple[int, SineTransform]]) -> np.ndarray:
     """Return the heights of the waves along some axes."""
     for axis, waves in along:
         if array.size:  # with more ranks than rows or columns, some have none
@@ -188,7 +188,7 @@ def _heights(array: np.ndarray, along: Sequence[tuple[int, Waves]]) -> np.ndarra
     return array
 
 
-def _values(array: np.ndarray, along: Sequence[tuple[int, Waves]]) -> np.ndarray:
+def _values(array: np.ndarray, along: Sequence[tuple[int, SineTransform]]) -> np.ndarray:
     """Return the values of waves of such heights along some axes."""
     for axis, waves in along:
         if array.size:

@@ -27,12 +27,12 @@ from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.solvers.measure import EdgeValues, Measure, NodeSource, require_range
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale, require_range
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.vector_operations import Image, kernels, planned
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
 from mosaicdd.solvers.stopwatch import Stopwatch
-from mosaicdd.solvers.transforms.sine_solve import Eliminate, SineSolve, Waves
+from mosaicdd.solvers.transforms.sine_solve import Eliminate, SineSolve, SineTransform
 
 _VALUES = 2**13  # handled at once, so that they stay in the cache
 
@@ -96,7 +96,7 @@ class SecondDifferences:
         ranks: Ranks,
         layout: Layout,
         sizes: Sequence[tuple[int, ...]],
-        waves: Sequence[Waves],
+        waves: Sequence[SineTransform],
         couplings: Sequence[float],
         reaction: float,
     ):
@@ -216,7 +216,7 @@ class SineSystem:
         self.region = partition.region(values_given=solver.discretisation is None)
         own = self.region.owned
         self._waves = [
-            Waves(cells if ends is None else cells + 1 - sum(ends), ends)
+            SineTransform(cells if ends is None else cells + 1 - sum(ends), ends)
             for cells, ends in zip(grid.shape, solver.ends, strict=True)
         ]
         first = [int(ends is not None and ends[0]) for ends in solver.ends]
@@ -227,11 +227,11 @@ class SineSystem:
         self.unknowns = math.prod(waves.count for waves in self._waves)
         self._mine = common(own, unknown)
         with clock.part("sample"):
-            stencil = ranks.agree(
+            stencil = ranks.run_on_all(
                 lambda: solver.operator.conductances(grid, (slice(0, 2),) * len(own))
             )
             self._sample(solver, stencil)
-        self.measure = Measure(
+        self.measure = ResidualScale(
             self.region,
             self.conductances,
             None if self.equations is None else self.equations.active,
@@ -296,7 +296,7 @@ class SineSystem:
         part, flows = self.region.nodes, solver.discretisation
         self.equations = None
         if flows is not None:
-            self.equations = self._ranks.agree(lambda: region_equations(flows, part))
+            self.equations = self._ranks.run_on_all(lambda: region_equations(flows, part))
             self.conductances = self.equations.conductances
             return
         nodes = self.region.shape
@@ -364,7 +364,7 @@ class SineSystem:
         edges.impose(values, number)
         return values
 
-    def __call__(self, b: np.ndarray, x: np.ndarray, size: float, judge: Judge) -> str:
+    def __call__(self, b: np.ndarray, x: np.ndarray, size: float, judge: ResidualMonitor) -> str:
         """Solve for a right-hand side, whatever ``x`` is, which becomes the result; return how it ended.
 
         All ranks together. Corrections of what rounding leaves follow while they gain. ``size``: what residuals are relative to.

@@ -12,9 +12,9 @@ import mosaicdd as m
 from mosaicdd.solvers.multigrid import aggregates
 from mosaicdd.solvers.multigrid import conjugate_gradients as flexible_gradients
 from mosaicdd.solvers.multigrid import cycle as balancing
-from mosaicdd.solvers.multigrid.aggregates import Aggregates
+from mosaicdd.solvers.multigrid.aggregates import CoarseAggregates
 from mosaicdd.solvers.multigrid.cycle import Cycle
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.strong_components import squares_of
 from mosaicdd.solvers.references.references import solve_directly
 
@@ -48,7 +48,7 @@ def system_of(problem, ranks):
 
 def numbers(system):
     """Return, of this rank's unknowns, their places in the domain and the aggregates that they are in."""
-    made, nodes = Aggregates(system), system.nodes
+    made, nodes = CoarseAggregates(system), system.nodes
     constants = np.arange(1.0, made.count + 1)
     vector = system.vector()
     made.prolong_add(constants, vector)
@@ -66,7 +66,7 @@ def numbers(system):
 def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
     comm, make_ranks, kind, monkeypatch
 ):
-    monkeypatch.setitem(NodeSystem.squares, 2, 60)  # of 16 nodes along an axis
+    monkeypatch.setitem(NodeEquations.squares, 2, 60)  # of 16 nodes along an axis
     problem = problem_of(kind)
     expected, at, of = numbers(system_of(problem, make_ranks(alone=True)))
     whole = np.zeros(problem.fields["f"].shape)
@@ -80,8 +80,8 @@ def test_aggregates_do_not_depend_on_ranks_and_hold_every_unknown_once(
 @pytest.mark.parametrize(("most", "widest", "side"), [(60, 32, 12), (60, 10, 10), (10**4, 10, 8)])
 def test_squares_grow_with_the_grid_until_they_are_wide(most, widest, side, monkeypatch):
     system = system_of(problem_of("values"), None)
-    monkeypatch.setitem(NodeSystem.squares, 2, most)
-    monkeypatch.setitem(NodeSystem.widest, 2, widest)
+    monkeypatch.setitem(NodeEquations.squares, 2, most)
+    monkeypatch.setitem(NodeEquations.widest, 2, widest)
     nodes = [last - first + 1 for first, last in system.blocks.shares.domain]
     assert squares_of(system) == (side, math.prod(-(-count // side) for count in nodes))
 
@@ -103,7 +103,7 @@ def turning():
 @pytest.mark.parametrize("problem", [problem_of("values"), turning()], ids=["values", "a tensor"])
 def test_what_solving_for_them_leaves_has_no_sum_over_any(problem):
     system = system_of(problem, None)
-    made, level = Aggregates(system), system.level()
+    made, level = CoarseAggregates(system), system.level()
     matrix, places = level.matrix()
     labels = made._labels.ravel()[places.numpy()]
     sums = scipy.sparse.csr_array(
@@ -133,10 +133,10 @@ def test_without_memory_for_them_iterations_go_on_as_they_are(monkeypatch):
 
 def test_more_than_there_may_be_join_until_they_are_few(monkeypatch):
     system = system_of(problem_of("values"), None)
-    many = Aggregates(system).count
+    many = CoarseAggregates(system).count
     monkeypatch.setattr(aggregates, "_MOST", many // 3)
     monkeypatch.setattr(aggregates, "squares_of", lambda system: (system.side, 1))
-    assert 1 < Aggregates(system).count <= many // 3
+    assert 1 < CoarseAggregates(system).count <= many // 3
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

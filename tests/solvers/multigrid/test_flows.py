@@ -14,7 +14,7 @@ from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.solvers.multigrid import cycle
 from mosaicdd.solvers.multigrid import smoothing as lines
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.smoothing import LineSweeps, earlier, orders
 from mosaicdd.solvers.references.references import solve_directly
 
@@ -63,7 +63,7 @@ def system_of(shape, peclet):
     ranges = [[(1, n - 2)] for n in shape]
     blocks = LevelBox(Ranks.alone(), LevelPartition(ranges, 2))
     conductances = Conductances(along, rng.random(shape), against)
-    return NodeSystem(blocks, conductances, [0] * len(shape)), conductances.matrix().toarray()
+    return NodeEquations(blocks, conductances, [0] * len(shape)), conductances.matrix().toarray()
 
 
 @pytest.mark.parametrize("by_code", [True, False])

@@ -13,9 +13,9 @@ from mosaicdd.solvers.multigrid import vector_operations as compiled
 from mosaicdd.solvers.multigrid import vector_operations as sums
 from mosaicdd.solvers.multigrid import vector_operations as vectors
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import CONVERGED, StoppingRule
 
 CELLS, BOX = (45, 52), (8, 10, 12)
@@ -122,7 +122,7 @@ def solver_of(device):
     a = np.exp(np.random.default_rng(0).standard_normal((2, 71, 71)))
     conductances = Conductances((a[0, :-1], a[1, :, :-1]), np.zeros((71, 71)))
     blocks = LevelBox(Ranks.alone(), LevelPartition([[(1, 69)]] * 2, 2), device)
-    return FlexibleGradients(NodeSystem(blocks, conductances, (0, 0)))
+    return FlexibleGradients(NodeEquations(blocks, conductances, (0, 0)))
 
 
 def test_a_cycle_is_one_call_for_which_the_host_does_not_wait(on_gpu):
@@ -151,7 +151,9 @@ def test_an_iteration_waits_for_a_few_numbers(on_gpu):
     def entered(*numbers):
         waits.append(on_gpu.waits)
 
-    judge = Judge(StoppingRule(1e-3, 0.0, 50), None, entered, None, lambda *_: None, lambda x: 0.0)
+    judge = ResidualMonitor(
+        StoppingRule(1e-3, 0.0, 50), None, entered, None, lambda *_: None, lambda x: 0.0
+    )
     assert solver(b, x, 69.0, judge) == "converged_rtol"
     assert len(waits) > 3
     assert max(np.diff(waits)) <= 6

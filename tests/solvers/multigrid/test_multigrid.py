@@ -18,9 +18,9 @@ from mosaicdd.solvers.multigrid.colour_layout import CoarseningPattern, ColourLa
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.solvers.multigrid.cycle import Cycle
 from mosaicdd.solvers.multigrid.galerkin import coarser, interpolation
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import StoppingRule
 
 SHAPES = [(41, 30), (32, 32), (67, 19), (12, 9, 14)]
@@ -72,7 +72,7 @@ def matrix_of(conductances, unknown):
 def equations_of(conductances, unknown):
     """Return them on one rank."""
     ranges = [[(one.start, one.stop - 1)] for one in unknown]
-    return NodeSystem(
+    return NodeEquations(
         LevelBox(Ranks.alone(), LevelPartition(ranges, 2)), conductances, (0,) * len(unknown)
     )
 
@@ -83,7 +83,7 @@ Found = namedtuple("Found", "status energy history")
 def solved_by(system, b, rtol=1e-8):
     """Solve a system for a right-hand side at the nodes of its box; return how it ended, and the vector."""
     rule = StoppingRule(rtol, 0.0, 200)
-    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
+    judge = ResidualMonitor(rule, None, None, None, lambda x, history: None, system.size_here)
     solve, x = FlexibleGradients(system), system.vector()
     size = system.rms(system.vector(b)) * np.sqrt(system.unknowns)
     status = solve(system.vector(b), x, size or 1.0, judge)
@@ -292,7 +292,7 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(
             slice(max(first - 1, 0), min(last + 2, nodes))
             for (first, last), nodes in zip(blocks.nodes.box, shape, strict=True)
         )
-        equations = NodeSystem(blocks, conductances.part(*beyond), [one.start for one in beyond])
+        equations = NodeEquations(blocks, conductances.part(*beyond), [one.start for one in beyond])
         here = tuple(
             slice(first - one.start, last + 1 - one.start)
             for (first, last), one in zip(blocks.nodes.box, place, strict=True)

@@ -13,9 +13,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.solvers.multigrid.cycle import Cycle
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import StoppingRule
 
 # Nodes all round: powers of two; halves that are odd, once and on all levels; fewer than copies.
@@ -64,7 +64,7 @@ def system_of(a, periodic, ranks):
         along.append(np.moveaxis(1 / (r[1:] + r[:-1]), 0, axis))
     conductances = Conductances(tuple(along), np.full(resistance.shape, REACTION))
     own = tuple(slice(low, high + 1) for low, high in blocks.owned)
-    return NodeSystem(blocks, conductances, [int(nodes[0]) for nodes in held]), own
+    return NodeEquations(blocks, conductances, [int(nodes[0]) for nodes in held]), own
 
 
 def solved(a, periodic, ranks, b, rtol=1e-10):
@@ -74,7 +74,7 @@ def solved(a, periodic, ranks, b, rtol=1e-10):
     here = tuple(slice(o.start - low, o.stop - low) for o, (low, _) in zip(own, box, strict=True))
     values = np.zeros([high - low + 1 for low, high in box])
     values[here] = b[own]
-    judge = Judge(
+    judge = ResidualMonitor(
         StoppingRule(rtol, 0.0, 100), None, None, None, lambda x, h: None, system.size_here
     )
     gradients, x = FlexibleGradients(system), system.vector()

@@ -9,9 +9,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.solvers.multigrid.biconjugate_gradients import StabilisedGradients, gradients_of
-from mosaicdd.solvers.multigrid.iteration import Judge
+from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeSystem
+from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.references.references import solve_directly
 from mosaicdd.solvers.settings import StoppingRule
 
@@ -37,7 +37,7 @@ def medium(shape, peclet, *, contrast=100.0, reaction=0.0):
 def solved(system, b, size, rtol=1e-8):
     """Return the relative residuals of a solve, the values in the box, and the estimate."""
     rule = StoppingRule(rtol, 0.0, 60)
-    judge = Judge(rule, None, None, None, lambda x, history: None, system.size_here)
+    judge = ResidualMonitor(rule, None, None, None, lambda x, history: None, system.size_here)
     gradients, x = gradients_of(system), system.vector()
     assert isinstance(gradients, StabilisedGradients)
     assert gradients(system.vector(b), x, size, judge) == "converged_rtol"
@@ -52,7 +52,7 @@ def solved(system, b, size, rtol=1e-8):
 def test_values_are_those_of_a_factorisation_and_the_estimate_is_above_the_error(shape, peclet):
     conductances = medium(shape, peclet)
     ranges = [[(1, n - 2)] for n in shape]
-    system = NodeSystem(
+    system = NodeEquations(
         LevelBox(Ranks.alone(), LevelPartition(ranges, 2)), conductances, [0] * len(shape)
     )
     b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
