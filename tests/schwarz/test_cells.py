@@ -13,11 +13,7 @@ DX = "2*cos(2*x + 0.3)*exp(y)"
 CASES = {
     "poisson": ("poisson", {"f": f"3*{U}"}, None),
     "screened": ("screened-poisson", {"c": 2.0, "f": f"5*{U}"}, None),
-    "tensor": (
-        "anisotropic-diffusion",
-        {"axx": 2.0, "axy": 0.5, "f": f"7*{U} - {DX}"},
-        None,
-    ),
+    "tensor": ("anisotropic-diffusion", {"axx": 2.0, "axy": 0.5, "f": f"7*{U} - {DX}"}, None),
     "flow": ("advection-diffusion", {"bx": 3.0, "by": -1.0, "f": f"2*{U} + 3*{DX}"}, None),
     "flow in a medium": (
         "advection-diffusion",

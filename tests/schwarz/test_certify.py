@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Problem
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd import EllipticOperator
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.coarse_space import assemble, hat_responses, sine_symbol
 from mosaicdd.schwarz.interface import Interface

@@ -10,11 +10,9 @@ import pytest
 import torch
 from mpi4py import MPI
 
+from mosaicdd import Problem, SolveSettings, solve
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.parallel.ranks import CommunicatorLifetime, SerialComm
-from mosaicdd.problems.problem import Problem
-from mosaicdd.solution.solver import solve
-from mosaicdd.solvers.settings import SolveSettings
 
 SEVERAL = pytest.mark.ranks(2, 3, 4, 6)
 

@@ -7,15 +7,14 @@ import pytest
 import torch
 
 import mosaicdd as m
+from mosaicdd import SolveSettings, Unsupported
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel
 from mosaicdd.schwarz.local_solvers.network_solver import self_test_error
 from mosaicdd.schwarz.local_solvers.source import BlockSource
 from mosaicdd.solvers.references.references import solve_by_sine_transform
-from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.unsupported import Unsupported
 
 CELLS = 8
 BOUNDARY = "sin(3*x)*exp(y) + cos(5*z)*x"

@@ -9,12 +9,12 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
+from mosaicdd import SolveSettings
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact
-from mosaicdd.solvers.settings import SolveSettings
 
 H = 1 / 16
 BOUNDARY = "sin(3*x)*exp(y) + cos(5*z)*x"

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Ranks, SolveSettings
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.solvers.settings import SolveSettings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 

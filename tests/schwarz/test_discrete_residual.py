@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import EllipticOperator, Problem
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.strips import Strip
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.schwarz.residuals import DiscreteResidual

@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
+from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, Unsupported, solve
 from mosaicdd.problems.shapes.apertures import cut_cells
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52, 0.49

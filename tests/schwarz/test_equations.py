@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
+from mosaicdd import Dirichlet, Domain, Problem
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.solvers.references.references import solve_directly

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
+from mosaicdd import Problem
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 from mosaicdd.solvers.references.references import solve_by_sine_transform

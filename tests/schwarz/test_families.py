@@ -6,9 +6,8 @@ import math
 import numpy as np
 import pytest
 
+from mosaicdd import Dirichlet, Problem
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Ranks
 from mosaicdd.grid.faces import perimeter_nodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.window import Window
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
 from mosaicdd.schwarz.interface import Interface

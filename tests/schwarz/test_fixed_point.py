@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import SolveSettings
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.method import SharedMethod
 from mosaicdd.schwarz.residuals import NodeResidual
 from mosaicdd.schwarz.sweep import SweepContext
-from mosaicdd.solvers.settings import SolveSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Values up to 4. The field is known to a few eps; a sweep multiplies by positive operators whose

@@ -5,12 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-from mosaicdd.solution.solver import solve
+from mosaicdd import Dirichlet, Domain, Neumann, Periodic, Problem, Robin, SolveSettings, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 SIZE = 2.0
@@ -81,11 +77,7 @@ def test_curved_outlines_are_of_second_order_in_the_largest_error(distance, hole
 def test_a_fast_flow_past_a_cylinder_keeps_between_the_values_that_it_meets():
     # Potential flow around it; upwind of it the value of the inflow, in its wake its own.
     x, y, r = "(x - 0.5)", "(y - 0.5)", "((x - 0.5)**2 + (y - 0.5)**2 + 1e-3)"
-    fields = {
-        "a": 1e-3,
-        "bx": f"1 - 0.01*({x}**2 - {y}**2)/{r}**2",
-        "by": f"-0.02*{x}*{y}/{r}**2",
-    }
+    fields = {"a": 1e-3, "bx": f"1 - 0.01*({x}**2 - {y}**2)/{r}**2", "by": f"-0.02*{x}*{y}/{r}**2"}
     sides = {name: Neumann() for name in ("right", "bottom", "top")}
     sides |= {"left": Dirichlet(0.0), "hole1": Dirichlet(1.0)}
     domain = Domain.from_distance("0.1 - hypot(x - 0.5, y - 0.5)", (96, 128), 1 / 96)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Ranks
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 
 # As in test_ranks.py.
 RELATIVE = 1e-12

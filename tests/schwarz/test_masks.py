@@ -6,11 +6,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import solve
-from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, solve
 
 TIGHT = SolveSettings(rtol=1e-11)
 

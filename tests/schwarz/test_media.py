@@ -4,14 +4,20 @@ import numpy as np
 import pytest
 from media import MEDIA
 
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    Output,
+    Periodic,
+    Problem,
+    Solver,
+    SolveSettings,
+    Unsupported,
+    solve,
+)
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
-from mosaicdd.solution.solver import Solver, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import CONVERGED, Output, SolveSettings
-from mosaicdd.unsupported import Unsupported
+from mosaicdd.solvers.settings import CONVERGED
 
 CELLS = (128, 192)
 NODES = (129, 193)

@@ -13,12 +13,9 @@ import numpy as np
 import pytest
 from media import MEDIA, rotating, spe10
 
+from mosaicdd import Domain, Problem, SolveSettings, solve
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 CELLS, NODES = (512, 512), (513, 513)
 RTOL = 1e-11

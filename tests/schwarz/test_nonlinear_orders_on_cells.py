@@ -6,8 +6,8 @@ import sympy
 import torch
 
 import mosaicdd as m
+from mosaicdd import NonlinearEquation
 from mosaicdd.problems.equations import NONLINEAR
-from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 
 X, Y, Z = PLACES = sympy.symbols("x y z")
 

@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_bvp
 
-from mosaicdd import read
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    Neumann,
+    Output,
+    Problem,
+    Robin,
+    Solver,
+    SolveSettings,
+    Unsupported,
+    read,
+    solve,
+)
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import Output, SolveSettings
-from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52
@@ -181,10 +187,7 @@ def several():
             Domain.from_mask(mask, 1 / 32), "allen-cahn", {"f": "x - y"}, {"outline": Neumann(0.0)}
         ),
         "any number of cells": Problem(
-            Domain((67, 83), 1 / 32),
-            "poisson-boltzmann",
-            {"c": 3.0},
-            Dirichlet("sin(3*x) + y"),
+            Domain((67, 83), 1 / 32), "poisson-boltzmann", {"c": 3.0}, Dirichlet("sin(3*x) + y")
         ),
     }
 

@@ -179,14 +179,7 @@ def test_the_command_line_has_it_and_files_repeat_it(mosaicdd, tmp_path):
     first = tmp_path / "first.h5"
     solve = ("solve", "--cells", "128x96", "--spacing", str(H), "--pde", "diffusion", "--boundary", f"expr:x-{X}")  # fmt: skip
     for name, domain in (("first", ()), ("part", ("--domain", tmp_path / "outer.json"))):
-        ended = mosaicdd(
-            *solve,
-            *domain,
-            "--origin",
-            f"{X},{Y}",
-            "-o",
-            tmp_path / f"{name}.h5",
-        )
+        ended = mosaicdd(*solve, *domain, "--origin", f"{X},{Y}", "-o", tmp_path / f"{name}.h5")
         assert ended.code == 0, ended.err
     network = mosaicdd(
         "solve", "--cells", "64x64", "--origin", f"{X},{Y}", "--boundary", f"expr:x-{X}", "--points",

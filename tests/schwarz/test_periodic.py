@@ -7,12 +7,8 @@ import scipy.sparse.linalg
 from media import MEDIA
 from periods import AXES, PAIRS, periodic
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import Dirichlet, Domain, Neumann, Problem, Solver, SolveSettings, solve
 from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 

@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 from periods import PAIRS, periodic
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    Neumann,
+    Periodic,
+    Problem,
+    Robin,
+    Solver,
+    SolveSettings,
+    solve,
+)
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-10)
 P = 2 * np.pi

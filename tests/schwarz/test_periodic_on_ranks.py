@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from periods import periodic
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Neumann, Periodic, Robin
-from mosaicdd.solution.solver import solve
+from mosaicdd import Domain, Neumann, Periodic, Problem, Robin, SolveSettings, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 

@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Neumann
-from mosaicdd.solution.solver import solve
+from mosaicdd import Domain, Neumann, Problem, solve
 
 
 def islands(n=64):

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from media import MEDIA
 
+from mosaicdd import Dirichlet, Domain, Problem, SolveSettings, solve
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.solution.solver import solve
-from mosaicdd.solvers.settings import SolveSettings
 
 CELLS = (96, 112)
 NODES = (97, 113)

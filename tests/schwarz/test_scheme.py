@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mosaicdd import EllipticOperator
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.method import measure_spectrum, scheme_of
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import SolveSettings
 from mosaicdd.settings import argument, concerning
-from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time.settings import TimeSettings
 
 

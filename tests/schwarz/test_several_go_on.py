@@ -4,16 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd import (
-    Dirichlet,
-    Domain,
-    Output,
-    Problem,
-    Robin,
-    Solver,
-    SolveSettings,
-    solve,
-)
+from mosaicdd import Dirichlet, Domain, Output, Problem, Robin, Solver, SolveSettings, solve
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.solution import checkpoints

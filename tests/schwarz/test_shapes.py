@@ -5,13 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd import read
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, Solver, SolveSettings, read, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52

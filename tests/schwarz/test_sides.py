@@ -3,15 +3,20 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.linear import Equation
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    EllipticOperator,
+    Equation,
+    Neumann,
+    Problem,
+    Robin,
+    Solver,
+    SolveSettings,
+    Unsupported,
+    solve,
+)
 from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
-from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.unsupported import Unsupported
 
 TIGHT = SolveSettings(rtol=1e-11)
 

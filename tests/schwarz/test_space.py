@@ -6,8 +6,8 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import mosaicdd as m
+from mosaicdd import SolveSettings
 from mosaicdd.schwarz.local_solvers.exact import Exact
-from mosaicdd.solvers.settings import SolveSettings
 
 SIDES = {"back": (0, 0), "front": (0, 1), "bottom": (1, 0), "top": (1, 1), "left": (2, 0), "right": (2, 1)}  # fmt: skip
 RTOL = 1e-11

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import solve
+from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 TIGHT = SolveSettings(rtol=1e-11)
 # ISO 10211, case 1: rows from the top, columns towards the axis of symmetry.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trust import ratios_of, study, trustworthy
 
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 
 PROBLEMS = range(24)  # every local solver with every kind of data, twice
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.unsupported import Unsupported
+from mosaicdd import Unsupported
 
 ACCELERATE = pytest.mark.parametrize("accelerate", ["none", "chebyshev", "gmres"])
 

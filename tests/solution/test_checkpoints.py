@@ -4,8 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd import Dirichlet, Output, Problem, Solver, SolveSettings, solve
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Dirichlet, Output, Problem, Ranks, Solver, SolveSettings, solve
 from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.storage.checkpoint_file import MARCH, writing_checkpoint
 from mosaicdd.storage.hdf5 import new_file

@@ -17,10 +17,7 @@ def _fail(*arguments, **options):
 
 
 @RANKS
-@pytest.mark.parametrize(
-    "method",
-    ["on_root", "create", "into", "inputs", "describe"],
-)
+@pytest.mark.parametrize("method", ["on_root", "create", "into", "inputs", "describe"])
 def test_a_writer_that_fails_is_caught_on_all_ranks(common_path, monkeypatch, comm, method):
     domain = m.Domain.from_distance(CUT, (32, 32), 1 / 32)
     problem = m.Problem(

@@ -19,6 +19,7 @@ from mosaicdd import (
     Ranks,
     Solver,
     SolveSettings,
+    Unsupported,
     read,
     solve,
 )
@@ -27,7 +28,6 @@ from mosaicdd.solvers.multigrid.cycle import Cycle
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.references.references import solve_directly
 from mosaicdd.solvers.transforms.sine_system import SineSystem
-from mosaicdd.unsupported import Unsupported
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 # Ranks add up in another order: a few units in the last place of values of order 1, per iteration.

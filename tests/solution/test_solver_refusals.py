@@ -5,15 +5,7 @@ import pytest
 from mpi4py import MPI
 from small_problems import CELLS, NODES, laplace, screened, source
 
-from mosaicdd import (
-    Dirichlet,
-    Neumann,
-    Problem,
-    Solver,
-    SolveSettings,
-    read,
-    solve,
-)
+from mosaicdd import Dirichlet, Neumann, Problem, Solver, SolveSettings, read, solve
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.solution.solver import Solver, solve
+from mosaicdd import Dirichlet, Domain, Problem, Solver, SolveSettings, solve
 from mosaicdd.solvers.newton.starts import _distance, nested_start
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
 
 def smooth(x, y):

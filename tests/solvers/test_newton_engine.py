@@ -6,16 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd import read
+from mosaicdd import (
+    Dirichlet,
+    Domain,
+    Neumann,
+    NonlinearEquation,
+    Output,
+    Problem,
+    Robin,
+    Solver,
+    SolveSettings,
+    read,
+    solve,
+)
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Robin
-from mosaicdd.solution.solver import Solver, solve
 from mosaicdd.solvers.references.references import solve_directly
-from mosaicdd.solvers.settings import Output, SolveSettings
 
 CELLS = (96, 160)
 SIDES = Dirichlet("sin(3*x) + y*y")
@@ -279,8 +285,7 @@ ELSEWHERE = [(name, where) for name in ALL for where in ("natural sides", "a hol
 
 
 @pytest.mark.parametrize(
-    ("name", "where"),
-    [*RECTANGLES, *(pair for pair in ELSEWHERE if pair[0] not in COUPLED)],
+    ("name", "where"), [*RECTANGLES, *(pair for pair in ELSEWHERE if pair[0] not in COUPLED)]
 )
 def test_data_that_are_zero_have_the_solution_zero(name, where):
     domain = Domain((32, 32) if where == "small" else (64, 64), 1 / 64)

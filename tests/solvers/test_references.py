@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from mosaicdd import Dirichlet, Problem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.solvers.references.references import (
     REFERENCES,
     solve_by_multigrid,

@@ -3,22 +3,18 @@
 import numpy as np
 import pytest
 
+from mosaicdd import Dirichlet, Domain, Problem, SolveSettings, solve
 from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.discretisation.system import nonlinear_system
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import NodeBoxes, Partition
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.newton.newton_equations import equations_of
 from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside
 from mosaicdd.solvers.newton.sine_step import SineStep
 from mosaicdd.solvers.outcome import ERROR_STEP
 from mosaicdd.solvers.references.references import solve_by_sine_transform, solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.solvers.stopwatch import Stopwatch
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Dirichlet, Domain, Problem, SolveSettings, solve
 from mosaicdd.grid.strips import Strip
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.schwarz.fill import InteriorReconstruction
-from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.measure import ResidualScale
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
-from mosaicdd.solvers.settings import CONVERGED, SolveSettings
+from mosaicdd.solvers.settings import CONVERGED
 from mosaicdd.solvers.verdict import PLAUSIBLE, StatusEvidence, verdict
 
 OTHERS = ("diverged_max_iterations", "diverged_nan", "diverged_tolerance", "interrupted")

@@ -4,9 +4,9 @@ import pytest
 import torch.distributed as dist
 from drawn_data import generate_dataset
 
+from mosaicdd import GenerationSettings
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.objective import rank_group
-from mosaicdd.training.settings import GenerationSettings
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import torch
 from drawn_data import generate_dataset
 
 import mosaicdd as m
+from mosaicdd import ExecutionSettings, GenerationSettings, TrainingSettings, train
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.registry import build_network
@@ -19,9 +20,7 @@ from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import find_network
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.loop import train
 from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
-from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 CUBE = Subdomain(4, 0.25, axes=3)

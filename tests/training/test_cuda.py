@@ -5,10 +5,10 @@ import time
 import pytest
 import torch
 
+from mosaicdd import TrainingSettings
 from mosaicdd.networks.registry import build_network
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import rank_group
-from mosaicdd.training.settings import TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

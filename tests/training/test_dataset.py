@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from drawn_data import generate_dataset
 
+from mosaicdd import GenerationSettings
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training import samples as data
-from mosaicdd.training.settings import GenerationSettings
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from drawn_data import generate_dataset
 
+from mosaicdd import ExecutionSettings, GenerationSettings, Problem, TrainingSettings
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.registry import build_network, canonical, coordinates
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.equations import equation
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel, find_local_solver
@@ -21,7 +21,6 @@ from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
 from mosaicdd.training.loop import Course, Training, train_course
 from mosaicdd.training.objective import RankGroup
-from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 SUBDOMAIN = Subdomain(8, 0.125)
 FAMILIES = ("screened-poisson", "anisotropic-diffusion", "advection-diffusion")

@@ -8,11 +8,11 @@ import pytest
 import torch
 from drawn_data import generate_dataset
 
+from mosaicdd import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.loop import Course, train_course
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
 
 SMALL = {
     "linear": {"width": 32, "features": 16},

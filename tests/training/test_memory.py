@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from mosaicdd import ExecutionSettings, TrainingSettings
 from mosaicdd.networks.registry import build_network
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
@@ -13,7 +14,6 @@ from mosaicdd.training.equation_lesson import EquationLesson, EquationLosses
 from mosaicdd.training.memory import KeptBytes, kept_bytes, memory_plan, samples_per_pass
 from mosaicdd.training.objective import Objective, RankGroup
 from mosaicdd.training.samples import Pass
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import TrainingSettings
 from mosaicdd.training.optimisers import Lamb, build_optimiser, learning_rate_factor
-from mosaicdd.training.settings import OPTIMIZERS, TrainingSettings
+from mosaicdd.training.settings import OPTIMIZERS
 
 LR = 0.01
 STEPS = 5

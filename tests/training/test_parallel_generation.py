@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from drawn_data import generate_dataset
 
+from mosaicdd import GenerationSettings, generate
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
 from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.samples import Generation, generate
-from mosaicdd.training.settings import GenerationSettings
+from mosaicdd.training.samples import Generation
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
@@ -69,9 +69,7 @@ def unreadable(monkeypatch, name):
 
 
 SQUARE = ("--cells", "8", "--size", "0.125")
-KINDS = {
-    "part-000003.npz": (600, "--windows", "300", "--method", "direct"),
-}
+KINDS = {"part-000003.npz": (600, "--windows", "300", "--method", "direct")}
 
 
 @pytest.mark.ranks(1, 2)

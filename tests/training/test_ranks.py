@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
+from mosaicdd import ExecutionSettings, TrainingSettings
 from mosaicdd.networks.registry import build_network
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 pytestmark = pytest.mark.ranks(1, 2, 4)

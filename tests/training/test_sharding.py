@@ -8,9 +8,9 @@ import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 
+from mosaicdd import ExecutionSettings, TrainingSettings
 from mosaicdd.networks.registry import build_network
 from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
 STEPS = 20

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import EllipticOperator
 from mosaicdd.networks.faces import FacesNetwork, FacesSettings
 from mosaicdd.networks.registry import build_network
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.lifting import unit_points
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import EllipticOperator
 from mosaicdd.networks.registry import (
     FamilyNetwork,
     FamilySettings,
@@ -16,7 +17,6 @@ from mosaicdd.networks.registry import (
 )
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 
 SUBDOMAIN = Subdomain(8, 0.125)

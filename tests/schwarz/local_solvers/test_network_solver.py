@@ -4,17 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import Domain, Problem, Unsupported
 from mosaicdd.networks.network import extract_weights, insert_weights
 from mosaicdd.networks.registry import build_network
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver, model_path
 from mosaicdd.schwarz.local_solvers.network_solver import NetworkSolver
 from mosaicdd.storage.model_file import ModelCard, write_model
-from mosaicdd.unsupported import Unsupported
 
 SUBDOMAIN = Subdomain(cells=8, size=0.25)
 P = 32

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from mosaicdd import EllipticOperator
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.plans import (
     LinearPlan,

@@ -25,10 +25,7 @@ def test_the_split_layer_equals_the_concatenated_one(network):
     g, points = inputs()
     embedded, features = network.embed(g), network.features(points)
     rows = torch.cat(
-        [
-            embedded[:, None].expand(-1, len(points), -1),
-            features[None].expand(len(g), -1, -1),
-        ],
+        [embedded[:, None].expand(-1, len(points), -1), features[None].expand(len(g), -1, -1)],
         dim=-1,
     )  # (B, Q, C P + F): eq. 5
     weight = torch.cat([network.boundary_layer.weight, network.point_layer.weight], dim=1)

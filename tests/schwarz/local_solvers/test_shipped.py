@@ -7,10 +7,10 @@ import pytest
 import torch
 from drawn_data import generate_dataset
 
+from mosaicdd import GenerationSettings, Problem
 from mosaicdd.former import FORMER
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE, tensor
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import (
     SHIPPED,
@@ -19,7 +19,6 @@ from mosaicdd.schwarz.local_solvers.loading import (
     shipped_models,
 )
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.training.settings import GenerationSettings
 
 CPU = torch.device("cpu")
 MEGABYTE = 10**6

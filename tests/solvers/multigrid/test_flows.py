@@ -8,7 +8,7 @@ import torch
 from media import FLOWS, flow
 
 import mosaicdd as m
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.solvers.multigrid import cycle

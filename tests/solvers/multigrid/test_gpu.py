@@ -6,7 +6,7 @@ import torch
 from media import MEDIA
 
 import mosaicdd as m
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.multigrid import aggregates
 from mosaicdd.solvers.multigrid import vector_operations as compiled

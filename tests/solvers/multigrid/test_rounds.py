@@ -9,7 +9,7 @@ import scipy.sparse.linalg
 import torch
 from products import require_symmetric_and_positive
 
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.solvers.multigrid.cycle import Cycle

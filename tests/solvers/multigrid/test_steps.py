@@ -5,9 +5,9 @@ import pytest
 from scipy.sparse.linalg import spsolve
 
 import mosaicdd as m
+from mosaicdd import Ranks
 from mosaicdd.discretisation.system import GridSource, LinearSystem
 from mosaicdd.grid.partition import NodeBoxes, Partition
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.solvers.base_engine import engine_of
 from mosaicdd.solvers.multigrid import conjugate_gradients as flexible_gradients

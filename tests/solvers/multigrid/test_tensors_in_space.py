@@ -109,10 +109,7 @@ def test_the_largest_error_is_of_second_order(per_voxel):
             fields = {k: eval(v, known) + 0 * x for k, v in tensors.items()}
         value = m.Dirichlet(u)
         sides = dict.fromkeys(("left", "bottom", "front", "back"), value)
-        sides |= {
-            "right": m.Neumann(str(flux["x"])),
-            "top": m.Robin(3.0, f"{flux['y']} + 3*{u}"),
-        }
+        sides |= {"right": m.Neumann(str(flux["x"])), "top": m.Robin(3.0, f"{flux['y']} + 3*{u}")}
         domain = m.Domain((n, n, n), 1 / n)
         solution = m.solve(
             m.Problem(domain, "diffusion", {**fields, "f": source}, sides), rtol=1e-9

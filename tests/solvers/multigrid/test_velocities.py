@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd.parallel.ranks import Ranks
+from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
 from mosaicdd.solvers.multigrid.biconjugate_gradients import StabilisedGradients, gradients_of
