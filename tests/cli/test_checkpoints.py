@@ -102,8 +102,10 @@ def test_ranks_are_interrupted_by_a_signal_to_one_and_fewer_go_on(
     code, rest, err = run(command, "--resume", launcher=launcher)
     assert (code, rest["ranks"], rest["status"]) == (0, resumed, report["status"]), err
     assert rest["iterations"] > part["iterations"]
-    field = m.read(output).field
-    np.testing.assert_allclose(field, truth, rtol=0, atol=error * np.nanmax(np.abs(truth)))
+    newton = "quasilinear" in words
+    assert not newton or rest["iterations"] == report["iterations"]
+    size = 1.0 if newton else np.abs(truth).max()
+    np.testing.assert_allclose(m.read(output).field, truth, rtol=0, atol=error * size)
 
 
 @pytest.mark.parametrize("damage", ["missing", "other problem", "truncated", "not finite"])

@@ -129,7 +129,7 @@ def test_an_equation_of_ones_own_is_given_by_its_file(
     refuse(compare, "unknown pde 'my-own'")
     report = report_of(f"{compare} {own}OWN")
     assert report["reference"] == "dst"
-    assert report["max_error"] < 1e-11  # where the solve stops, of values up to 9
+    assert report["max_error"] < 1e-12
     refuse(f"{compare} {own}OWNER", "OWNER")
 
 
