@@ -4,8 +4,8 @@ What equations are decides who solves them (`Method.method`): those that are the
 transforms, as products of waves along the axes are their eigenvectors; other linear ones multigrid; and those that are not
 linear Newton's method. An iteration on subdomains (`local_solvers`) is another method.
 
-Another way to solve is a `Method` whose ``method`` is a name of its own, and a subclass of `schwarz.base_engine.BaseEngine`
-that `schwarz.base_engine.engine_of` returns for this name: it plans in ``_prepare``, and in ``_solve_many`` it makes each
+Another way to solve is a `Method` whose ``method`` is a name of its own, and a subclass of `solvers.base_engine.BaseEngine`
+that `solvers.base_engine.engine_of` returns for this name: it plans in ``_prepare``, and in ``_solve_many`` it makes each
 problem's outcome by ``_outcome``, from its own status and the evidence that it measured. Beside that it gives what differs
 from `BaseEngine`'s defaults: how many ``unknowns`` there are, what of the data to ``check`` before, and the interface that a
 checkpoint holds.
