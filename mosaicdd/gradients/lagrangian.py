@@ -127,12 +127,21 @@ class Lagrangian:
         return tuple(torch.from_numpy(np.concatenate(each)) for each in zip(*every, strict=True))
 
     def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
-        """Return values with those that are given on sides and inside; of the whole grid."""
+        """Return values with those that are given on sides, outlines and inside, the same ones on both of periodic sides.
+
+        Of the whole grid.
+        """
         u = torch.where(self.held, 0.0, u)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
                 there = weights * named[name].reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
+        if self._outlines is not None:
+            u = self._outlines.imposed(u, named, named, {})
+        for axis, around in enumerate(self._parameters.problem.conditions.periodic):
+            if around:
+                begin, rest = u.narrow(axis, 0, 1), u.narrow(axis, 0, u.shape[axis] - 1)
+                u = torch.cat([rest, begin], dim=axis)
         return u
 
     def _around(

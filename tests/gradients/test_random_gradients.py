@@ -4,12 +4,11 @@
 `own_equations`; data are varied there, where no solve of the package has a part.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from drawn_problems import KINDS, drawn
 from own_equations import OwnSolution
+from varied_problems import directions, is_refused, varied
 
 import mosaicdd as m
 
@@ -24,36 +23,6 @@ LARGE = [
     *range(1000, 1002),
     *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1002, 1040)),
 ]
-
-
-def varied(p, key, change, s):
-    """Return a drawn problem with more of a field, or of what a condition of a side is given."""
-    if key in p.fields:
-        return replace(p, fields=p.fields | {key: np.asarray(p.fields[key]) + s * change})
-    side, number, of = key
-    each = [*p.sides[side]]
-    each[number] = replace(each[number], **{of: getattr(each[number], of) + s * change})
-    return replace(p, sides=p.sides | {side: each})
-
-
-def directions(p, rng):
-    """Yield what gradients call data, what `varied` does, and changes: of fields by all values, of conditions by a number."""
-    for name, values in p.fields.items():
-        yield name, name, np.asarray(rng.uniform(0.5, 1.0, np.shape(values)) * np.abs(values))
-    for side, each in p.sides.items():
-        for number, c in enumerate(each):
-            name = side if c.ends is None else f"{side}[{c.ends[0]!r}:{c.ends[1]!r}]"
-            insulated = p.kind == "nodes" and side == "outline" and c.kind == "flux"
-            if c.kind != "periodic" and not insulated:
-                yield name, (side, number, "g0"), np.asarray(1.0)
-            if c.kind == "exchange":
-                yield f"{name}.alpha", (side, number, "alpha"), np.asarray(c.alpha)
-
-
-def is_refused(p):
-    """Say whether an outline exchanges between periodic sides, of which gradients are not known."""
-    kinds = {c.kind for each in p.sides.values() for c in each}
-    return "periodic" in kinds and any(c.kind == "exchange" for c in p.sides.get("outline", ()))
 
 
 def require_gradients_alike(p, rng, ranks=None):
