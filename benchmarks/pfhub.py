@@ -34,14 +34,10 @@ def solution(x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
 def source(x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
     """Return what it takes."""
     slope = 0.06 * np.pi * t * np.cos(8 * np.pi * x) + 0.66 * np.pi * np.cos(_phase(x, t))
-    hessian_action = -0.48 * np.pi**2 * t * np.sin(8 * np.pi * x) - 14.52 * np.pi**2 * np.sin(
-        _phase(x, t)
-    )
+    bend = -0.48 * np.pi**2 * t * np.sin(8 * np.pi * x) - 14.52 * np.pi**2 * np.sin(_phase(x, t))
     speed = 0.0075 * np.sin(8 * np.pi * x) + 0.001875 * np.pi * np.cos(_phase(x, t))
     z = (y - _front(x, t)) / np.sqrt(2 * KAPPA)
-    steep = -2 * np.sqrt(KAPPA) * np.tanh(z) * slope**2 + np.sqrt(2) * (
-        speed - KAPPA * hessian_action
-    )
+    steep = -2 * np.sqrt(KAPPA) * np.tanh(z) * slope**2 + np.sqrt(2) * (speed - KAPPA * bend)
     return steep / (4 * np.sqrt(KAPPA) * np.cosh(z) ** 2)
 
 
