@@ -157,9 +157,9 @@ def _forward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the streams ``(2 + K, ..., D)`` (or ``A u`` alone), ``f'`` and the density."""
     value, slope, density = _gelu(x)
-    hessian_action = density * (2.0 - x * x)
+    curvature = density * (2.0 - x * x)
     squares = _weighted_squares(first, a)
-    applied = hessian_action.mul_(squares).addcmul_(slope, second)
+    applied = curvature.mul_(squares).addcmul_(slope, second)
     if second_only:
         return applied, slope, density
     streams = torch.empty((2 + len(a), *applied.shape), dtype=x.dtype, device=x.device)
@@ -181,20 +181,20 @@ def _backward(
     """Return the gradients of the value, of the first derivatives and of ``A u``, stacked."""
     outer = grad if second_only else grad[-1]
     square = x * x
-    hessian_action = density * (2.0 - square)
+    curvature = density * (2.0 - square)
     squares = _weighted_squares(first, a)
     # f''' = p x (x^2 - 4)
-    third = (square - 4.0).mul_(x).mul_(density).mul_(squares).addcmul_(hessian_action, second)
+    third = (square - 4.0).mul_(x).mul_(density).mul_(squares).addcmul_(curvature, second)
     gradient = torch.empty((2 + len(a), *x.shape), dtype=x.dtype, device=x.device)
     torch.mul(outer, third, out=gradient[0])
     torch.mul(outer, slope, out=gradient[-1])
-    pull = outer * hessian_action
+    pull = outer * curvature
     for k in range(len(a)):
         torch.mul(pull, first[k], out=gradient[1 + k]).mul_(2 * a[k])
     if not second_only:
         gradient[0].addcmul_(grad[0], slope)
         for k in range(len(a)):
-            gradient[0].addcmul_(grad[1 + k] * hessian_action, first[k])
+            gradient[0].addcmul_(grad[1 + k] * curvature, first[k])
             gradient[1 + k].addcmul_(grad[1 + k], slope)
     return gradient
 
