@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.discretisation.coarser import coarser, extrapolated, refined
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import LocalPart
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 
 
 @pytest.mark.parametrize("apart", [1, 2, 4])
@@ -39,7 +37,9 @@ def test_two_nodes_are_refined_too():
 def test_a_coarser_problem_has_the_same_values_at_its_nodes():
     rng = np.random.default_rng(0)
     c, f = rng.uniform(1, 2, (9, 17)), rng.standard_normal((2, 9, 17))
-    fine = Problem(Domain((8, 16)), "poisson-boltzmann", {"c": c, "f": f}, Dirichlet("x + y*y"))
+    fine = m.Problem(
+        m.Domain((8, 16)), "poisson-boltzmann", {"c": c, "f": f}, m.Dirichlet("x + y*y")
+    )
     grid = fine.domain.grid()
     one = coarser(fine, grid, fine.boundaries(grid)[1], 1, 2)
     coarse = one.domain.grid()
@@ -54,7 +54,7 @@ def test_a_coarser_problem_has_the_same_values_at_its_nodes():
 
 
 def test_what_no_rank_knows_as_a_whole_makes_no_coarser_problem():
-    fine = Problem(Domain((8, 8)), "poisson-boltzmann", {}, Dirichlet("x"))
+    fine = m.Problem(m.Domain((8, 8)), "poisson-boltzmann", {}, m.Dirichlet("x"))
     grid = fine.domain.grid()
     part = LocalPart(grid, np.ones((9, 5)), (slice(0, 9), slice(0, 5)))
     one = fine.with_fields(f=part)

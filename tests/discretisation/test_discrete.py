@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.discretisation.discrete import DirichletSystem
-from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 
 # Nine different weights: neither axis nor direction can be mistaken.
-ANY = EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)
+ANY = m.EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)
 SPACING = 0.25
 
 
@@ -18,7 +17,7 @@ SPACING = 0.25
 def test_matrix_and_right_hand_side_together_apply_the_stencil(of):
     ny, nx = 5, 8
     field = np.random.default_rng(0).standard_normal((ny + 1, nx + 1))
-    system = DirichletSystem(of, Grid((ny, nx), SPACING))
+    system = DirichletSystem(of, m.Domain((ny, nx), SPACING).grid())
     stencil = of.stencil(SPACING)
     expected = np.zeros((ny - 1, nx - 1))
     for j in range(1, ny):
@@ -33,7 +32,7 @@ def test_matrix_and_right_hand_side_together_apply_the_stencil(of):
 
 
 def test_the_solution_satisfies_the_system_for_all_right_hand_sides():
-    system = DirichletSystem(LAPLACE.at(), Grid((9, 6), 1.0))
+    system = DirichletSystem(LAPLACE.at(), m.Domain((9, 6), 1.0).grid())
     field = np.random.default_rng(0).standard_normal((10, 7, 3))
     b = system.right_hand_side(field)
     # A backward stable solve: a few eps |A| |u|, |A| <= 8.
@@ -47,7 +46,7 @@ def test_exact_solutions_solve_the_discrete_equation_up_to_degree_3():
     assert np.linalg.matrix_rank(found.reshape(81, 7)) == 7
     # Sums of five values below 4.
     np.testing.assert_allclose(
-        DirichletSystem(LAPLACE.at(), Grid((8, 8), 1.0)).apply(found), 0, atol=1e-14
+        DirichletSystem(LAPLACE.at(), m.Domain((8, 8), 1.0).grid()).apply(found), 0, atol=1e-14
     )
 
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import mosaicdd as m
 from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium, medium_of
-from mosaicdd.unsupported import Unsupported
 
 BOX = Grid((4, 5, 6), 0.25)
 ROUNDING = 1e-13  # of sums of at most 8 numbers, beside the largest
@@ -111,18 +110,18 @@ def test_a_separable_coefficient_of_cells_makes_kronecker_products_of_lines():
 
 
 def test_a_constant_isotropic_operator_is_a_medium_in_space():
-    system = MediumSystem(medium_of(EllipticOperator(ayy=2.0, axx=2.0, c=4.0)), BOX)
+    system = MediumSystem(medium_of(m.EllipticOperator(ayy=2.0, axx=2.0, c=4.0)), BOX)
     assert system.matrix.diagonal() == pytest.approx(6 * 2.0 + 4.0 * BOX.spacing**2)
 
 
 def test_a_tensor_of_the_plane_is_refused_in_space():
-    with pytest.raises(Unsupported, match=r"axx and ayy.* 3 axes: give a, or axx, ayy, azz"):
-        medium_of(EllipticOperator(ayy=2.0, axx=1.0)).conductances(BOX, whole(BOX))
+    with pytest.raises(m.Unsupported, match=r"axx and ayy.* 3 axes: give a, or axx, ayy, azz"):
+        medium_of(m.EllipticOperator(ayy=2.0, axx=1.0)).conductances(BOX, whole(BOX))
 
 
 def test_a_mixed_derivative_beside_a_velocity_is_refused_as_a_medium():
-    with pytest.raises(Unsupported, match=r"mixed derivative, axy 0\.5, and a velocity"):
-        medium_of(EllipticOperator(axy=0.5, bx=1.0))
+    with pytest.raises(m.Unsupported, match=r"mixed derivative, axy 0\.5, and a velocity"):
+        medium_of(m.EllipticOperator(axy=0.5, bx=1.0))
 
 
 def test_values_that_are_not_positive_are_told_with_their_place_in_space():

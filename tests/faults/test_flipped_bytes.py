@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd import read
-from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.loading import SHIPPED
 from mosaicdd.storage.checkpoint_file import SOLVE, read_arrays, read_state, writing_checkpoint
@@ -19,7 +18,7 @@ from mosaicdd.storage.solution_writer import writing_solutions
 
 PLACES = 100
 RNG = np.random.default_rng(0)
-GRID = Grid((32, 48), 0.5 / 32)
+GRID = m.Domain((32, 48), 0.5 / 32).grid()
 PROBLEM = {"cells": "48x32"}
 HISTORY = {"update": [1.0, 0.1], "residual": [1.0, np.nan]}
 
@@ -35,7 +34,7 @@ def write_solution(path):
 
 
 def write_checkpoint(path):
-    with writing_checkpoint(path, Ranks.alone(), SOLVE, PROBLEM, HISTORY) as file:
+    with writing_checkpoint(path, m.Ranks.alone(), SOLVE, PROBLEM, HISTORY) as file:
         for axis, shape in enumerate([(3, 49), (4, 33)]):
             name = f"lines/{axis}"
             file.create(name, shape, "float64")

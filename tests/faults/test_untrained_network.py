@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd import read
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.local_solvers.loading import SHIPPED
 from mosaicdd.solvers.references.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import read_model, write_model
@@ -60,7 +60,7 @@ def test_with_a_certificate_its_answer_is_right(name, boundary, untrained, mosai
     assert ended.code == 0, ended.err
     solution = read(output)
     truth = solve_by_sine_transform(
-        Problem(solution.boundary.shape, LAPLACE, sides=solution.boundary)
+        m.Problem(solution.boundary.shape, LAPLACE, sides=solution.boundary)
     )
     # |u - v| <= |A^-1| |b| rtol, with |A^-1| = 1 / (2 pi^2) 96^2 at most and |b| of 450 values.
     size = np.sqrt(450) * np.abs(truth).max()

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd import axes
-from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, LocalPart
 
 HELD = slice(30, 50), slice(8, 20)
@@ -27,6 +27,6 @@ def test_a_part_lies_where_it_was_cut_from_the_whole():
 )
 def test_nodes_that_a_rank_does_not_hold_are_refused(part):
     values = np.arange(20.0 * 12).reshape(20, 12)
-    field = Field("f", LocalPart(Grid((63, 63), 1.0), values, HELD))
+    field = Field("f", LocalPart(m.Domain((63, 63), 1.0).grid(), values, HELD))
     with pytest.raises(IndexError, match="is not held here, only"):
-        field.sample(Grid((63, 63), 1.0), part)
+        field.sample(m.Domain((63, 63), 1.0).grid(), part)

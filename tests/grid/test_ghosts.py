@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import NodeBoxes, Partition
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -13,7 +13,7 @@ GRIDS = [((28, 44), (False, False)), ((30, 43), (False, True)), ((26, 45), (True
 
 
 def partition_of(ranks, cells, periodic):
-    boxes = NodeBoxes.of_size(Grid(cells, 0.5), periodic, 4)
+    boxes = NodeBoxes.of_size(m.Domain(cells, 0.5).grid(), periodic, 4)
     return Partition(boxes, ranks.fitted(boxes.counts))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.grid.points import as_points, on_grid
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.point_values import covers, owned_points
@@ -21,7 +21,7 @@ def some_points(lattice, count=500):
 
 
 def test_coordinates_are_cells_and_meant_nodes_are_nodes():
-    grid = Grid((300, 400), 0.1)
+    grid = m.Domain((300, 400), 0.1).grid()
     nodes = np.stack(np.meshgrid(np.arange(301), np.arange(401), indexing="ij"), -1).reshape(-1, 2)
     np.testing.assert_array_equal(on_grid(nodes[:, ::-1] * 0.1, grid), nodes)
     np.testing.assert_allclose(on_grid(np.array([[1.234, 5.678]]), grid), [[56.78, 12.34]])
@@ -31,7 +31,7 @@ def test_coordinates_are_cells_and_meant_nodes_are_nodes():
 def test_a_point_outside_of_the_domain_is_refused(point):
     points = np.array([(1.0, 1.0), point])
     with pytest.raises(ValueError, match=r"1 of 2 points .* 0 to 40 along x .* number 2"):
-        on_grid(points, Grid((300, 400), 0.1))
+        on_grid(points, m.Domain((300, 400), 0.1).grid())
 
 
 def test_points_are_rows_of_two_numbers_in_any_form():

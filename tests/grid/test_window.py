@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.grid.window import Window
 from mosaicdd.schwarz.block import Block, part_in_window
 
-GRID = Grid((16, 32), 0.125)  # 2 by 4 in domain coordinates
+GRID = m.Domain((16, 32), 0.125).grid()  # 2 by 4 in domain coordinates
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_rectangle_is_snapped_outwards(extent, start, stop):
 
 
 def test_a_coordinate_that_names_a_node_is_that_node_in_spite_of_rounding():
-    grid = Grid((300, 300), 0.1)
+    grid = m.Domain((300, 300), 0.1).grid()
     for node in range(1, 300):
         window = Window.of_extent(grid, ((node * 0.1, 30.0), (0.0, node * 0.1)))
         assert (window.start[0], window.stop[1]) == (node, node + 1)

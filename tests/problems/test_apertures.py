@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.problems.shapes.apertures import cut_cells, staircase
 from mosaicdd.problems.shapes.outline import rectangle_outline
 
@@ -69,7 +69,7 @@ def test_a_staircase_has_whole_volumes_and_faces():
 
 
 def test_a_side_has_the_length_that_is_inside():
-    side = rectangle_outline(Grid((10, 10), 0.1))["bottom"]
+    side = rectangle_outline(m.Domain((10, 10), 0.1).grid())["bottom"]
     piece = side.within(np.arange(11.0) - 6.3)
     assert piece.lengths.sum() == pytest.approx(6.3)
     assert piece.inside.sum() == 7

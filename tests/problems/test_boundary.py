@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.sides.boundary import Boundary
 
@@ -56,13 +56,13 @@ def test_an_edge_is_one_row_of_values(edge):
 
 def test_data_for_another_grid_are_refused_with_both_sizes():
     boundary = Boundary.of_names(**edges(ny=3, nx=5))
-    boundary.require_shape(Grid((3, 5), 1.0))
+    boundary.require_shape(m.Domain((3, 5), 1.0).grid())
     with pytest.raises(ValueError, match=r"for 5x3 cells .* has 3x5 "):
-        boundary.require_shape(Grid((5, 3), 1.0))
+        boundary.require_shape(m.Domain((5, 3), 1.0).grid())
 
 
 def test_the_perimeter_unrolls_counter_clockwise_from_the_lower_left_corner():
-    boundary = Boundary.of_perimeter(np.arange(10.0), Grid((2, 3), 1.0))
+    boundary = Boundary.of_perimeter(np.arange(10.0), m.Domain((2, 3), 1.0).grid())
     np.testing.assert_array_equal(boundary.named["bottom"], [0, 1, 2, 3])
     np.testing.assert_array_equal(boundary.named["right"], [3, 4, 5])
     np.testing.assert_array_equal(boundary.named["top"], [8, 7, 6, 5])
@@ -72,7 +72,7 @@ def test_the_perimeter_unrolls_counter_clockwise_from_the_lower_left_corner():
 def test_on_a_square_it_is_the_order_of_a_subdomain_s_perimeter():
     subdomain = Subdomain(8)
     values = np.random.default_rng(0).standard_normal(32)
-    field = Boundary.of_perimeter(values, Grid((8, 8), 1.0)).impose(np.zeros((9, 9)))
+    field = Boundary.of_perimeter(values, m.Domain((8, 8), 1.0).grid()).impose(np.zeros((9, 9)))
     np.testing.assert_array_equal(field[tuple(subdomain.perimeter.T)], values)
 
 
@@ -90,7 +90,7 @@ def test_imposing_and_taking_the_edge_of_a_field_are_inverse():
 
 
 def test_an_expression_is_evaluated_at_the_nodes_in_units_of_domain_length():
-    grid = Grid((4, 6), 0.25)  # 1 high, 1.5 wide
+    grid = m.Domain((4, 6), 0.25).grid()  # 1 high, 1.5 wide
     boundary = Boundary.of_expression("x + 10*y", grid)
     y, x = np.arange(5) * 0.25, np.arange(7) * 0.25
     expected = Boundary.of_field(x + 10 * y[:, None])
@@ -99,7 +99,7 @@ def test_an_expression_is_evaluated_at_the_nodes_in_units_of_domain_length():
 
 
 def test_a_gaussian_process_is_the_same_for_the_same_seed_only():
-    grid = Grid((16, 24), 0.1)
+    grid = m.Domain((16, 24), 0.1).grid()
     one, same, other = (Boundary.of_gaussian_process(grid, seed=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.named["bottom"], same.named["bottom"])
     np.testing.assert_array_equal(one.named["left"], same.named["left"])
@@ -107,7 +107,7 @@ def test_a_gaussian_process_is_the_same_for_the_same_seed_only():
 
 
 def test_the_default_length_scale_is_a_sixteenth_of_the_perimeter():
-    grid = Grid((16, 24), 0.1)
+    grid = m.Domain((16, 24), 0.1).grid()
     default = Boundary.of_gaussian_process(grid)
     given = Boundary.of_gaussian_process(grid, length=2 * (16 + 24) * 0.1 / 16)
     np.testing.assert_array_equal(default.named["top"], given.named["top"])

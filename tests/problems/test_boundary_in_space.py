@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+import mosaicdd as m
 from mosaicdd.grid.faces import perimeter_nodes
-from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.shapes.outline import side_names
 from mosaicdd.problems.sides.boundary import Boundary
@@ -13,7 +13,7 @@ from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 
-GRID = Grid((8, 12, 16), 0.5)
+GRID = m.Domain((8, 12, 16), 0.5).grid()
 
 
 @pytest.fixture

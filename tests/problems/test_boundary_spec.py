@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec, is_file
 
-GRID = Grid((16, 24), 0.1)
+GRID = m.Domain((16, 24), 0.1).grid()
 
 
 @pytest.mark.parametrize(

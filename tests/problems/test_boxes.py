@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.stretched import PeriodicPadding
@@ -13,7 +14,6 @@ from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.shapes.outline import rectangle_outline, side_names
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 from mosaicdd.problems.sides.sides import Sides
 
 H = 0.25
@@ -52,7 +52,7 @@ def line(cells, low, high):
 def test_natural_sides_make_a_kronecker_sum_of_lines_and_lengths(axes):
     grid = Grid(BOX.shape[-axes:], H)
     alphas = {name: 1.0 + number for number, name in enumerate(side_names(axes))}
-    sides = {name: Robin(alpha) for name, alpha in alphas.items()}
+    sides = {name: m.Robin(alpha) for name, alpha in alphas.items()}
     found = GlobalSystem(problem_of(axes, sides, c=3.0), grid).matrix.toarray()
     ends = {side: alphas[name] for name, side in side_names(axes).items()}
     lines, lengths = zip(
@@ -78,12 +78,12 @@ def test_a_linear_solution_is_met_by_all_kinds_of_sides(axes):
     grid = Grid(BOX.shape[-axes:], H)
     letters = "xyz"[:axes]
     u = "1 + " + " + ".join(f"{n + 1}*{letter}" for n, letter in enumerate(letters))
-    sides = {name: Dirichlet(u) for name in side_names(axes)}
-    sides["right"] = Neumann(1.0)
+    sides = {name: m.Dirichlet(u) for name in side_names(axes)}
+    sides["right"] = m.Neumann(1.0)
     if axes > 1:
-        sides["top"] = Robin(2.0, f"2 + 2*({u})")
+        sides["top"] = m.Robin(2.0, f"2 + 2*({u})")
     if axes > 2:
-        sides["back"] = Robin(1.0, f"-3 + {u}")  # outwards is against z
+        sides["back"] = m.Robin(1.0, f"-3 + {u}")  # outwards is against z
     expected = Field("u", u, axes).sample(grid, tuple(slice(0, n) for n in grid.nodes))[0]
     np.testing.assert_allclose(
         solved(grid, problem_of(axes, sides)), expected, rtol=0, atol=100 * ROUNDING
@@ -93,8 +93,8 @@ def test_a_linear_solution_is_met_by_all_kinds_of_sides(axes):
 def test_a_box_may_come_round():
     """The discrete eigenfunction ``sin(2 pi z)`` of a box that comes round along z, natural along y."""
     grid = Grid((8, 3, 4), 1 / 8)
-    sides = {name: Neumann() for name in ("left", "right", "bottom", "top")}
-    sides |= {"back": Periodic(), "front": Periodic()}
+    sides = {name: m.Neumann() for name in ("left", "right", "bottom", "top")}
+    sides |= {"back": m.Periodic(), "front": m.Periodic()}
     value = 2 * (1 - np.cos(2 * np.pi / 8)) * 64 + 1.0
     found = solved(grid, problem_of(3, sides, f=lambda x, y, z: np.sin(2 * np.pi * z), c=1.0))
     z = np.arange(9) / 8
@@ -104,8 +104,8 @@ def test_a_box_may_come_round():
 
 def test_nodes_between_those_of_a_box_that_comes_round_change_nothing():
     """Lattice nodes on the last edge: conductances in series with the same sum."""
-    sides = {name: Dirichlet(0.0) for name in ("left", "right", "bottom", "top")}
-    sides |= {"back": Periodic(), "front": Periodic()}
+    sides = {name: m.Dirichlet(0.0) for name in ("left", "right", "bottom", "top")}
+    sides |= {"back": m.Periodic(), "front": m.Periodic()}
     problem = problem_of(3, sides, a="1 + x + y", c="y")
     place = (slice(0, 7), slice(0, 6), slice(0, 7))  # the grid has 4 nodes around, the lattice 6
     at_grid = Discretisation(problem, problem.operator, BOX).equations((slice(0, 5), *place[1:]))
@@ -119,7 +119,7 @@ def test_nodes_between_those_of_a_box_that_comes_round_change_nothing():
 
 
 def test_values_on_the_sides_of_a_box_become_one_boundary_with_means_where_sides_meet():
-    sides = Sides({"left": Dirichlet(3.0), "top": Dirichlet("x")}, axes=3)
+    sides = Sides({"left": m.Dirichlet(3.0), "top": m.Dirichlet("x")}, axes=3)
     (boundary,) = sides.boundaries(BOX)
     named = boundary.named
     assert named["left"][2, 2] == 3.0
@@ -134,14 +134,14 @@ def test_arrays_on_the_sides_of_a_box_have_its_shape():
     values = np.random.default_rng(0).random((5, 6))  # of z and y
     (evaluated,) = (
         part
-        for part in Sides({"left": Dirichlet(values)}, axes=3).evaluated(
+        for part in Sides({"left": m.Dirichlet(values)}, axes=3).evaluated(
             BOX, rectangle_outline(BOX)
         )
         if part.name == "left"
     )
     np.testing.assert_array_equal(evaluated.values, values[None])
-    assert Sides({"left": Dirichlet(np.zeros((2, 5, 6)))}, axes=3).counts["the side left"] == 2
-    wrong = Sides({"left": Dirichlet(values.T)}, axes=3)
+    assert Sides({"left": m.Dirichlet(np.zeros((2, 5, 6)))}, axes=3).counts["the side left"] == 2
+    wrong = Sides({"left": m.Dirichlet(values.T)}, axes=3)
     with pytest.raises(
         ValueError, match=r"of the shape \(6, 5\), it has \(5, 6\) nodes along z and y"
     ):
@@ -167,8 +167,8 @@ def test_the_surface_that_sides_span_has_their_values_and_is_exact_for_trilinear
 @pytest.mark.parametrize(
     ("sides", "message"),
     [
-        ({"front": Periodic()}, "side front is periodic, the side back is not"),
-        ({"behind": Dirichlet(1.0)}, "unknown side"),
+        ({"front": m.Periodic()}, "side front is periodic, the side back is not"),
+        ({"behind": m.Dirichlet(1.0)}, "unknown side"),
     ],
 )
 def test_wrong_sides_of_a_box_are_refused(sides, message):
@@ -178,4 +178,4 @@ def test_wrong_sides_of_a_box_are_refused(sides, message):
 
 def test_the_sides_of_space_are_unknown_in_the_plane():
     with pytest.raises(ValueError, match="unknown side"):
-        Sides({"front": Dirichlet(1.0)})
+        Sides({"front": m.Dirichlet(1.0)})

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
+import mosaicdd as m
 from mosaicdd.problems.equations import EQUATIONS, equation, find_equation
-from mosaicdd.problems.equations.linear import Equation, tensor
-from mosaicdd.problems.operators.elliptic import EllipticOperator
+from mosaicdd.problems.equations.linear import tensor
 
 OPERATOR = "lambda k: EllipticOperator(c=-(k**2))"
 OWN = """
@@ -25,12 +25,12 @@ OWN = Equation(
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_every_equation_has_an_operator_for_its_defaults_and_for_what_it_draws(name):
     one = equation(name)
-    assert isinstance(one.at(), EllipticOperator)
+    assert isinstance(one.at(), m.EllipticOperator)
     if one.draw is not None:
         rng = np.random.default_rng(0)
         for _ in range(50):
             assert set(one.draw(rng)) <= set(one.parameters)
-            assert isinstance(one.at(**one.draw(rng)), EllipticOperator)
+            assert isinstance(one.at(**one.draw(rng)), m.EllipticOperator)
 
 
 def test_a_tensor_has_the_eigenvalues_and_the_axis_that_were_asked_for():
@@ -45,7 +45,7 @@ def test_an_equation_from_a_file_is_known_by_its_name_from_then_on(tmp_path):
     path = tmp_path / "own.py"
     path.write_text(OWN.format(name="own-waves"))
     found = find_equation(f"{path}:OWN")
-    assert found.at(k=2.0) == EllipticOperator(c=-4.0)
+    assert found.at(k=2.0) == m.EllipticOperator(c=-4.0)
     assert equation("own-waves") is found
 
 
@@ -86,7 +86,7 @@ def test_an_own_equation_that_lacks_something_is_refused_in_one_sentence(
     ],
 )
 def test_a_draw_that_gives_no_parameters_is_refused_in_one_sentence(draw, message):
-    own = Equation("own", "", lambda k: EllipticOperator(c=k), {"k": 1.0}, draw=draw)
+    own = m.Equation("own", "", lambda k: m.EllipticOperator(c=k), {"k": 1.0}, draw=draw)
     with pytest.raises(ValueError, match="draw of the equation own " + re.escape(message)):
         own.drawn(np.random.default_rng(0))
 
@@ -98,14 +98,14 @@ def test_a_file_that_is_missing_is_refused():
 
 @pytest.mark.parametrize("peclet", [1e-6, 0.1, 1.0, 10.0, 1000.0])
 def test_flows_of_any_strength_have_no_wiggles(peclet):
-    weights = EllipticOperator(bx=peclet, by=-0.3 * peclet).stencil(1.0)
+    weights = m.EllipticOperator(bx=peclet, by=-0.3 * peclet).stencil(1.0)
     neighbours = weights[[0, 1, 1, 2], [1, 0, 2, 1]]
     assert (neighbours <= 0).all()  # an M-matrix: a discrete maximum principle
     np.testing.assert_allclose(weights.sum(), 0, atol=1e-12 * weights.max())
 
 
 def test_the_fitted_stencil_is_exact_for_the_layer_of_a_flow():
-    operator, spacing = EllipticOperator(bx=40.0), 0.1
+    operator, spacing = m.EllipticOperator(bx=40.0), 0.1
     x = spacing * np.arange(3)
     layer = np.exp(40.0 * (x - x[-1]))  # -u'' + 40 u' = 0
     applied = operator.stencil(spacing)[1] - np.array([0.0, 2.0, 0.0])  # without the part along y
@@ -114,7 +114,11 @@ def test_the_fitted_stencil_is_exact_for_the_layer_of_a_flow():
 
 @pytest.mark.parametrize(
     "operator",
-    [EllipticOperator(axx=3.0, axy=1.0), EllipticOperator(), EllipticOperator(ayy=9.0, axy=-2.0)],
+    [
+        m.EllipticOperator(axx=3.0, axy=1.0),
+        m.EllipticOperator(),
+        m.EllipticOperator(ayy=9.0, axy=-2.0),
+    ],
 )
 def test_exact_polynomials_solve_the_discrete_equation_up_to_degree_3(operator):
     y, x = np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9), indexing="ij")

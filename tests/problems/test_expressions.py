@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.sides.boundary import Boundary
 
@@ -238,7 +238,7 @@ def test_the_parser_s_own_warnings_are_not_shown(text):
 
 def test_boundary_data_of_an_expression_must_be_finite():
     with pytest.raises(ValueError, match="not finite"):
-        Boundary.of_expression("log(x)", Grid((4, 4), 0.25))
+        Boundary.of_expression("log(x)", m.Domain((4, 4), 0.25).grid())
 
 
 @pytest.mark.parametrize(

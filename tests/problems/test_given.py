@@ -6,10 +6,9 @@ import scipy.sparse
 import torch
 
 import mosaicdd as m
-from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import real_array
 
-GRID = Grid((4, 6), 0.5)
+GRID = m.Domain((4, 6), 0.5).grid()
 WHOLE = slice(0, 5), slice(0, 7)
 VALUES = np.arange(35.0).reshape(5, 7) + 1.0
 Y, X = (0.5 * np.arange(n) for n in (5, 7))

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.nonlinear import NonlinearEquation
+import mosaicdd as m
 from mosaicdd.problems.operators import nonlinear_part
 from mosaicdd.problems.operators.gradient_flux import outflow
 from mosaicdd.problems.operators.patch import StencilValues
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
 
 CELLS = {2: (9, 7), 3: (5, 4, 6)}
 
@@ -43,11 +40,11 @@ def apart(residual):
 
 def part(residual, axes, spacing):
     fields = {"a": "1 + x*x + y", "c": "1 + sin(x)"}
-    equation = NonlinearEquation(
+    equation = m.NonlinearEquation(
         "own", "own", residual, parameters={"a": 1.0, "c": 1.0}, axes=(2, 3)
     )
-    domain = Domain(CELLS[axes], spacing[:axes] if isinstance(spacing, tuple) else spacing)
-    problem = Problem(domain, equation, fields, Dirichlet(0.0))
+    domain = m.Domain(CELLS[axes], spacing[:axes] if isinstance(spacing, tuple) else spacing)
+    problem = m.Problem(domain, equation, fields, m.Dirichlet(0.0))
     grid = domain.grid()
     return problem.operator.on(grid, tuple(slice(0, n) for n in grid.nodes))
 
@@ -80,7 +77,7 @@ def test_they_are_those_of_automatic_differentiation(axes, residual, spacing, mo
 
 @pytest.mark.parametrize("name", ["minimal-surface", "poisson-boltzmann", "quasilinear-diffusion"])
 def test_conductances_do_not_depend_on_the_strips_they_are_made_in(name, monkeypatch):
-    problem = Problem(Domain((40, 7), 0.1), name, {}, Dirichlet(0.0))
+    problem = m.Problem(m.Domain((40, 7), 0.1), name, {}, m.Dirichlet(0.0))
     grid = problem.domain.grid()
     known = problem.operator.on(grid, tuple(slice(0, n) for n in grid.nodes))
     u = np.random.default_rng(0).standard_normal(grid.nodes)

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from mosaicdd.grid.grid import Grid
+import mosaicdd as m
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.random_media import Lognormal
 from mosaicdd.problems.fingerprint import plan_fingerprint
-from mosaicdd.problems.problem import Problem
 
-GRID = Grid((150, 200), 1 / 64)
+GRID = m.Domain((150, 200), 1 / 64).grid()
 WHOLE = (slice(0, 151), slice(0, 201))
 TEXT = "lognormal:seed=3,length=0.1,contrast=1e4"
 
@@ -28,7 +27,7 @@ def test_parts_have_the_values_of_the_whole(length):
 
 
 def test_a_finer_grid_sees_the_same_medium():
-    fine = Grid((300, 400), 1 / 128)
+    fine = m.Domain((300, 400), 1 / 128).grid()
     medium = Lognormal(0, 0.1, 1e4)
     found = medium.sample(fine, (slice(0, 301), slice(0, 401)))[::2, ::2]
     np.testing.assert_allclose(found, medium.sample(GRID, WHOLE), rtol=1e-9)
@@ -36,7 +35,7 @@ def test_a_finer_grid_sees_the_same_medium():
 
 def test_variance_and_correlation_are_those_asked_for():
     cells, length, contrast = 1000, 6 / 64, 300.0
-    grid = Grid((cells, cells), 1 / 64)
+    grid = m.Domain((cells, cells), 1 / 64).grid()
     a = Lognormal(1, length, contrast).sample(grid, (slice(0, cells + 1),) * 2)
     z = 6 * np.log(a) / np.log(contrast)
     # Means over some (1000 / (6 sqrt(2 pi)))^2 = 4400 independent values are off by 1.5 %; five times that.
@@ -54,7 +53,7 @@ def test_seeds_differ():
 
 
 def test_a_field_takes_the_text():
-    problem = Problem(GRID.shape, "diffusion", {"a": TEXT, "f": 1.0})
+    problem = m.Problem(GRID.shape, "diffusion", {"a": TEXT, "f": 1.0})
     assert problem.described["a"] == TEXT
     expected = Lognormal(3, 0.1, 1e4).sample(GRID, WHOLE)
     np.testing.assert_array_equal(problem.arrays["a"].sample(GRID, WHOLE)[0], expected)
@@ -83,4 +82,4 @@ def test_a_length_below_half_a_cell_is_refused():
     with pytest.raises(
         ValueError, match=r"0.001 is below half of the grid's spacing, 0.015625; take"
     ):
-        Problem(GRID.shape, "diffusion", {"a": "lognormal:length=0.001"})
+        m.Problem(GRID.shape, "diffusion", {"a": "lognormal:length=0.001"})

@@ -5,21 +5,15 @@ import pytest
 import scipy.special
 import torch
 
+import mosaicdd as m
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
-from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.operators.patch import StencilValues
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.conditions import Dirichlet
-from mosaicdd.solution.solver import solve
 from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
-from mosaicdd.solvers.settings import SolveSettings
 
-GRID = Grid((9, 12), 0.125)
+GRID = m.Domain((9, 12), 0.125).grid()
 CROSSED = ("minimal-surface", "p-laplace")  # whose residuals depend on the corners of patches
 WHOLE = tuple(slice(0, nodes) for nodes in GRID.nodes)
 
@@ -126,8 +120,8 @@ def errors(name, solution, cells=(16, 32, 64), **fields):
     """Return the largest errors of the discrete solutions on finer and finer grids of one domain."""
     found = []
     for n in cells:
-        domain = Domain((n, n), 1.0 / n)
-        problem = Problem(domain, name, fields, Dirichlet(solution))
+        domain = m.Domain((n, n), 1.0 / n)
+        problem = m.Problem(domain, name, fields, m.Dirichlet(solution))
         nodes = np.arange(n + 1) / n
         found.append(abs(solve_directly(problem) - solution(nodes, nodes[:, None])).max())
     return np.array(found)
@@ -178,10 +172,12 @@ def p_harmonic(p):
 
 
 def between_plates(x, y):
-    # With u = m in the middle, exp((m - u) / 2) is Jacobi's cd.
-    m, c = 0.5, 10.0
-    _, cn, dn, _ = scipy.special.ellipj(np.sqrt(c) * np.exp(m / 2) / 2 * (x - 0.5), np.exp(-2 * m))
-    return m - 2 * np.log(cn / dn) + 0.0 * y
+    # With u = top in the middle, exp((top - u) / 2) is Jacobi's cd.
+    top, c = 0.5, 10.0
+    _, cn, dn, _ = scipy.special.ellipj(
+        np.sqrt(c) * np.exp(top / 2) / 2 * (x - 0.5), np.exp(-2 * top)
+    )
+    return top - 2 * np.log(cn / dn) + 0.0 * y
 
 
 def of_kirchhoff(harmonic):
@@ -228,7 +224,9 @@ def test_kirchhoffs_transform_of_a_polynomial_is_reproduced_to_rounding(k, solut
 
 
 def test_multigrid_takes_newtons_steps_too():
-    problem = Problem((32, 48), "poisson-boltzmann", {"c": 20.0, "f": 5.0}, Dirichlet("2*sin(x)"))
+    problem = m.Problem(
+        (32, 48), "poisson-boltzmann", {"c": 20.0, "f": 5.0}, m.Dirichlet("2*sin(x)")
+    )
     np.testing.assert_allclose(solve_by_multigrid(problem), solve_directly(problem), atol=1e-10)
 
 
@@ -245,10 +243,10 @@ def test_an_equation_of_the_users_own(f, edge):
     def residual(u, h, c):
         return -(sum(u.neighbours) - 4 * u.centre) / h**2 + c.centre * torch.exp(u.centre)
 
-    own = NonlinearEquation("own-exponential", "-lap u + c exp(u) = f", residual, {"c": 2.0})
-    problem = Problem((64, 64), own, {"f": f}, Dirichlet(edge))
+    own = m.NonlinearEquation("own-exponential", "-lap u + c exp(u) = f", residual, {"c": 2.0})
+    problem = m.Problem((64, 64), own, {"f": f}, m.Dirichlet(edge))
     u = solve_directly(problem)
-    np.testing.assert_allclose(solve(problem).field, u, atol=1e-6)
+    np.testing.assert_allclose(m.solve(problem).field, u, atol=1e-6)
     system = own.operator({"c": 2.0})
     whole = tuple(slice(0, nodes) for nodes in u.shape)
     grid = problem.domain.grid()
@@ -262,11 +260,11 @@ def test_a_users_own_residual_of_nine_nodes():
         laplacian = (4 * sum(u.neighbours) + across - 20 * u.centre) / (6 * h**2)
         return u.centre**3 - laplacian
 
-    own = NonlinearEquation("own-cube", "-lap u + u^3 = f", residual)
-    problem = Problem((48, 64), own, {"f": 3.0}, Dirichlet("sin(2*x)"))
+    own = m.NonlinearEquation("own-cube", "-lap u + u^3 = f", residual)
+    problem = m.Problem((48, 64), own, {"f": 3.0}, m.Dirichlet("sin(2*x)"))
     u = solve_directly(problem)
     np.testing.assert_allclose(
-        solve(problem, settings=SolveSettings(rtol=1e-11)).field, u, atol=1e-9
+        m.solve(problem, settings=m.SolveSettings(rtol=1e-11)).field, u, atol=1e-9
     )
 
 
@@ -274,9 +272,9 @@ def test_a_residual_of_nine_nodes_that_no_energy_makes_is_refused():
     def residual(u, h):
         return -(sum(u.neighbours) + u.up_right - 5 * u.centre) / h**2
 
-    own = NonlinearEquation("own-skew", "", residual, self_adjoint=False)
+    own = m.NonlinearEquation("own-skew", "", residual, self_adjoint=False)
     with pytest.raises(ValueError, match="corners of its patches must be self-adjoint"):
-        solve_directly(Problem((8, 8), own, {"f": 1.0}))
+        solve_directly(m.Problem((8, 8), own, {"f": 1.0}))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +294,7 @@ def test_a_residual_of_nine_nodes_that_no_energy_makes_is_refused():
 )
 def test_unsound_fields(name, fields, message):
     with pytest.raises(ValueError, match=message):
-        Problem((8, 8), name, fields)
+        m.Problem((8, 8), name, fields)
 
 
 def test_a_field_that_is_negative_somewhere():
@@ -305,11 +303,11 @@ def test_a_field_that_is_negative_somewhere():
     with pytest.raises(
         ValueError, match=r"field c must be not negative everywhere; .* at node \(3, 4\)"
     ):
-        solve_directly(Problem((8, 8), "poisson-boltzmann", {"c": c}))
+        solve_directly(m.Problem((8, 8), "poisson-boltzmann", {"c": c}))
 
 
 def test_a_conductivity_that_falls_below_zero_is_told():
-    problem = Problem((16, 16), "quasilinear-diffusion", {"k": "u"}, Dirichlet("x - 0.2"))
+    problem = m.Problem((16, 16), "quasilinear-diffusion", {"k": "u"}, m.Dirichlet("x - 0.2"))
     with pytest.raises(ValueError, match="depends on the solution is not positive"):
         solve_directly(problem)
 
@@ -318,7 +316,7 @@ def test_networks_are_trained_for_linear_equations():
     with pytest.raises(ValueError, match="poisson-boltzmann is not linear"):
         find_equation("poisson-boltzmann")
     with pytest.raises(ValueError, match="name of its own"):
-        use_equation(NonlinearEquation("poisson-boltzmann", "", lambda u, h: u.centre))
+        use_equation(m.NonlinearEquation("poisson-boltzmann", "", lambda u, h: u.centre))
 
 
 @pytest.mark.parametrize(
@@ -334,8 +332,8 @@ def test_a_function_of_the_solution_that_is_not_of_tensors_is_refused_at_once(k,
     with pytest.raises(
         TypeError, match=f"the function for the field k must be of tensors.*{message}"
     ):
-        Problem((64, 64), "quasilinear-diffusion", {"k": k})
+        m.Problem((64, 64), "quasilinear-diffusion", {"k": k})
 
 
 def test_a_function_of_the_solution_may_give_a_number():
-    assert Problem((64, 64), "quasilinear-diffusion", {"k": lambda u: 2.0}).functions
+    assert m.Problem((64, 64), "quasilinear-diffusion", {"k": lambda u: 2.0}).functions

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.equations.linear import Equation
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.problem import Problem
+import mosaicdd as m
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
 
-GRID = Grid((32, 48), 1 / 64)
+GRID = m.Domain((32, 48), 1 / 64).grid()
 
 
 def wave(x, y):
@@ -26,7 +21,7 @@ def wave(x, y):
     ids=["function", "expression", "prefixed expression"],
 )
 def test_sides_take_functions_and_expressions_alike(values):
-    (found,) = Problem(GRID.shape, "laplace", sides=Dirichlet(values)).boundaries(GRID)
+    (found,) = m.Problem(GRID.shape, "laplace", sides=m.Dirichlet(values)).boundaries(GRID)
     x, y = np.arange(49) / 64, np.arange(33) / 64
     np.testing.assert_allclose(found.named["bottom"], wave(x, 0.0), rtol=1e-15)
     np.testing.assert_allclose(found.named["right"], wave(x[-1], y), rtol=1e-15)
@@ -35,7 +30,7 @@ def test_sides_take_functions_and_expressions_alike(values):
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.DoubleTensor])
 def test_sides_take_arrays_and_those_not_named_are_zero(kind):
     values = np.linspace(1.0, 2.0, 49)
-    problem = Problem(GRID.shape, "laplace", sides={"top": Dirichlet(kind(values.tolist()))})
+    problem = m.Problem(GRID.shape, "laplace", sides={"top": m.Dirichlet(kind(values.tolist()))})
     (found,) = problem.boundaries(GRID)
     np.testing.assert_array_equal(found.named["top"][1:-1], values[1:-1])
     assert not found.named["bottom"].any()
@@ -50,20 +45,20 @@ def test_sides_take_arrays_and_those_not_named_are_zero(kind):
 def test_arrays_of_several_problems_make_several_problems():
     left = np.random.default_rng(0).standard_normal((5, 33))
     f = np.random.default_rng(1).standard_normal((5, 33, 49))
-    problem = Problem(GRID.shape, "poisson", {"f": f}, {"left": Dirichlet(left)})
+    problem = m.Problem(GRID.shape, "poisson", {"f": f}, {"left": m.Dirichlet(left)})
     assert problem.problems == 5
     boundaries = problem.boundaries(GRID)
     np.testing.assert_array_equal([b.named["left"][1:-1] for b in boundaries], left[:, 1:-1])
     part = slice(3, 7), slice(2, 40)
     np.testing.assert_array_equal(problem.source_at(GRID, part), f[:, *part])
     with pytest.raises(ValueError, match="is of 4 problems, others are of 5"):
-        Problem(GRID.shape, "poisson", {"f": f}, {"left": Dirichlet(left[:4])})
+        m.Problem(GRID.shape, "poisson", {"f": f}, {"left": m.Dirichlet(left[:4])})
 
 
 def test_boundary_values_of_all_edges_are_taken_as_they_are():
     data = [Boundary.of_gaussian_process(GRID, seed=seed) for seed in range(3)]
-    assert Problem(GRID.shape, "laplace", sides=data).boundaries(GRID) == data
-    assert Problem(GRID.shape, "laplace", sides=data[0]).boundaries(GRID) == data[:1]
+    assert m.Problem(GRID.shape, "laplace", sides=data).boundaries(GRID) == data
+    assert m.Problem(GRID.shape, "laplace", sides=data[0]).boundaries(GRID) == data[:1]
 
 
 def test_only_the_part_of_a_source_that_is_asked_for_is_read():
@@ -76,22 +71,22 @@ def test_only_the_part_of_a_source_that_is_asked_for_is_read():
             OnDisk.read += part.size
             return part
 
-    problem = Problem(GRID.shape, "poisson", {"f": OnDisk()})
+    problem = m.Problem(GRID.shape, "poisson", {"f": OnDisk()})
     assert problem.source_at(GRID, (slice(3, 5), slice(0, 7))).shape == (1, 2, 7)
     assert OnDisk.read == 14
 
 
 def test_a_zero_source_is_none():
-    assert Problem(GRID.shape, "poisson").source is None
-    assert Problem(GRID.shape, "poisson", {"f": 0.0}).source is None
+    assert m.Problem(GRID.shape, "poisson").source is None
+    assert m.Problem(GRID.shape, "poisson", {"f": 0.0}).source is None
 
 
 def test_other_data_leave_the_problem_that_they_were_made_from():
-    problem = Problem(GRID.shape, "screened-poisson", {"c": 2.0, "f": 1.0})
+    problem = m.Problem(GRID.shape, "screened-poisson", {"c": 2.0, "f": 1.0})
     other = problem.with_fields(f=3.0)
     assert (problem.fields["f"], other.fields["f"]) == (1.0, 3.0)
     assert other.operator is problem.operator  # nothing else is made anew
-    moved = problem.with_sides(Dirichlet(4.0))
+    moved = problem.with_sides(m.Dirichlet(4.0))
     assert moved.boundaries(GRID)[0].named["left"][0] == 4.0
 
 
@@ -99,18 +94,21 @@ def test_other_data_leave_the_problem_that_they_were_made_from():
 def test_of_another_source_coefficients_are_as_they_are_now(kind):
     """What a field holds a copy of is read anew."""
     a = kind(np.ones((33, 49)).tolist())
-    problem = Problem((32, 48), "diffusion", {"a": a})
+    problem = m.Problem((32, 48), "diffusion", {"a": a})
     a[3][4] = 7.0
     operator = problem.with_fields(f=1.0).operator
-    assert operator.fields["a"].sample(Grid((32, 48), 0.5), (slice(3, 4), slice(4, 5))) == 7.0
+    assert (
+        operator.fields["a"].sample(m.Domain((32, 48), 0.5).grid(), (slice(3, 4), slice(4, 5)))
+        == 7.0
+    )
 
 
-FADING = Equation("fading", "-lap u + k u = f", lambda k: EllipticOperator(c=k), {"k": 1.0})
+FADING = m.Equation("fading", "-lap u + k u = f", lambda k: m.EllipticOperator(c=k), {"k": 1.0})
 
 
 def test_fields_without_names_are_refused():
     with pytest.raises(TypeError, match=r"fields must be given by their names, as .*, got list"):
-        Problem(GRID.shape, "poisson", [1.0])
+        m.Problem(GRID.shape, "poisson", [1.0])
 
 
 @pytest.mark.parametrize(
@@ -135,29 +133,29 @@ def test_fields_without_names_are_refused():
 )
 def test_fields_that_do_not_fit_are_refused_in_one_sentence(pde, fields, message):
     with pytest.raises(ValueError, match=message) as refused:
-        Problem(GRID.shape, pde, fields)
+        m.Problem(GRID.shape, pde, fields)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
     ("sides", "kind", "message"),
     [
-        ({"front": Dirichlet(0.0)}, ValueError, "unknown side 'front'; known: left, right"),
+        ({"front": m.Dirichlet(0.0)}, ValueError, "unknown side 'front'; known: left, right"),
         ({"left": 3.0}, TypeError, "the side left must be Dirichlet, Neumann, Robin or Periodic"),
-        ({"left": Periodic()}, ValueError, "left is periodic, the side right is not"),
+        ({"left": m.Periodic()}, ValueError, "left is periodic, the side right is not"),
         (
-            {"left": Periodic(), "right": Periodic(), "left[0:0.2]": Neumann()},
+            {"left": m.Periodic(), "right": m.Periodic(), "left[0:0.2]": m.Neumann()},
             ValueError,
             "left is periodic, so nothing else holds on left.0:0.2.",
         ),
         (
-            {"left[0:0.2]": Periodic()},
+            {"left[0:0.2]": m.Periodic()},
             ValueError,
             "left.0:0.2. is periodic: a side is so as a whole",
         ),
-        ({"left[1:0]": Neumann()}, ValueError, "from a number to a larger one"),
+        ({"left[1:0]": m.Neumann()}, ValueError, "from a number to a larger one"),
         (
-            {"left[0:0.3]": Neumann(), "left[0.2:0.5]": Robin(1.0)},
+            {"left[0:0.3]": m.Neumann(), "left[0.2:0.5]": m.Robin(1.0)},
             ValueError,
             r"left.0:0.3. and left.0.2:0.5. overlap; give every part once",
         ),
@@ -166,7 +164,7 @@ def test_fields_that_do_not_fit_are_refused_in_one_sentence(pde, fields, message
 )
 def test_sides_that_do_not_fit_are_refused_in_one_sentence(sides, kind, message):
     with pytest.raises(kind, match=message):
-        Problem(GRID.shape, "laplace", sides=sides)
+        m.Problem(GRID.shape, "laplace", sides=sides)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_sides_that_do_not_fit_are_refused_in_one_sentence(sides, kind, message)
     ],
 )
 def test_values_on_a_side_that_do_not_fit_are_refused_in_one_sentence(values, message):
-    problem = Problem(GRID.shape, "laplace", sides={"left": Dirichlet(values)})
+    problem = m.Problem(GRID.shape, "laplace", sides={"left": m.Dirichlet(values)})
     with pytest.raises(ValueError, match=message):
         problem.boundaries(GRID)
 
@@ -187,7 +185,7 @@ def test_values_on_a_side_that_do_not_fit_are_refused_in_one_sentence(values, me
 def test_a_source_that_is_not_finite_is_refused_with_its_place():
     f = np.zeros(GRID.nodes)
     f[4, 6] = np.inf
-    problem = Problem(GRID.shape, "poisson", {"f": f})
+    problem = m.Problem(GRID.shape, "poisson", {"f": f})
     with pytest.raises(ValueError, match=r"the field f has 1 of 1617 values .* node \(4, 6\)"):
         problem.source_at(GRID, (slice(2, 7), slice(5, 7)))
 
@@ -202,9 +200,9 @@ def test_a_source_that_is_not_finite_is_refused_with_its_place():
 )
 def test_a_domain_that_is_none_is_refused(domain, message):
     with pytest.raises(ValueError, match=message):
-        Domain(domain)
+        m.Domain(domain)
     with pytest.raises(ValueError, match="spacing must be positive and finite"):
-        Domain((4, 4), spacing=0.0)
+        m.Domain((4, 4), spacing=0.0)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +216,7 @@ def test_a_domain_that_is_none_is_refused(domain, message):
     ],
 )
 def test_numbers_of_any_library_are_numbers(one):
-    problem = Problem(GRID.shape, "screened-poisson", {"c": one, "f": one}, Dirichlet(one))
+    problem = m.Problem(GRID.shape, "screened-poisson", {"c": one, "f": one}, m.Dirichlet(one))
     assert problem.operator.c == 3.0
     assert problem.source.number == 3.0
     assert problem.boundaries(GRID)[0].named["top"][5] == 3.0
@@ -235,7 +233,7 @@ def test_numbers_of_any_library_are_numbers(one):
 def test_arrays_of_any_order_and_kind_are_sampled_alike(change):
     f = np.random.default_rng(0).standard_normal(GRID.nodes)
     part = slice(1, 9), slice(3, 30)
-    sampled = Problem(GRID.shape, "poisson", {"f": change(f)}).source_at(GRID, part)
+    sampled = m.Problem(GRID.shape, "poisson", {"f": change(f)}).source_at(GRID, part)
     np.testing.assert_array_equal(sampled[0], f[part])
     assert torch.from_numpy(sampled).shape == (1, 8, 27)
 
@@ -243,20 +241,26 @@ def test_arrays_of_any_order_and_kind_are_sampled_alike(change):
 def test_read_only_arrays_are_taken_without_a_warning(recwarn):
     f = np.ones(GRID.nodes)
     f.flags.writeable = False
-    torch.from_numpy(Problem(GRID.shape, "poisson", {"f": f}).source_at(GRID, (slice(3), slice(3))))
+    torch.from_numpy(
+        m.Problem(GRID.shape, "poisson", {"f": f}).source_at(GRID, (slice(3), slice(3)))
+    )
     assert not recwarn.list
 
 
 @pytest.mark.parametrize("values", [1j, np.full((33, 49), 1j), torch.full((33, 49), 1j)])
 def test_complex_values_are_refused(values):
     with pytest.raises((ValueError, TypeError), match=r"the field f must be .*real"):
-        Problem(GRID.shape, "poisson", {"f": values}).source_at(GRID, (slice(0, 33), slice(0, 49)))
+        m.Problem(GRID.shape, "poisson", {"f": values}).source_at(
+            GRID, (slice(0, 33), slice(0, 49))
+        )
     with pytest.raises((ValueError, TypeError), match="the side left must be"):
-        Problem(GRID.shape, "laplace", sides={"left": Dirichlet(1j)}).boundaries(GRID)
+        m.Problem(GRID.shape, "laplace", sides={"left": m.Dirichlet(1j)}).boundaries(GRID)
 
 
 def test_a_nested_list_on_a_side_makes_several_problems():
-    problem = Problem(GRID.shape, "laplace", sides={"left": Dirichlet([[1.0] * 33, [2.0] * 33])})
+    problem = m.Problem(
+        GRID.shape, "laplace", sides={"left": m.Dirichlet([[1.0] * 33, [2.0] * 33])}
+    )
     assert problem.problems == 2
     assert [b.named["left"][7] for b in problem.boundaries(GRID)] == [1.0, 2.0]
 
@@ -264,18 +268,18 @@ def test_a_nested_list_on_a_side_makes_several_problems():
 @pytest.mark.parametrize("cells", [(64, 64.5), (True, 32), ("64", "64"), 64, "64x64"])
 def test_cells_that_are_no_whole_numbers_are_refused(cells):
     with pytest.raises((ValueError, TypeError), match=r"cells \(ny, nx\), or \(nz, ny, nx\), got"):
-        Problem(cells, "laplace")
+        m.Problem(cells, "laplace")
 
 
 @pytest.mark.parametrize("spacing", [np.inf, 1e200, 1e-200, np.nan, -1.0])
 def test_spacings_that_cannot_be_squared_are_refused(spacing):
     with pytest.raises(ValueError, match="positive and finite"):
-        Domain((4, 4), spacing=spacing)
+        m.Domain((4, 4), spacing=spacing)
 
 
 def test_a_field_that_is_nothing_is_refused_by_its_name():
     with pytest.raises(TypeError, match="the field f must be a real number"):
-        Problem(GRID.shape, "poisson", {"f": None})
+        m.Problem(GRID.shape, "poisson", {"f": None})
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,7 @@ def test_a_field_that_is_nothing_is_refused_by_its_name():
 )
 def test_what_a_function_must_be_is_said_with_the_name_of_what_it_is_for(values, message):
     part = slice(0, 33), slice(0, 49)
-    problem = Problem(GRID.shape, "diffusion", {"a": values}, Dirichlet(values))
+    problem = m.Problem(GRID.shape, "diffusion", {"a": values}, m.Dirichlet(values))
     with pytest.raises((TypeError, ValueError), match=f"^the field a .*{message}"):
         problem.operator.conductances(GRID, part)
     with pytest.raises((TypeError, ValueError), match=f"^the side left .*{message}"):
@@ -303,10 +307,10 @@ def test_the_spacing_is_one_number_or_one_for_each_axis(spacing):
     with pytest.raises(
         TypeError, match=r"spacing must be one number, or one for each axis, \(dy, dx\), got"
     ):
-        Domain((64, 64), spacing)
+        m.Domain((64, 64), spacing)
 
 
 @pytest.mark.parametrize("spacing", [(1.0, 0.0), (-1.0, 1.0), (float("nan"), 1.0)])
 def test_the_sides_of_a_cell_are_positive(spacing):
     with pytest.raises(ValueError, match="the grid spacing must be positive and finite, got"):
-        Domain((64, 64), spacing)
+        m.Domain((64, 64), spacing)

@@ -15,7 +15,6 @@ import pytest
 import mosaicdd as m
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.solution.solver import Solver
 
 NY, NX = 24, 40
 RTOL = 1e-11
@@ -106,7 +105,7 @@ def values_at_nodes(seed):
 
 def solved(problem):
     """Return the values at all unknowns, those beyond the outline among them, and zero elsewhere."""
-    with Solver(problem, "exact", settings=TIGHT, keep="unknowns") as solver:
+    with m.Solver(problem, "exact", settings=TIGHT, keep="unknowns") as solver:
         solution = solver()
     assert solution.status == "converged_rtol"
     return np.nan_to_num(np.asarray(solution.local))

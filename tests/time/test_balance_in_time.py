@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.time.march import March
 from mosaicdd.time.record import Record
-from mosaicdd.time.settings import TimeSettings
 
 NY, NX, H, DT, STEPS = 32, 40, 0.1, 0.05, 4
 TIGHT = {"settings": m.SolveSettings(rtol=1e-13), "solver_share": 0}
@@ -286,14 +285,7 @@ def test_a_march_that_went_on_has_that_of_all_steps(tmp_path):
     problem = m.Problem(domain, "heat", fields | {"f": "x*t"}, sides)
     whole = m.march(problem, "x*y", **TIME, **TIGHT).balance()
     path = tmp_path / "heat.h5"
-
-    def stop(fraction, note):
-        if fraction == 0.5:
-            marching.interrupt()
-
-    time = TimeSettings(STEPS, DT, solver_share=0)
-    with March(problem, "x*y", time, settings=TIGHT["settings"], output=path) as marching:
-        assert marching(stop).status == "interrupted"
+    interrupted(problem, "x*y", 0.5, path, **TIME, **TIGHT)
     output = m.Output(path, resume=True)
     resumed = m.march(problem, "x*y", **TIME, **TIGHT, output=output)
     assert resumed.balance() == whole

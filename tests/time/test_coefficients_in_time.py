@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+from factorised import factorised
+from interrupted_marches import interrupted
 from scipy.integrate import solve_ivp
-from scipy.sparse.linalg import splu
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import GlobalSystem
-from mosaicdd.time.march import March
-from mosaicdd.time.settings import TimeSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
@@ -62,8 +60,7 @@ def by_factors(cells, h, dt, steps):
         still = {"a": f"1 + {t}*x*y", "c": stored / dt, "f": t + stored * u / dt}
         sides = {"left": m.Dirichlet(t), "top": m.Neumann(0.5)}
         one = m.Problem(m.Domain(cells, h), "diffusion", still, sides)
-        system = GlobalSystem(one, one.domain.grid())
-        u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
+        u = factorised(one)
     return u
 
 
@@ -93,20 +90,16 @@ def test_a_coefficient_that_is_not_sound_at_some_time_ends_the_march_there():
 def test_a_march_with_changing_coefficients_is_gone_on_with(tmp_path):
     fields = {"a": lambda x, y, t: 1 + t * x, "s": "1 + t"}
     problem = m.Problem((32, 32), "heat", fields, m.Dirichlet("t*x"))
-    whole = m.march(problem, 0.0, dt=0.1, steps=4, **TIGHT)
-    path = tmp_path / "out.h5"
-    time, settings = TimeSettings(steps=4, dt=0.1, solver_share=0), TIGHT["settings"]
-    with March(problem, 0.0, time, settings=settings, output=path) as begun:
-        part = begun(lambda done, note: begun.interrupt() if done > 0.4 else None)
-    assert part.status == "interrupted"
+    path, how = tmp_path / "out.h5", {"dt": 0.1, "steps": 4, **TIGHT}
+    whole = m.march(problem, 0.0, **how)
+    interrupted(problem, 0.0, 0.4, path, **how)
     again = m.Output(path, resume=True)
-    resumed = m.march(problem, 0.0, dt=0.1, steps=4, output=again, **TIGHT)
+    resumed = m.march(problem, 0.0, output=again, **how)
     np.testing.assert_array_equal(resumed.field, whole.field)
     other = problem.with_fields(a=lambda x, y, t: 1 + 2 * t * x)
-    with March(problem, 0.0, time, settings=settings, output=path) as begun:
-        begun(lambda done, note: begun.interrupt() if done > 0.4 else None)
+    interrupted(problem, 0.0, 0.4, path, **how)
     with pytest.raises(ValueError, match="belongs to another problem"):
-        m.march(other, 0.0, dt=0.1, steps=4, output=again, **TIGHT)
+        m.march(other, 0.0, output=again, **how)
 
 
 @pytest.mark.parametrize(

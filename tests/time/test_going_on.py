@@ -1,12 +1,11 @@
 """Marches that go on: from a checkpoint with another number of steps, and from a field of one that has ended."""
 
 import h5py
+import interrupted_marches
 import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.time.march import March
-from mosaicdd.time.settings import TimeSettings
 
 CELLS = (12, 16)
 HEAT = m.Problem(CELLS, "heat", {"f": "expr:x + t"})
@@ -16,15 +15,8 @@ TIGHT = m.SolveSettings(rtol=1e-12)
 
 
 def interrupted(path, after, steps=12, every=4, problem=HEAT, **how):
-    """March until a share of all steps is taken."""
-
-    def stop(fraction, _):
-        if fraction >= after:
-            marching.interrupt()
-
-    time = TimeSettings(steps, 0.01, every=every, solver_share=0, **how)
-    with March(problem, "x*y", time, settings=TIGHT, output=path) as marching:
-        assert marching(stop).status == "interrupted"
+    how |= {"steps": steps, "dt": 0.01, "every": every, "solver_share": 0, "settings": TIGHT}
+    interrupted_marches.interrupted(problem, "x*y", after, path, **how)
 
 
 def resumed(path, steps, every=4, problem=HEAT, **how):

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from interrupted_marches import interrupted
 
 import mosaicdd as m
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.time.march import March
-from mosaicdd.time.settings import TimeSettings
 
 METHODS = pytest.mark.parametrize("method", ["bdf2", "euler", "crank-nicolson"])
 N, H, DT, STEPS = 12, 1.0, 1.0, 10
@@ -225,14 +224,7 @@ def test_a_march_that_goes_on_at_a_jump_has_the_same_bits(at, tmp_path):
     fields = {"f": SOURCES["a function"], "s": "1 + 0.1*x"}
     problem, path = m.Problem(DOMAIN, "heat", fields, CLOSED), tmp_path / "heat.h5"
     whole = marched(fields)
-
-    def stop(fraction, _):
-        if fraction >= at:
-            marching.interrupt()
-
-    time = TimeSettings(STEPS, DT, solver_share=0)
-    with March(problem, 0.0, time, settings=TIGHT["settings"], output=path) as marching:
-        assert marching(stop).status == "interrupted"
+    interrupted(problem, 0.0, at, path, **TIME, **TIGHT)
     resumed = marched(fields, output=m.Output(path, resume=True))
     np.testing.assert_array_equal(resumed.field, whole.field)
     assert resumed.balance() == whole.balance()

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import splu
+from factorised import factorised
+from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import GlobalSystem
-from mosaicdd.time.march import March
-from mosaicdd.time.settings import TimeSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
@@ -123,8 +121,7 @@ def by_factors(kind, steps, dt):
             "f": np.broadcast_to(x * t + stored * u / dt, nodes),
         }
         one = m.Problem(m.Domain(CELLS, H), "diffusion", still, at(t))
-        system = GlobalSystem(one, one.domain.grid())
-        u = system.field(splu(system.matrix.tocsc()).solve(system.right_hand_side))
+        u = factorised(one)
     return u
 
 
@@ -152,10 +149,8 @@ def test_a_file_of_steps_is_read_again_and_gone_on_with(comm, common_path):
     options = {"dt": 0.1, "every": 2, "ranks": comm, **TIGHT}
     whole = m.march(problem, "x*y*z", steps=4, **options)
     path = common_path / "out.h5"
-    time, settings = TimeSettings(steps=4, dt=0.1, every=2, solver_share=0), TIGHT["settings"]
-    with March(problem, "x*y*z", time, ranks=comm, settings=settings, output=path) as begun:
-        part = begun(lambda done, note: begun.interrupt() if done > 0.6 else None)
-    assert (part.status, len(part.steps["time"])) == ("interrupted", 3)
+    part = interrupted(problem, "x*y*z", 0.6, path, steps=4, **options)
+    assert len(part.steps["time"]) == 3
     output = m.Output(path, resume=True)
     resumed = m.march(problem, "x*y*z", steps=4, output=output, **options)
     assert resumed.steps["time"].tolist() == whole.steps["time"].tolist()

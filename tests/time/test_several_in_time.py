@@ -3,10 +3,9 @@
 import h5py
 import numpy as np
 import pytest
+from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.time.march import March
-from mosaicdd.time.settings import TimeSettings
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
@@ -101,11 +100,7 @@ def test_an_interrupted_march_of_several_goes_on_where_each_was(shards, comm, co
     path, whole = common_path / "out.h5", common_path / "whole.h5"
     options = {"ranks": comm, **STEPS, **TIGHT}
     m.march(problem, initial, output=whole, **options)
-    time, settings = TimeSettings(**STEPS, solver_share=0), TIGHT["settings"]
-    output = m.Output(path, shards=shards)
-    with March(problem, initial, time, ranks=comm, settings=settings, output=output) as begun:
-        part = begun(lambda done, note: begun.interrupt() if done > 0.5 else None)
-    assert part.status == "interrupted"
+    part = interrupted(problem, initial, 0.5, m.Output(path, shards=shards), **options)
     assert [row["steps"] for row in part.report["problems"]] == [3, 2, 0]
     stored = m.read(path, 2, frame=0)
     assert np.isnan(stored.field).all()
