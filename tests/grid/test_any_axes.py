@@ -270,7 +270,10 @@ def test_interpolation_is_exact_where_a_field_is_linear_along_each_axis(axes):
 @pytest.mark.parametrize("cells", CELLS)
 def test_each_point_is_owned_once_and_the_weights_of_its_covers_add_up_to_one(cells):
     lattice = lattice_of(cells)
-    points = np.random.default_rng(0).uniform(0, 1, (60, len(cells))) * lattice.grid.shape
+    points = np.random.default_rng(0).uniform(0, 1, (90, len(cells))) * lattice.grid.shape
+    points[:20] = np.rint(points[:20])  # nodes, points of lattice lines, and of the edge
+    points[20:28, 0] = lattice.spacing * np.rint(points[20:28, 0] / lattice.spacing)
+    points[28:30], points[30:32, -1] = lattice.grid.shape, 0.0
     owned, weights = np.zeros(len(points), int), np.zeros(len(points))
     for block in blocks_of(lattice).values():
         mine = np.flatnonzero(owned_points(points, block))
@@ -279,6 +282,8 @@ def test_each_point_is_owned_once_and_the_weights_of_its_covers_add_up_to_one(ce
             weights[cover.index] += cover.weights
             corners = (cover.centres - 1) * lattice.spacing
             np.testing.assert_allclose(corners + cover.local, points[cover.index], rtol=1e-14)
+            assert ((cover.centres >= 1) & (cover.centres < lattice.cells)).all()
+            assert ((cover.local >= 0) & (cover.local <= lattice.subdomain.cells)).all()
     assert (owned == 1).all()
     np.testing.assert_allclose(weights, 1.0, rtol=0, atol=ROUNDINGS)
 

@@ -1,11 +1,18 @@
-"""Boundary data: what is refused, and which way round."""
+"""Boundary data in the plane and in space: what is refused, which way round, and the text that asks for them."""
 
 import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.problems.shapes.outline import side_names
+from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec, is_file
+
+BOX = m.Domain((8, 12, 16), 0.5).grid()
+AXES = pytest.mark.parametrize(
+    "grid", [m.Domain((8, 8), 1.0).grid(), m.Domain((3, 5), 1.0).grid(), BOX]
+)
+GRID = m.Domain((16, 24), 0.1).grid()
 
 
 def edges(ny=3, nx=5):
@@ -69,26 +76,6 @@ def test_the_perimeter_unrolls_counter_clockwise_from_the_lower_left_corner():
     np.testing.assert_array_equal(boundary.named["left"], [0, 9, 8])
 
 
-def test_on_a_square_it_is_the_order_of_a_subdomain_s_perimeter():
-    subdomain = Subdomain(8)
-    values = np.random.default_rng(0).standard_normal(32)
-    field = Boundary.of_perimeter(values, m.Domain((8, 8), 1.0).grid()).impose(np.zeros((9, 9)))
-    np.testing.assert_array_equal(field[tuple(subdomain.perimeter.T)], values)
-
-
-def test_imposing_and_taking_the_edge_of_a_field_are_inverse():
-    field = np.random.default_rng(0).standard_normal((4, 6))
-    boundary = Boundary.of_field(field)
-    result = boundary.impose(np.zeros_like(field))
-    assert boundary.shape == (3, 5)
-    inside = np.zeros_like(field)
-    inside[1:-1, 1:-1] = field[1:-1, 1:-1]
-    np.testing.assert_array_equal(result, field - inside)
-    for axis in (0, 1):
-        for end in (0, -1):
-            np.testing.assert_array_equal(boundary.edges[axis, end % 2], field.take(end, axis))
-
-
 def test_an_expression_is_evaluated_at_the_nodes_in_units_of_domain_length():
     grid = m.Domain((4, 6), 0.25).grid()  # 1 high, 1.5 wide
     boundary = Boundary.of_expression("x + 10*y", grid)
@@ -121,3 +108,114 @@ def test_the_surface_that_the_edges_span_has_their_values_and_is_exact_for_bilin
     np.testing.assert_array_equal(boundary.at(y[1:3], x[:, 2:6]), spanned[1:3, 2:6])
     field = 1.0 + 2.0 * x - y + 0.5 * x * y
     np.testing.assert_allclose(Boundary.of_field(field).at(y, x), field, atol=1e-14)
+
+
+def drawn(grid):
+    return np.random.default_rng(0).uniform(-5, 5, grid.nodes)
+
+
+def test_sides_along_x_come_first_and_have_the_same_names_in_the_plane_and_in_space():
+    assert side_names(1) == {"left": (0, 0), "right": (0, 1)}
+    assert list(side_names(2).items()) == [
+        ("left", (1, 0)), ("right", (1, 1)), ("bottom", (0, 0)), ("top", (0, 1))
+    ]  # fmt: skip
+    assert side_names(3)["back"] == (0, 0)
+    assert side_names(3)["top"] == (1, 1)
+
+
+@AXES
+def test_imposing_and_taking_the_sides_of_a_field_are_inverse(grid):
+    field, inside = drawn(grid), (slice(1, -1),) * len(grid.shape)
+    boundary = Boundary.of_field(field)
+    assert boundary.shape == grid.shape
+    expected = field.copy()
+    expected[inside] = 0.0
+    np.testing.assert_array_equal(boundary.impose(np.zeros(grid.nodes)), expected)
+    for (axis, end), edge in boundary.edges.items():
+        np.testing.assert_array_equal(edge, field.take(-end, axis))
+
+
+@AXES
+def test_values_in_the_order_of_the_surface_are_those_on_the_sides(grid):
+    field = drawn(grid)
+    values = field[tuple(perimeter_nodes(grid.shape).T)]
+    boundary, expected = Boundary.of_perimeter(values, grid), Boundary.of_field(field)
+    for side, edge in expected.edges.items():
+        np.testing.assert_array_equal(boundary.edges[side], edge)
+
+
+def test_sides_that_do_not_meet_in_an_edge_are_refused():
+    edges = dict(Boundary.of_field(drawn(BOX)).edges)
+    edges[1, 0] = edges[1, 0] + np.pad([[1.0]], [(0, 8), (3, 13)])  # where back and bottom meet
+    with pytest.raises(ValueError, match="back and bottom must be equal in their common corner"):
+        Boundary(edges)
+
+
+def test_opposite_sides_of_different_sizes_are_refused():
+    edges = dict(Boundary.of_field(drawn(BOX)).edges)
+    edges[0, 1] = edges[0, 1][:, :-1]
+    with pytest.raises(ValueError, match=r"back \(17x13 nodes\) and front \(16x13\) differ"):
+        Boundary(edges)
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [
+        ("gp", {}),
+        ("gp:", {}),
+        ("gp:seed=3", {"seed": 3}),
+        ("gp:length=0.5,seed=1", {"seed": 1, "length": 0.5}),
+        ("gp:amplitude=2,noise=1e-3", {"amplitude": 2.0, "noise": 1e-3}),
+    ],
+)
+def test_a_gaussian_process_takes_its_settings_from_the_text(spec, settings):
+    expected = Boundary.of_gaussian_process(GRID, **settings)
+    (boundary,) = BoundarySpec(spec).boundaries(GRID)
+    np.testing.assert_array_equal(boundary.named["left"], expected.named["left"])
+
+
+@pytest.mark.parametrize("spec", ["gp:seed=2..4,noise=0.1", "gp:noise=0.1,seed=2..4"])
+def test_a_range_of_seeds_is_a_problem_for_each(spec):
+    boundaries = BoundarySpec(spec).boundaries(GRID)
+    assert len(boundaries) == 3
+    for seed, boundary in zip((2, 3, 4), boundaries, strict=True):
+        expected = Boundary.of_gaussian_process(GRID, seed=seed, noise=0.1)
+        np.testing.assert_array_equal(boundary.named["left"], expected.named["left"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("gp:seed=1.5", "gp:seed must be a number, got '1.5'"),
+        ("gp:seed", "gp:seed must be a number, got ''"),
+        ("gp:seed=-1", r"gp:seed must be in \[0,"),
+        ("gp:seed=3..1", r"range as 0\.\.63, from low to high, got '3\.\.1'"),
+        ("gp:seed=0..", r"got '0\.\.'"),
+        ("gp:seed=..3", r"got '\.\.3'"),
+        ("gp:seed=-1..3", r"got '-1\.\.3'"),
+        ("gp:seed=0..1..2", r"got '0\.\.1\.\.2'"),
+        ("gp:seed=0..1,seed=3", "gp:seed is given twice"),
+        ("gp:seed=1,seed=2", "gp:seed is given twice"),
+        ("gp:noise=1,noise=1", "gp:noise is given twice"),
+        ("gp:seed=0..1000000", "at most 1000000 in a range"),
+        ("gp:length=0", "gp:length must be in"),
+        ("gp:length=nan", "gp:length must be in"),
+        ("gp:noise=inf", "gp:noise must be in"),
+        ("gp:amplitude=-1", "gp:amplitude must be in"),
+        ("gp:colour=3", "no setting 'colour'; known: seed, length, amplitude, noise"),
+        ("expr:", "cannot read the expression"),
+        ("expr:open(x)", "not allowed"),
+    ],
+)
+def test_a_malformed_text_is_refused_by_name(spec, message):
+    with pytest.raises(ValueError, match=message):
+        BoundarySpec(spec).boundaries(GRID)
+
+
+def test_anything_else_is_a_file():
+    assert is_file("edges.h5")
+    assert is_file("gpx")
+    assert is_file("./gp:seed=0")
+    assert not is_file("gp")
+    assert not is_file("gp:seed=0")
+    assert not is_file("expr:x")
