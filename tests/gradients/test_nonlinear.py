@@ -1,4 +1,6 @@
-"""Gradients of solutions of equations that are not linear, by one adjoint solve in the last linearisation."""
+"""Gradients of solutions of equations that are not linear, by one adjoint solve, on square cells and others."""
+
+import re
 
 import numpy as np
 import pytest
@@ -42,15 +44,32 @@ CASES |= {
 }
 
 
+# Cells that are no squares, nor cubes.
+STEPS = {2: (0.25, 0.1), 3: (0.3, 0.1, 0.15)}
+CASES |= {
+    "p-laplace, uneven": CASES["p-laplace"],
+    "minimal-surface, uneven": CASES["minimal-surface"],
+    "poisson-boltzmann, uneven": CASES["poisson-boltzmann"] | {"a": drawn(NODES, 1)},
+    "quasilinear-diffusion, uneven": {"a": drawn((NY, NX)), "c": 0.3, "f": 1.0},
+    "burgers, uneven": CASES["burgers"],
+    "allen-cahn, uneven in a box": {"eps": drawn(IN_BOX, 5), "f": 1.0},
+    "p-laplace, uneven in a box": {"a": drawn(IN_BOX), "eps": 0.3, "f": drawn(IN_BOX, 1)},
+    "reaction-diffusion, uneven in a box": {"a": drawn(BOX), "c": 0.5, "f": 1.0},
+}
+
+
 def problem_of(name):
     cells = BOX if "box" in name else (NY, NX)
-    return m.Problem(m.Domain(cells, 0.1), name.split()[0], CASES[name], SIDES)
+    domain = m.Domain(cells, STEPS[len(cells)] if "uneven" in name else 0.1)
+    return m.Problem(domain, re.split("[ ,]", name)[0], CASES[name], SIDES)
 
 
 # Which have a part of what others have.
 _REST = (
     "allen-cahn", "quasilinear-diffusion", "quasilinear-diffusion per cell", "reaction-diffusion per cell",
     "poisson-boltzmann per cell", "p-laplace in a box, per cell",
+    "p-laplace, uneven", "minimal-surface, uneven", "quasilinear-diffusion, uneven", "allen-cahn, uneven in a box",
+    "reaction-diffusion, uneven in a box",
 )  # fmt: skip
 NAMES = [pytest.param(name, marks=[pytest.mark.nightly] * (name in _REST)) for name in CASES]
 
@@ -70,12 +89,14 @@ def test_they_are_central_differences(name):
         ("poisson-boltzmann in a box, per cell", "a"),
         ("burgers", "nu"),
         ("p-laplace in a box, per cell", "a"),
+        ("burgers, uneven", "nu"),
+        ("p-laplace, uneven", "a"),
     ],
 )
 def test_remainders_fall_as_they_should(name, by):
     solve = m.differentiable(problem_of(name), by, settings=TIGHT)
     at, direction = (torch.from_numpy(drawn(CASES[name][by].shape, seed)) for seed in (3, 4))
-    step = 0.01 if name == "burgers" else 0.1
+    step = 0.01 if name == "burgers" or "uneven" in name else 0.1
     rates = m.taylor_test(
         lambda a: solve(**{by: a}).square().sum(), at, direction, step=step, hessian=True
     )
@@ -83,9 +104,11 @@ def test_remainders_fall_as_they_should(name, by):
     assert min(rates.second) > 2.9
 
 
-def test_the_linearised_map_and_its_adjoint_have_the_same_product():
-    solve = m.differentiable(problem_of("burgers"), "f", settings=TIGHT)
-    forth, back = products(solve, *(drawn(NODES, seed) for seed in (3, 4, 5)))
+@pytest.mark.parametrize("name", ["burgers", "burgers, uneven", "p-laplace, uneven in a box"])
+def test_the_linearised_map_and_its_adjoint_have_the_same_product(name):
+    solve = m.differentiable(problem_of(name), "f", settings=TIGHT)
+    nodes = IN_BOX if "box" in name else NODES
+    forth, back = products(solve, *(drawn(nodes, seed) for seed in (3, 4, 5)))
     assert forth == pytest.approx(back, rel=1e-10)
 
 
@@ -97,8 +120,12 @@ def test_solves_find_derivatives_where_a_program_has_turned_them_off():
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("name", ["p-laplace", "burgers", "quasilinear-diffusion", "allen-cahn"])
-def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
+@pytest.mark.parametrize(
+    ("name", "spacing"),
+    [(name, 0.02) for name in ("p-laplace", "burgers", "quasilinear-diffusion", "allen-cahn")]
+    + [(name, (0.05, 0.02)) for name in ("p-laplace", "burgers")],
+)
+def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name, spacing):
     cells, shape = (96, 128), (97, 129)
     fields = {
         "p-laplace": {"a": drawn(shape), "eps": 0.3, "f": 1.0},
@@ -106,7 +133,7 @@ def test_ranks_have_their_parts_of_the_same_gradients(comm, by_one, name):
         "quasilinear-diffusion": {"a": drawn(cells), "f": 1.0},
         "allen-cahn": {"eps": drawn(shape), "c": drawn(cells, 2), "f": drawn(cells, 3)},
     }
-    problem = m.Problem(m.Domain(cells, 0.02), name, fields[name], SIDES)
+    problem = m.Problem(m.Domain(cells, spacing), name, fields[name], SIDES)
     require_alike(problem, comm, by_one)
 
 
