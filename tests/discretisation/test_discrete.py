@@ -5,15 +5,14 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.discretisation.discrete import DirichletSystem
-from mosaicdd.problems.equations import equation
-from mosaicdd.problems.equations.linear import LAPLACE
 
 # Nine different weights: neither axis nor direction can be mistaken.
 ANY = m.EllipticOperator(ayy=2.0, axx=3.0, axy=0.7, by=1.5, bx=-4.0, c=6.0)
+LAPLACE = m.EllipticOperator()
 SPACING = 0.25
 
 
-@pytest.mark.parametrize("of", [LAPLACE.at(), ANY])
+@pytest.mark.parametrize("of", [LAPLACE, ANY])
 def test_matrix_and_right_hand_side_together_apply_the_stencil(of):
     ny, nx = 5, 8
     field = np.random.default_rng(0).standard_normal((ny + 1, nx + 1))
@@ -32,7 +31,7 @@ def test_matrix_and_right_hand_side_together_apply_the_stencil(of):
 
 
 def test_the_solution_satisfies_the_system_for_all_right_hand_sides():
-    system = DirichletSystem(LAPLACE.at(), m.Domain((9, 6), 1.0).grid())
+    system = DirichletSystem(LAPLACE, m.Domain((9, 6), 1.0).grid())
     field = np.random.default_rng(0).standard_normal((10, 7, 3))
     b = system.right_hand_side(field)
     # A backward stable solve: a few eps |A| |u|, |A| <= 8.
@@ -41,16 +40,10 @@ def test_the_solution_satisfies_the_system_for_all_right_hand_sides():
 
 def test_exact_solutions_solve_the_discrete_equation_up_to_degree_3():
     y, x = np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9), indexing="ij")
-    found = LAPLACE.at().exact_polynomials(3, y.ravel(), x.ravel()).reshape(9, 9, -1)
+    found = LAPLACE.exact_polynomials(3, y.ravel(), x.ravel()).reshape(9, 9, -1)
     assert found.shape[-1] == 7
     assert np.linalg.matrix_rank(found.reshape(81, 7)) == 7
     # Sums of five values below 4.
     np.testing.assert_allclose(
-        DirichletSystem(LAPLACE.at(), m.Domain((8, 8), 1.0).grid()).apply(found), 0, atol=1e-14
+        DirichletSystem(LAPLACE, m.Domain((8, 8), 1.0).grid()).apply(found), 0, atol=1e-14
     )
-
-
-def test_an_unknown_equation_is_refused_with_those_known():
-    assert equation("laplace") is LAPLACE
-    with pytest.raises(ValueError, match=r"unknown pde 'wave'.*; known: .*laplace"):
-        equation("wave")
