@@ -56,7 +56,8 @@ def write(comm, common_path):
 
 def _contents(folder):
     """Return what lies in a folder, and of files how much."""
-    return {p: p.lstat().st_size for p in folder.rglob("*") if not p.is_dir()}
+    files = (p for p in folder.rglob("*") if not p.is_dir() and p.parent.name != "__pycache__")
+    return {p: p.lstat().st_size for p in files}
 
 
 @pytest.fixture
