@@ -121,7 +121,7 @@ def _foils(pairs: Pairs, fields: Mapping[str, Any], pde: str, axes: int) -> dict
     if not pairs:
         return {}
     equation = find_any_equation(pde)
-    if "a" not in getattr(equation, "varying", ()):
+    if "a" not in equation.varying:
         raise ValueError(
             f"{pde} has no diffusion a that may vary, in which foils lie: take another --pde, as diffusion"
         )

@@ -21,7 +21,7 @@ from mosaicdd.problems.shapes.apertures import Apertures, Segments, cut_cells, s
 from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Scattered
+from mosaicdd.problems.sides.conditions import Scattered
 from mosaicdd.problems.sides.parts import require_outlines
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
@@ -70,13 +70,13 @@ class EmbeddedBoundary:
             self._numbers = self._chosen_nodes()
         self._exchange = RobinCoefficients(sides, self.names, grid)
         self._nodes: tuple[np.ndarray, ...] = ()
-        fixed = [part is None or isinstance(part.condition, Dirichlet) for part in parts]
+        fixed = [part is None or part.condition.fixed for part in parts]
         self._given = np.array(fixed)
         for part in parts if shape.staircase else ():
             zero = part is not None and is_number(part.values) and float(part.values) == 0.0
-            if part is None or isinstance(part.condition, Dirichlet):
+            if part is None or part.condition.fixed:
                 continue
-            if not (zero and isinstance(part.condition, Neumann)):
+            if not (zero and part.condition.natural):
                 with concerning("sides"):
                     raise ValueError(
                         f"the side {part}: the length of a mask's outline is not known, so it may have "

@@ -12,7 +12,6 @@ from mosaicdd.discretisation.region_equations import region_equations
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import EvaluatedPart, evaluated_at
@@ -90,7 +89,7 @@ def joined_points(parts: Sequence[Points]) -> Points:
 def _needed_points(problem: Problem, grid: Grid) -> Points:
     """Return where on the outlines of a domain conditions are evaluated."""
     operator = problem.operator
-    medium = operator.faces if isinstance(operator, Nonlinear) else medium_of(operator)
+    medium = operator.faces if not operator.linear else medium_of(operator)
     discretisation = Discretisation(problem, medium, grid)
     names = () if discretisation.outline is None else discretisation.outline.names
     points = []

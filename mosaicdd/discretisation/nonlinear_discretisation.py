@@ -19,7 +19,6 @@ from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 
 
@@ -45,7 +44,7 @@ class NonlinearDiscretisation:
 
     def __init__(self, problem: Problem, grid: Grid):
         operator = problem.operator
-        if not isinstance(operator, Nonlinear):
+        if operator.linear:
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         shape = problem.domain.shape
         whole = shape is None or shape.voxels is not None

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from mosaicdd.problems.sides.conditions import Neumann
 from mosaicdd.problems.sides.sides import Sides, jumps_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def require_fluxes(sides: Sides, on: "Discretisation") -> None:
         on_seam = on.known[:, axis] % on.grid.shape[axis] == 0
         acting = acting or (jump != 0 and bool(on_seam.any()))
     for part in map(sides.outline, () if on.outline is None else on.outline.names):
-        acting = acting or part is None or not isinstance(part.condition, Neumann)
+        acting = acting or part is None or not part.condition.natural
     if acting:
         raise ValueError(
             "periodic sides with a jump go with sides and outlines where a flux is given, and without c: "

@@ -23,7 +23,6 @@ from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import side_names
-from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic
 from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
@@ -219,7 +218,7 @@ class NonlinearSystem(GridSystem):
 
 def system_of(problem: Problem, grid: Grid) -> GridSystem:
     """Return the equations of a problem, of the kind that is solved soonest."""
-    if isinstance(problem.operator, Nonlinear):
+    if not problem.operator.linear:
         return nonlinear_system(problem, grid)
     system, ends = linear_system(problem, grid), separable_ends(problem)
     return system if ends is None else SeparableSystem(system, ends)
@@ -243,7 +242,7 @@ def flow_system(problem: Problem, grid: Grid) -> LinearSystem:
 def nonlinear_system(problem: Problem, grid: Grid) -> NonlinearSystem:
     """Return the equations of a problem that is not linear; `TypeError` if it is."""
     operator = problem.operator
-    if not isinstance(operator, Nonlinear):
+    if operator.linear:
         raise TypeError(f"{problem.equation.name} is linear")
     _require_even(problem, grid)
     source = GridSource(problem, grid)
@@ -289,7 +288,7 @@ def _boxes(operator: Any, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
 
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
     """Say whether an operator couples nodes across cells, as one with a mixed derivative does."""
-    if isinstance(operator, Nonlinear):
+    if not operator.linear:
         return not operator.two_point_flux
     return operator.couples_corners
 
@@ -310,10 +309,10 @@ def separable_ends(problem: Problem) -> Ends | None:
             return None
         if part.name not in names:  # an outline, which a rectangle has not
             continue
-        if not isinstance(part.condition, Dirichlet | Neumann | Periodic):
+        if part.condition.exchanges:
             return None
         axis, end = names[part.name]
-        has_values[axis][end] = isinstance(part.condition, Dirichlet)
+        has_values[axis][end] = part.condition.fixed
     ends = tuple(
         None if around else (low, high)
         for around, (low, high) in zip(conditions.periodic, has_values, strict=True)
@@ -325,8 +324,8 @@ def separable_ends(problem: Problem) -> Ends | None:
 
 def _is_uniform(operator: EllipticOperator | Medium | Nonlinear) -> bool:
     """Say whether reflections leave an operator as it is, the same everywhere."""
-    if isinstance(operator, EllipticOperator):
+    if operator.constant:
         return operator.reflective and operator.c >= 0
-    if not isinstance(operator, Medium) or operator.couples_corners or operator.foils:
+    if not operator.linear or operator.couples_corners or operator.foils:
         return False
     return operator.self_adjoint and all(f.number is not None for f in operator.fields.values())

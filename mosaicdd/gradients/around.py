@@ -7,13 +7,12 @@ import torch
 
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 
 
 def _axes_of(parameters: Parameters, name: str, shape: tuple[int, ...]) -> list[int]:
     """Return the periodic axes along which the last values of a field do not count."""
     operator, grid = parameters.problem.operator, parameters.grid
-    if not isinstance(operator, Nonlinear) or shape != grid.nodes:
+    if operator.linear or shape != grid.nodes:
         return []
     if name not in operator.taken or name == operator.factor:
         return []

@@ -20,7 +20,6 @@ from mosaicdd.parallel.machine import beside, device_memory, require_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.limits import just_after, just_before, stage_time
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.side_values import evaluated
@@ -307,7 +306,7 @@ def _require_fixed(problem: Problem, initial: Any) -> None:
     why = ""
     if CoefficientsInTime(problem).vary:
         why = "a coefficient depends on the time"
-    elif isinstance(problem.operator, Nonlinear):
+    elif not problem.operator.linear:
         why = f"{problem.equation.name} is not linear"
     elif _reaction_of(problem) != "c":
         why = f"{problem.equation.name} has another reaction than c"

@@ -29,7 +29,7 @@ class NonlinearLagrangian(Lagrangian):
     def operator(self) -> Nonlinear:
         """That of the problem."""
         operator = self._parameters.problem.operator
-        if not isinstance(operator, Nonlinear):
+        if operator.linear:
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
         return operator
 

@@ -15,11 +15,10 @@ from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.probes import only_reacts
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Periodic, Robin
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.parts import SidePart, is_outline
 from mosaicdd.problems.sides.side_values import evaluated
 from mosaicdd.problems.sides.sides import Sides
@@ -64,11 +63,10 @@ class Parameters:
         alphas = [
             name + _ALPHA
             for name, part in self.parts.items()
-            if isinstance(part.condition, Robin)
-            and (is_number(part.alpha) or not is_outline(part.name))
+            if part.condition.exchanges and (is_number(part.alpha) or not is_outline(part.name))
         ]
         operator = problem.operator
-        self.numbers = operator.numbers if isinstance(operator, Nonlinear) else {}
+        self.numbers = {} if operator.linear else operator.numbers
         self.of_shape = problem.domain.parameters
         names = (*self.fields, *self.numbers, *self.parts, *alphas)
         for name in self.of_shape:
@@ -82,7 +80,7 @@ class Parameters:
     @property
     def linear(self) -> bool:
         """Whether the equation is."""
-        return not isinstance(self.problem.operator, Nonlinear)
+        return self.problem.operator.linear
 
     @property
     def shifted(self) -> list[str]:
@@ -96,7 +94,7 @@ class Parameters:
     def shapes_of(self, name: str) -> list[tuple[int, ...]]:
         """Return the shapes of arrays that a field may be given as: at the nodes, per cell, or both."""
         operator, nodes, cells = self.problem.operator, self.grid.nodes, tuple(self.grid.shape)
-        if not isinstance(operator, Nonlinear) or name == "f":
+        if operator.linear or name == "f":
             return [nodes] if name.startswith("b") else [nodes, cells]
         if name == operator.factor:  # which is what makes it one
             return [nodes, cells] if operator.two_point_flux else [cells]
@@ -169,7 +167,7 @@ class Parameters:
 
     def held(self, name: str) -> bool:
         """Say whether what is given there are values of the solution."""
-        return isinstance(self.parts[name].condition, Dirichlet)
+        return self.parts[name].condition.fixed
 
     @functools.cached_property
     def known(self) -> np.ndarray:
@@ -258,8 +256,7 @@ def _is_fixed(part: SidePart, problem: Problem) -> bool:
     """Say whether a condition can have no other value."""
     shape = problem.domain.shape
     insulated = shape is not None and shape.staircase and is_outline(part.name)
-    kind = (Periodic, Neumann) if insulated else Periodic
-    return isinstance(part.condition, kind)
+    return part.condition.periodic or (insulated and part.condition.natural)
 
 
 def _on_surface(edges: Boundary, grid: Grid, *places: np.ndarray) -> np.ndarray:
@@ -271,14 +268,14 @@ def _fields(problem: Problem) -> dict[str, Field]:
     """Return the coefficients that may vary, and the source, by name."""
     fields: dict[str, Field] = {}
     axes = len(problem.domain.cells)
-    if isinstance(problem.operator, Nonlinear):
+    if not problem.operator.linear:
         return {**problem.operator.fields, "f": problem.source or Field("f", 0.0, axes)}
     for name in problem.equation.fields:
         if name in problem.arrays:
             fields[name] = problem.arrays[name]
-        elif name in problem.parameters and name in getattr(problem.equation, "varying", ()):
+        elif name in problem.parameters and name in problem.equation.varying:
             fields[name] = Field(name, problem.parameters[name], axes)
-    several = getattr(problem.equation, "instead", {}).get("a", {})
+    several = problem.equation.instead.get("a", {})
     instead = [*several] if {*several} & {*problem.fields} else []
     for name in instead:
         fields[name] = problem.arrays.get(name) or Field(name, problem.parameters[name], axes)
@@ -296,10 +293,11 @@ def require_differentiable(problem: Problem) -> None:
         why = f"{problem.equation.name} is an equation in time"
     elif problem.problems > 1:
         why = f"there are {problem.problems} problems"
-    elif isinstance(operator, Nonlinear) and operator.in_cells:
+    elif not operator.linear and operator.in_cells:
         why = f"the field {operator.in_cells[0]} of {problem.equation.name} is per cell, by which each cell has flows of its own"
     elif (
-        not (isinstance(operator, Nonlinear) or problem.plain)
+        operator.linear
+        and not problem.plain
         and Discretisation(problem, medium_of(operator), grid).floating
     ):
         why = "no side and no reaction holds the level of the solution"
@@ -308,9 +306,7 @@ def require_differentiable(problem: Problem) -> None:
     elif (
         shape is not None
         and around
-        and any(
-            isinstance(p.condition, Robin) and is_outline(p.name) for p in problem.conditions.parts
-        )
+        and any(p.condition.exchanges and is_outline(p.name) for p in problem.conditions.parts)
     ):
         why = "an outline exchanges, by Robin's condition, between periodic sides"
     if why:

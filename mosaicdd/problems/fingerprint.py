@@ -13,8 +13,6 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import is_number, read, real_array
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
@@ -38,9 +36,9 @@ def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
     """Return what must be equal before values can be compared at all."""
     operator, domain = problem.operator, problem.domain
     own = domain.grid(grid.spacing)
-    if isinstance(operator, EllipticOperator):
+    if operator.constant:
         kind: object = operator
-    elif isinstance(operator, Nonlinear):
+    elif not operator.linear:
         kind = operator.behaviour
     else:
         kind = "medium", operator.bilinear
@@ -78,7 +76,7 @@ def plan_fingerprint(
         if not is_number(side.alpha):
             own = side.exchanging
             told[own.called] = _told_on_part(own, pieces.get(side.name), own.values, grid)
-    if not isinstance(operator, EllipticOperator):
+    if not operator.constant:
         for name, field in operator.fields.items():
             if keep:
                 field.keep(grid, part)

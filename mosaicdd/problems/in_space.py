@@ -18,12 +18,13 @@ def require_in_space(
     `Unsupported` if it has, with what is solved in space.
     """
     lacks = None
-    linear = equation if isinstance(equation, Equation) else None
-    if linear is not None and linear.bilinear:
+    if not equation.linear:
+        return
+    if equation.bilinear:
         lacks = f"the equation {equation.name}, by bilinear elements,"
-    elif linear is not None and (wrong := sorted(set(fields) - set(_FIELDS))):
+    elif wrong := sorted(set(fields) - set(_FIELDS)):
         lacks = f"the field {wrong[0]}"
-    elif linear is not None and not linear.at().symmetric:
+    elif not equation.at().symmetric:
         lacks = f"the equation {equation.name}, which is not the same along all axes,"
     if lacks is not None:
         raise Unsupported(

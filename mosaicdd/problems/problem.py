@@ -26,7 +26,7 @@ from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary, Data
-from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Periodic
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides, require_no_jump
 from mosaicdd.settings import require_type
@@ -96,7 +96,7 @@ class Problem:
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         origin = one_corner(values, domain.cells, domain.origin)
         object.__setattr__(self, "domain", dataclasses.replace(domain, origin=origin))
-        linear = not isinstance(known, NonlinearEquation)
+        linear = known.linear
         require_foils(values, linear=linear, name=known.name)
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
@@ -116,7 +116,7 @@ class Problem:
         else:
             require_no_periodic_outline(self.conditions.parts)
         if not self.plain:  # checks that natural sides and shapes can be solved for
-            if isinstance(self.operator, Nonlinear):
+            if not self.operator.linear:
                 shape = self.domain.shape
                 whole = shape is None or shape.voxels is not None
                 self.operator.require_flows(known.name, whole_cells=whole)
@@ -146,7 +146,7 @@ class Problem:
     def operator(self) -> EllipticOperator | Medium | Nonlinear:
         """The equation's operator for the problem's parameters; a medium if one is a field."""
         aspect = self.domain.grid().aspect
-        if isinstance(self.equation, NonlinearEquation):
+        if not self.equation.linear:
             nonlinear = self.equation.operator(self._given, self.domain.grid())
             if aspect and not nonlinear.knows_aspect:
                 raise Unsupported(
@@ -163,7 +163,7 @@ class Problem:
             made = self.equation.at(
                 **{name: 1.0 if n is None else n for name, n in numbers.items()}
             )
-            stored = getattr(self.equation, "storage", None)
+            stored = self.equation.storage
             fields = {name: field for name, field in self._coefficients.items() if name != stored}
             if not tensor:  # of an equation that has no parameter for it
                 constant = medium_of(made).fields
@@ -208,8 +208,8 @@ class Problem:
     @cached_property
     def _coefficients(self) -> dict[str, Field]:
         """All parameters, where one is a field that may be; else nothing."""
-        if isinstance(self.equation, NonlinearEquation):
-            return self.operator.fields if isinstance(self.operator, Nonlinear) else {}
+        if not self.equation.linear:
+            return self.operator.fields if not self.operator.linear else {}
         fields, varying = self._parameters, self.equation.varying
         varies = any(f.number is None for name, f in fields.items() if name in varying)
         # On boxes a velocity is that of a medium, too, and a tensor: constant coefficients are known in the plane.
@@ -234,7 +234,7 @@ class Problem:
     @cached_property
     def functions(self) -> dict[str, Any]:
         """The coefficients that depend on the solution."""
-        if not isinstance(self.equation, NonlinearEquation):
+        if self.equation.linear:
             return {}
         defaults = self.equation.functions
         return {name: self.fields.get(name, default) for name, default in defaults.items()}
@@ -274,7 +274,7 @@ class Problem:
         """Why the problem is not plain, for messages; empty if it is."""
         if self.domain.shape is not None:
             return "the domain is no rectangle here"
-        if any(isinstance(part.condition, Periodic) for part in self.conditions.parts):
+        if any(part.condition.periodic for part in self.conditions.parts):
             return "a side is periodic here"
         if any(part.inside for part in self.conditions.parts):
             return "values are held inside of the domain here"
@@ -346,7 +346,7 @@ class Problem:
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""
         other = object.__new__(Problem)
-        linear = isinstance(self.equation, Equation) and self.equation.source
+        linear = self.equation.linear and self.equation.source
         if fields.keys() == {"f"} and linear and all(map(is_read_later, self._given.values())):
             # Of another source alone the operator is the same, which reads all fields where they are.
             same = vars(self).keys() & {"operator", "_parameters", "_coefficients"}

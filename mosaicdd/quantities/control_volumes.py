@@ -23,9 +23,7 @@ from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.probes import is_conserving
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
@@ -51,7 +49,7 @@ class ControlVolumes:
         self._kept: dict[Hashable, Any] | None = {} if kept else None
         _require_flows(problem)
         operator = problem.operator
-        self.nonlinear = operator if isinstance(operator, Nonlinear) else None
+        self.nonlinear = None if operator.linear else operator
         self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
         shape, self._conditions = problem.domain.shape, problem.conditions
         self.outline = (
@@ -190,14 +188,14 @@ def why_no_balance(problem: Problem) -> str:
     operator = problem.operator
     if problem.equation.steady is not None:
         return "is an equation in time"
-    if isinstance(operator, Nonlinear):
+    if not operator.linear:
         if problem.domain.shape is not None:
             return "is not linear, and its domain is no rectangle or box"
         if not (operator.two_point_flux or operator.by_cells):
             return "is not linear, and couples the differences along the axes"
         if operator.in_cells:
             return f"is not linear, and by the field {operator.in_cells[0]} each cell has flows of its own"
-    if isinstance(operator, EllipticOperator) and operator.c < 0:
+    if operator.constant and operator.c < 0:
         return f"describes waves, c is {operator.c:g}"
     return ""
 

@@ -10,7 +10,7 @@ import numpy as np
 from mosaicdd.axes import within
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_of_name
 from mosaicdd.problems.sides.sides import jumps_of
 from mosaicdd.quantities.balance import Balance, balances, energies, outline_flows
@@ -99,9 +99,7 @@ class Quantities:
                 return every[:, volumes.outlines.index(name)]
         if name in self._sides.names:
             return volumes.scale * self._field.total(self._sides.total(asked))
-        around = [
-            p.name for p in volumes.problem.conditions.parts if isinstance(p.condition, Periodic)
-        ]
+        around = [p.name for p in volumes.problem.conditions.parts if p.condition.periodic]
         if name in around and any(jumps_of(volumes.problem.conditions)):
             across = SideFlows(volumes, self._field, name)
             return volumes.scale * self._field.total(across.total(asked))

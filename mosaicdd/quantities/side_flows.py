@@ -20,7 +20,6 @@ from mosaicdd.axes import common, in_rows
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.parts import common as common_part
 from mosaicdd.problems.sides.side_values import alphas, covered, evaluated
@@ -48,7 +47,7 @@ class SideCondition:
     @property
     def held(self) -> bool:
         """Whether what flows is not: a value is given, or that of the other side."""
-        return self.part is None or isinstance(self.part.condition, Dirichlet | Periodic)
+        return self.part is None or self.part.condition.fixed or self.part.condition.periodic
 
     def within(self, piece: OutlinePiece, grid: Grid, asked: SidePart) -> np.ndarray:
         """Return which share of each node's length lies in a part of the side, ``(M,)``."""
@@ -76,7 +75,7 @@ def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list
     for name, piece in volumes.pieces.items():
         own = [part for part in problem.conditions.parts if part.name == name]
         default = next((part for part in own if part.whole), None)
-        periodic = default is not None and isinstance(default.condition, Periodic)
+        periodic = default is not None and default.condition.periodic
         if (periodic and name != around) or not piece.lengths.any():
             continue
         parts, rest = tuple(part for part in own if not part.whole), piece.lengths.copy()

@@ -19,8 +19,6 @@ from mosaicdd.axes import crossed, letters
 from mosaicdd.former import refuse_former
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, usable
-from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read, read_all
 from mosaicdd.settings import unknown
@@ -198,7 +196,7 @@ def fastest_reference(solution: StoredSolution) -> str:
     In media and with natural sides it is ``direct``, but in space, where factors have too many numbers.
     """
     operator = solution.problem.operator
-    if isinstance(operator, (Medium, Nonlinear)) or not solution.problem.plain:
+    if not operator.constant or not solution.problem.plain:
         return "direct" if len(solution.grid.shape) == 2 else "pyamg"
     return "dst" if operator.reflective else "pyamg"
 

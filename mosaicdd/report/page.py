@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.problems.sides.conditions import Periodic, Robin
+from mosaicdd.problems.sides.conditions import Periodic
 from mosaicdd.report.pictures import Curve, chart, gradient, limits_of, png, reduced
 from mosaicdd.report.sections import Section, heading, sections_of, sizes
 from mosaicdd.report.stored import StoredSolution
@@ -292,7 +292,7 @@ def _sides(solution: StoredSolution) -> str:
     told = []
     for part in sides.parts:
         text = f"{part} {type(part.condition).__name__.lower()}"
-        text += f"{_range(part.alpha)}," if isinstance(part.condition, Robin) else ""
+        text += f"{_range(part.alpha)}," if part.condition.exchanges else ""
         told.append(text + ("" if part.condition == Periodic() else _range(part.values)))
     return "; ".join(told)
 

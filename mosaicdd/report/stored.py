@@ -179,7 +179,7 @@ class StoredSolution(Placed, Quantified, Presented):
         domain = Domain.of_grid(self.grid, self.shape)
         pde = find_any_equation(str(self.attributes.get("pde")))
         parameters = self.attributes.get("parameters", {})
-        functions = {name: parameters[name] for name in getattr(pde, "functions", {})}
+        functions = {name: parameters[name] for name in pde.functions}
         fields: dict[str, Any] = {**self.fields, **functions}
         for name, table in self.foils.items():
             fields[name] = Foils.of_table(table, fields[name])

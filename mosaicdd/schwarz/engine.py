@@ -269,7 +269,7 @@ class Engine(BaseEngine[SharedSolver]):
                 certificate=certificates[i],
                 outside=None if outside is None else outside[i],
                 history=histories[i],
-                interface=v,
+                interface=v.of_problem(i),
                 field=None if fields is None else fields[i],
                 seconds=dict(seconds),
             )

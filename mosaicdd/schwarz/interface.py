@@ -139,6 +139,13 @@ class Interface:
         """Return another interface of the same block and problems, by default of zeros."""
         return Interface(self.block, problems=self.problems, flat=flat, **self.tensors)
 
+    def of_problem(self, number: int) -> "Interface":
+        """Return the values of one of the problems, a view."""
+        flat = self.flat.view(self.problems, -1)[number]
+        single = Interface(self.block, flat=flat, **self.tensors)
+        single.rings = self.rings
+        return single
+
     def become(self, other: "Interface") -> None:
         """Take the storage of another interface of the same block and problems, in the place of one's own."""
         self.flat, self.lines, self.rings = other.flat, other.lines, other.rings

@@ -5,7 +5,7 @@ import hashlib
 import math
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,12 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import checksum_of, over_ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.solution.output import SolutionOutput, write_lines
+from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.solution.report import Result
 from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.settings import RESUMABLE, SolveSettings
 from mosaicdd.solvers.stopping import History
+from mosaicdd.storage.atomic import remove_checkpoint
 from mosaicdd.storage.checkpoint_file import (
     SOLVE,
     read_array,
@@ -36,6 +37,7 @@ from mosaicdd.storage.checkpoint_file import (
     writing_checkpoint,
 )
 from mosaicdd.storage.hdf5 import line_name
+from mosaicdd.storage.shared_file import SharedFile
 
 _SAMPLES = 2**20  # values of a field that are read at once
 
@@ -198,12 +200,9 @@ class Checkpoints:
         path = self._path(self._ranks, "begun", number)
         what = self._ranks, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as file:
-            for i in range(0 if v is None else len(histories)):
-                flat = v.flat.view(v.problems, -1)[i].contiguous()
-                lines = Interface(v.block, flat=flat, **v.tensors)
-                lines.rings = v.rings
+            for i in range(len(histories)) if v is not None else ():
                 group = f"problems/{number + i}/"
-                write_lines(file, self._engine.movement, lines, self._dtype, group)
+                write_lines(file, self._engine.movement, v.of_problem(i), self._dtype, group)
             if field is not None:
                 name, nodes = f"problems/{number}/field", self._engine.grid.nodes
                 file.create(name, nodes, "float64")
@@ -211,11 +210,16 @@ class Checkpoints:
                 file.fill(name, parts)
 
     def ended(
-        self, file: SolutionOutput, results: dict[int, Result], *, last: bool = False
+        self,
+        rows_of: Callable[[int], Mapping[str, np.ndarray]],
+        results: dict[int, Result],
+        *,
+        last: bool = False,
     ) -> None:
         """Keep problems that have ended, and are in the solution file; all ranks of all groups together.
 
-        ``results``: of this rank's group. ``last``: whether nothing more is to come, and the run has not ended well.
+        ``rows_of``: returns, on the root, what the solution file has of a problem. ``results``: of this rank's group.
+        ``last``: whether nothing more is to come, and the run has not ended well.
         """
         if self.problems == 1:
             return
@@ -231,7 +235,7 @@ class Checkpoints:
         what = self._world, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as checkpoint:
             for number in pending:
-                rows, group = file.rows(number), f"problems/{number}/rows/"
+                rows, group = rows_of(number), f"problems/{number}/rows/"
                 checkpoint.on_root(functools.partial(_add_arrays, group, rows))
         self._pending, self._kept_at = {}, time.monotonic()
 
@@ -322,9 +326,19 @@ class Checkpoints:
             if self.path.is_dir():
                 shutil.rmtree(self.path)
             else:
-                self.path.unlink(missing_ok=True)
+                remove_checkpoint(self.path)
 
         self._world.on_root(on_root)
+
+
+def write_lines(
+    file: SharedFile, movement: InterfaceMovement, v: Interface, dtype: str, group: str = ""
+) -> None:
+    """Write the lines of one problem in the whole domain, in a group of a file."""
+    for axis in range(len(v.lines)):
+        name = group + line_name(axis)
+        file.create(name, v.block.lattice.line_shape(axis), dtype)
+        movement.gather(v, axis, file.into(name))
 
 
 def _add_arrays(group: str, arrays: Mapping[str, np.ndarray], file: Any) -> None:

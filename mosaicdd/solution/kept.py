@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,7 +13,6 @@ from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import NodeBoxes, Partition, SampleNodes
 from mosaicdd.grid.window import Window
-from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.partition import Cuts
 from mosaicdd.parallel.ranks import Ranks, Replicas
 from mosaicdd.problems.fingerprint import Fingerprint, require_fingerprint
@@ -28,7 +26,6 @@ from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.schwarz.point_values import PointValues
-from mosaicdd.solution.output import SolutionOutput
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.solution_file import read_array
@@ -43,29 +40,6 @@ OVER_RANKS = (
     "the field lies over {ranks} ranks: gather(), called by all of them together, returns it on each; local is "
     "the part of this one"
 )
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Problems of this rank's group that were solved at once, and how they ended."""
-
-    members: range
-    outcomes: list[Outcome]
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the domain."""
-        return self.boxes.grid
-
-    @property
-    def problems(self) -> slice:
-        """Which of all problems they are."""
-        return slice(self.members.start, self.members.stop)
-
-    @property
-    def interface(self) -> Interface | None:
-        """The values on this rank's lattice lines, of all of them; None of a method on the whole grid."""
-        return self.outcomes[0].interface
 
 
 @dataclass(frozen=True)
@@ -89,8 +63,10 @@ class LocalResult:
         Of all problems.
     told
         What tells the data of the problems from others, at these nodes.
-    batches
-        Those of this rank's group.
+    outcomes
+        How the problems of this rank's group ended, those from the first on that are kept.
+    first
+        The number of the first of these.
     path
         The file that holds the fields, if they were written and not kept.
     """
@@ -105,8 +81,9 @@ class LocalResult:
     own: Slices
     boundaries: Sequence[Boundary]
     told: Fingerprint
-    batches: Sequence[Batch]
-    path: Path | None
+    outcomes: Sequence[Outcome] = ()
+    first: int = 0
+    path: Path | None = None
 
     @property
     def grid(self) -> Grid:
@@ -121,8 +98,7 @@ class LocalResult:
     @property
     def place(self) -> Slices:
         """Where this rank's part belongs in the fields of all problems, ``(n, rows, columns)``."""
-        members = [batch.members for batch in self.batches]
-        mine = slice(members[0].start, members[-1].stop) if members else slice(0, 0)
+        mine = slice(self.first, self.first + len(self.outcomes))
         return mine, *self.window.within(self.window.clip(self.own))
 
     @property
@@ -132,18 +108,11 @@ class LocalResult:
             return np.stack([read_array(self.path, "solution", i) for i in range(self.problems)])[
                 self.place
             ]
-        fields = self._fields()
-        return np.concatenate(fields) if len(fields) != 1 else fields[0]
-
-    def _fields(self) -> list[np.ndarray]:
-        """Return this rank's part of the fields of each batch, ``(n, rows, columns)``."""
-        stacked = []
-        for batch in self.batches:
-            fields = [o.field for o in batch.outcomes if o.field is not None]
-            if len(fields) < len(batch.outcomes):
-                raise RuntimeError(LEFT_OUT)
-            stacked.append(_stacked(fields))
-        return stacked
+        fields = [outcome.field for outcome in self.outcomes if outcome.field is not None]
+        if len(fields) < len(self.outcomes):
+            raise RuntimeError(LEFT_OUT)
+        shape = tuple(part.stop - part.start for part in self.place)
+        return _stacked(fields) if fields else np.zeros(shape, self.settings.dtype)
 
     # Together
 
@@ -152,7 +121,8 @@ class LocalResult:
         groups = Replicas(ranks, self.settings.replicas, self.settings.dims)
         return groups.ranks.fitted(self.boxes.counts, self.cuts), groups.index
 
-    def _movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
+    def movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
+        """Return what moves interfaces over the ranks of a group."""
         return InterfaceMovement(group, lattice, self.settings.halo_depth)
 
     def require_fingerprint(self, problem: Problem, ranks: Ranks) -> None:
@@ -169,67 +139,34 @@ class LocalResult:
             stored = [read_array(self.path, name, i) for i in range(self.problems)]
             return None if stored[0] is None else np.stack(stored)
         with Ranks.of(self.given_ranks) as ranks:
-            parts = self._parts(name)
-            if ranks.any(parts is None) or parts is None:
+            nodes = self.window.shape if name == "solution" else self.samples.counts
+            outcomes, place, shape = self.outcomes, self.place, (self.problems, *nodes)
+            maps = [o.error_estimate.nodes if name == ERRORS else o.outside for o in outcomes]
+            known = [values for values in maps if values is not None]
+            if name != "solution" and ranks.any(len(known) < len(maps)):
                 return None
-            nodes = self.samples.counts
-            shape = (self.problems, *(self.window.shape if name == "solution" else nodes))
-            if ranks.size == 1 and len(parts) == 1 and parts[0][0].shape == shape:
-                return parts[0][0]
             whole = np.zeros(shape, self.settings.dtype)
-            for array, place in parts:
-                whole[place] = array
+            if outcomes:
+                values = self.local if name == "solution" else _stacked(known)
+                if name != "solution":
+                    place = place[0], *outcomes[0].error_estimate.place
+                if ranks.size == 1 and values.shape == shape:
+                    return values
+                whole[place] = values
             return ranks.sum(whole)
-
-    def _parts(self, name: str) -> list[Part] | None:
-        """Return this rank's parts of a quantity and where they belong; None if it has none."""
-        if name == "solution":
-            place = self.place[1:]
-            fields = zip(self._fields(), self.batches, strict=True)
-            return [(values, (batch.problems, *place)) for values, batch in fields]
-        parts: list[Part] = []
-        for batch in self.batches:
-            maps = [
-                outcome.error_estimate.nodes if name == ERRORS else outcome.outside
-                for outcome in batch.outcomes
-            ]
-            known = [own for own in maps if own is not None]
-            if len(known) < len(maps):
-                return None
-            around = batch.outcomes[0].error_estimate.place
-            parts.append((_stacked(known), (batch.problems, *around)))
-        return parts
 
     def at(self, network: SharedSolver, cells: np.ndarray) -> np.ndarray:
         """Return the values ``(n, q)`` by a network at points ``(q, 2)``, (y, x) in cells."""
         with Ranks.of(self.given_ranks) as ranks:
             group, _ = self.group(ranks)
             tensors, lattice = self.settings.tensors, network.lattice(self.grid)
-            evaluate = PointValues(group, network, self._movement(group, lattice), cells, **tensors)
+            evaluate = PointValues(group, network, self.movement(group, lattice), cells, **tensors)
             values = np.zeros((self.problems, len(cells)))
-            for batch in self.batches:
-                at_points = evaluate(batch.interface, self.boundaries[batch.problems])
+            for number, outcome in enumerate(self.outcomes, self.first):
+                at_points = evaluate(outcome.interface, self.boundaries[number : number + 1])
                 if group.is_root:
-                    values[batch.problems] = at_points
+                    values[number] = at_points
             return ranks.sum(values)
-
-    def write(self, file: SolutionOutput, ranks: Ranks, *, lines: bool) -> None:
-        """Write the fields, or the values on the lattice lines instead, and all that belongs to them."""
-        group, index = self.group(ranks)
-        if lines:
-            v = self.batches[0].interface
-            if v is None:
-                raise RuntimeError("a method on the whole grid has no interface")
-            file.lines(self._movement(group, v.block.lattice), v)
-        else:
-            place = self.window.clip(self.own)
-            fields = zip(self._fields(), self.batches, strict=True)
-            file.fields([(values, (batch.problems, *place)) for values, batch in fields], place)
-        for number in range(int(ranks.largest(len(self.batches)))):
-            known = number < len(self.batches)
-            batch = self.batches[number] if known else Batch(range(0), [])
-            file.maps(batch.outcomes, batch.members)
-        file.inputs(tuple(slice(0, 0) for _ in self.own) if index else self.own)
 
     # For another solve
 
@@ -248,12 +185,12 @@ class LocalResult:
             raise ValueError(
                 "start was solved by another local solver, whose nodes lie otherwise; use the same"
             )
-        if set(members) - {member for batch in self.batches for member in batch.members}:
+        if set(members) - set(range(self.first, self.first + len(self.outcomes))):
             raise ValueError(
                 "start does not keep all problems on the ranks that need them: it was written to a "
                 "file, interrupted, or solved with other replicas"
             )
-        lines = next((batch.interface for batch in self.batches), None)
+        lines = self.outcomes[0].interface if self.outcomes else None
         if self.own != partition.owned or (None if lines is None else lines.block.halo) != halo:
             raise ValueError(
                 "start lies otherwise over the ranks; use the same ranks, dims, halo_depth and local solver"
@@ -261,36 +198,21 @@ class LocalResult:
 
     def start(self, members: range, **tensors: Unpack[Tensors]) -> Interface:
         """Return a copy of the interface of some problems, which must have one."""
-        rows, like = self._rows, self.batches[0].interface
-        if like is None:
-            raise RuntimeError("a method on the whole grid has no interface")
-        flat = torch.cat([rows[member] for member in members]).to(**tensors)
-        return Interface(like.block, problems=len(members), flat=flat, **tensors)
+        lines = [outcome.interface for outcome in self._of(members)]
+        flat = torch.cat([v.flat for v in lines]).to(**tensors)
+        return Interface(lines[0].block, problems=len(members), flat=flat, **tensors)
+
+    def _of(self, members: range) -> Sequence[Outcome]:
+        """Return how some of the problems ended, as far as they are kept."""
+        return self.outcomes[members.start - self.first : members.stop - self.first]
 
     def start_fields(self, members: range) -> torch.Tensor | None:
         """Return this rank's part of the fields of some problems, None where it is not in memory."""
-        known = {
-            member: outcome.field
-            for batch in self.batches
-            for member, outcome in zip(batch.members, batch.outcomes, strict=True)
-        }
-        fields = [field for member in members if (field := known.get(member)) is not None]
+        fields = [o.field for o in self._of(members) if o.field is not None]
         shape = tuple(part.stop - part.start for part in self.own)
         if len(fields) < len(members) or any(field.shape != shape for field in fields):
             return None
         return torch.stack(fields)
-
-    @cached_property
-    def _rows(self) -> dict[int, torch.Tensor]:
-        """The values on this rank's lattice lines, of each problem."""
-        return {
-            member: row
-            for batch in self.batches
-            if batch.interface is not None
-            for member, row in zip(
-                batch.members, batch.interface.flat.chunk(len(batch.members)), strict=True
-            )
-        }
 
 
 def _stacked(values: list[torch.Tensor]) -> np.ndarray:

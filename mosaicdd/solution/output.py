@@ -1,11 +1,14 @@
-"""What all ranks write together: the solution file, its shards, and the lines of an interface.
+"""What a solver writes while it works: a solution file, its shards, values at points, checkpoints.
 
 Parts of arrays have a leading axis for the problems here, of a single one, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,24 +17,26 @@ import torch
 
 from mosaicdd.axes import Slices
 from mosaicdd.discretisation.given_conditions import Points, joined_points
-from mosaicdd.grid.grid import Grid
-from mosaicdd.grid.partition import SampleNodes
+from mosaicdd.grid.points import as_points, on_grid
 from mosaicdd.grid.strips import Strip
-from mosaicdd.grid.window import Window
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement
+from mosaicdd.schwarz.point_values import InterpolatedValues, PointValues
+from mosaicdd.settings import argument
+from mosaicdd.solution.checkpoints import Checkpoints, write_lines
+from mosaicdd.solution.kept import LocalResult
 from mosaicdd.solution.report import Result
+from mosaicdd.solution.setup import SolverPlan
+from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.outcome import Outcome
+from mosaicdd.solvers.settings import Output
 from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE
-from mosaicdd.storage.hdf5 import line_name
-from mosaicdd.storage.shards import write_shards
-from mosaicdd.storage.shared_file import SharedFile
+from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_writer import (
     ERRORS,
     GHOSTS,
@@ -53,48 +58,37 @@ class SolutionOutput:
     ----------
     ranks
         All of them, of all groups.
-    samples
-        The nodes that have an error estimate of their own.
-    boundaries
-        Of each problem.
-    dtype
-        Of the field, or of the lines.
-    window
-        Which part of the field is written.
+    part
+        This rank's of the solution, whose values may still come.
     clock
         Measures the writing.
     shards
         Whether each rank writes its part of the field to a file of its own; one problem only.
     outline_points
         Returns where conditions on outlines act on a rank's nodes, or None.
-    seen
-        Passes on the strips of the field, and looks at them.
+    points, values_at
+        Points ``(q, 2)``, (x, y), and what evaluates the only problem there, if that is asked for.
     """
 
     def __init__(
         self,
         path: str,
         ranks: Ranks,
-        grid: Grid,
-        samples: SampleNodes,
+        part: LocalResult,
         problem: Problem,
-        boundaries: Sequence[Boundary],
-        dtype: str,
-        window: Window,
         clock: Stopwatch,
         *,
         shards: bool = False,
         outline_points: Callable[[], Points | None] | None = None,
-        seen: Callable[[Iterator[Strip]], Iterator[Strip]] = iter,
+        points: np.ndarray | None = None,
+        values_at: PointValues | InterpolatedValues | None = None,
     ):
-        self._path, self._ranks = path, ranks
-        self._grid, self._samples, self._window = grid, samples, window
-        self._problem, self._boundaries = problem, boundaries
-        self._dtype, self._shards = dtype, shards
-        self._writing = clock.part("write")
+        self.path, self._ranks, self._part, self._problem = path, ranks, part, problem
+        self._grid, self._window, self._dtype = part.grid, part.window, part.settings.dtype
+        self._shards, self._clock, self._writing = shards, clock, clock.part("write")
         self._open = ExitStack()
         self._opened: SolutionWriter | None = None
-        self._outline_points, self._seen = outline_points, seen
+        self._outline_points, self._points, self._values_at = outline_points, points, values_at
 
     def __enter__(self) -> Self:
         return self
@@ -124,9 +118,9 @@ class SolutionOutput:
                 parts = [part for part in gathered if part is not None]
                 points = joined_points(parts) if parts else None
             new = writing_solutions(
-                self._path,
+                self.path,
                 self._grid,
-                self._boundaries,
+                self._part.boundaries,
                 self._dtype,
                 ranks=self._ranks,
                 problem=self._problem,
@@ -144,7 +138,8 @@ class SolutionOutput:
         ``place``: where the strips of this rank belong together in the domain.
         """
         problems = slice(members.start, members.stop)
-        parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in self._seen(strips))
+        seen = strips if self._values_at is None else self._values_at.seen(strips)
+        parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in seen)
         self.fields(parts, place)
 
     def fields(self, parts: Iterable[Part], place: Slices) -> None:
@@ -163,7 +158,7 @@ class SolutionOutput:
         if self._shards:
             only = ((array[0], where[1:]) for array, where in placed())
             what = self._ranks, only, inside(place), self._dtype, self._writing
-            writer = self._begin(shards=write_shards(self._path, *what))
+            writer = self._begin(shards=write_shards(self.path, *what))
         else:
             writer = self._begin()
             writer.fill("solution", placed())
@@ -181,9 +176,24 @@ class SolutionOutput:
         """Write the interface of the only problem instead of the field."""
         write_lines(self._begin(lines=True), movement, v, self._dtype)
 
-    def points(self, points: np.ndarray, values: np.ndarray) -> None:
-        """Write points ``(q, 2)``, (x, y), and the values ``(q,)`` of the only problem there."""
-        for name, array, dtype in (("points", points, "float64"), ("values", values, self._dtype)):
+    def part(self, part: LocalResult, group: Ranks, *, lines: bool) -> None:
+        """Write what a group of ranks has of the solution: fields or lattice lines, and all that belongs to them."""
+        outcomes, nodes = part.outcomes, part.window.clip(part.own)
+        if lines:
+            v = outcomes[0].interface
+            self.lines(part.movement(group, v.block.lattice), v)
+        else:
+            self.fields([(part.local, (part.place[0], *nodes))] if outcomes else [], nodes)
+        self.maps(outcomes, range(part.first, part.first + len(outcomes)))
+
+    def points(self, v: Interface | None) -> None:
+        """Write the points that are asked for, if any are, and the values of the only problem there."""
+        if self._points is None or self._values_at is None:
+            return
+        with self._clock.part("points"):
+            (values,) = self._values_at(v, self._part.boundaries)
+        known = ("points", self._points, "float64"), ("values", values, self._dtype)
+        for name, array, dtype in known:
             self._writer.create(name, array.shape, dtype)
             self._writer.write(name, array, (slice(None),) * array.ndim)
 
@@ -204,7 +214,7 @@ class SolutionOutput:
 
     def _create_map(self, name: str, dtype: str) -> None:
         """Add an array over the sampled nodes, if there is none yet."""
-        samples = self._samples
+        samples = self._part.samples
 
         def place(file: Any) -> None:
             file[name].attrs["first_node"] = samples.first
@@ -248,16 +258,6 @@ class SolutionOutput:
                     self._writer.leave_empty(name, member)
 
 
-def write_lines(
-    file: SharedFile, movement: InterfaceMovement, v: Interface, dtype: str, group: str = ""
-) -> None:
-    """Write the lines of one problem in the whole domain, in a group of a file."""
-    for axis in range(len(v.lines)):
-        name = group + line_name(axis)
-        file.create(name, v.block.lattice.line_shape(axis), dtype)
-        movement.gather(v, axis, file.into(name))
-
-
 def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:
     """Raise `Unsupported` where something was asked for, by its name, that a file holds of one problem only."""
     for name, is_given in asked.items():
@@ -265,3 +265,131 @@ def require_one_problem(problems: int, asked: Mapping[str, bool]) -> None:
             raise Unsupported(
                 f"{name} takes one problem, there are {problems}: solve them one by one"
             )
+
+
+class OutputPlan:
+    """The files of a solver, if it is to write any; all ranks use it together.
+
+    `OSError` or `ValueError` if it cannot be written: the same on all ranks.
+
+    Parameters
+    ----------
+    output
+        What is asked for.
+    inputs
+        Files that are read, which are not to be replaced.
+
+    Attributes
+    ----------
+    output
+        It, or None.
+    """
+
+    def __init__(
+        self,
+        world: Ranks,
+        output: str | PathLike | Output | None,
+        inputs: Sequence[str | PathLike],
+        clock: Stopwatch,
+    ):
+        self._world, self._clock = world, clock
+        self.output = None if output is None else Output.of(output)
+        self._checkpoints: Checkpoints | None = None
+        self._points: np.ndarray | None = None
+        self._values_at: PointValues | InterpolatedValues | None = None
+        if self.output is None:
+            return
+        asked = self.output
+        with argument("output"):
+            world.on_root(lambda: asked.require_path(inputs))
+        if asked.shards:
+            with argument("shards"):
+                world.on_root(lambda: require_shard_folder(asked.path))
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where checkpoints go, if any are written."""
+        return None if self._checkpoints is None else self._checkpoints.path
+
+    def require_possible(self, setup: SolverPlan, problem: Problem) -> None:
+        """Raise `Unsupported` where something was asked for that takes one problem only, or a field, or no source."""
+        output, problems = self.output, problem.problems
+        if output is not None and output.shards:
+            setup.require_field("shards")
+        asked = {
+            "until_mae": setup.settings.until_mae is not None,
+            "shards=True": output is not None and output.shards,
+            "keep='interface'": output is not None and not setup.fill,
+        }
+        require_one_problem(problems, asked)
+        values_at = self._values_at
+        if values_at is not None and (
+            problems > 1 or (problem.source is not None and not values_at.takes_source)
+        ):
+            raise Unsupported(
+                "this Solver was planned with points, which take one problem, by a network without a source; "
+                "make a new one without points and interpolate the field"
+            )
+
+    def plan(self, setup: SolverPlan, engine: BaseEngine, problem: Problem, points: Any) -> None:
+        """Plan the values at points, and checkpoints; read where an earlier run stopped."""
+        self._engine = engine
+        if points is not None:
+            by_network = engine.filling.between_nodes
+            if not by_network:
+                setup.require_field("points")
+            with argument("points"):
+                if problem.problems > 1 or self.output is None:
+                    raise Unsupported("points are written to the output file of one problem")
+                self._points = as_points(points, len(setup.grid.shape))
+                cells = on_grid(self._points, setup.grid)
+                if by_network:
+                    self._values_at = engine.plan_points(cells)
+                else:
+                    shape = problem.domain.shape
+                    level = None if shape is None else partial(shape.level, setup.grid)
+                    self._values_at = InterpolatedValues(setup.ranks, cells, setup.window, level)
+        if self.output is None:
+            return
+        self._checkpoints = Checkpoints(
+            str(self.output.path),
+            setup.ranks,
+            engine,
+            problem,
+            setup.bound.name,
+            setup.settings,
+            self._world,
+            60 * self.output.checkpoint_minutes,
+        )
+        if self.output.resume:
+            with argument("resume"):
+                self._checkpoints.read()
+
+    def checkpoints(self, problems: int) -> Checkpoints | None:
+        """Return what keeps checkpoints of so many problems, if anything does."""
+        kept = self._checkpoints
+        return kept if kept is not None and kept.problems == problems else None
+
+    def file(self, part: LocalResult, problem: Problem) -> SolutionOutput | nullcontext[None]:
+        """Return the solution file of a problem, to be entered; nothing is written where none is asked for."""
+        if self.output is None:
+            return nullcontext()
+        return SolutionOutput(
+            str(self.output.path),
+            self._world,
+            part,
+            problem,
+            self._clock,
+            shards=self.output.shards,
+            outline_points=self._engine.outline_points,
+            points=self._points,
+            values_at=self._values_at,
+        )
+
+    def end(self, *, resumable: bool) -> Path | None:
+        """Remove the checkpoint of a run that has ended; return that of one from which another may go on."""
+        if self._checkpoints is not None:
+            self._checkpoints.earlier = None
+            if not resumable:
+                self._checkpoints.remove()
+        return self.checkpoint if resumable else None

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,11 @@ from mosaicdd.grid.window import Extent, Window
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks, Replicas
 from mosaicdd.problems.fingerprint import Fingerprint, changed, plan_fingerprint, told_of_kind
-from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import argument
-from mosaicdd.solution.rounds import BatchSchedule
 from mosaicdd.solvers.base_engine import BaseEngine, engine_of
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.solvers.stopwatch import Stopwatch
@@ -42,6 +41,8 @@ class SolverPlan:
         Of its nodes over the ranks of this group.
     window, extent
         The nodes that are wanted of the field; the same if only a part is, else None.
+    world, given_ranks
+        All ranks, and the communicator that they are of, if one was given.
     groups, ranks
         All ranks in groups that work side by side, and those of this rank's own.
     bound
@@ -55,6 +56,7 @@ class SolverPlan:
         problem: Problem,
         local_solver: str | PathLike | LocalSolver | None,
         world: Ranks,
+        given_ranks: Any,
         settings: SolveSettings,
         window: Extent | None,
         keep: str,
@@ -66,13 +68,13 @@ class SolverPlan:
             raise ValueError(f"keep={keep!r} is unknown; known: field, unknowns, interface")
         self.fill, self._beyond = keep != "interface", keep == "unknowns"
         self._in_memory = in_memory and self.fill
-        self._world = world
+        self.world, self.given_ranks = world, given_ranks
         self._clock = clock
         self._engines: dict[int, BaseEngine] = {}
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
-        self._rounds: dict[int, BatchSchedule] = {}
+        self._batches: dict[int, int] = {}
         # What its functions return is kept for this plan alone, so that a solve is of these values.
         domain = problem.domain
         if domain.shape is not None:
@@ -80,7 +82,7 @@ class SolverPlan:
         self._own = problem = dataclasses.replace(problem, domain=domain)
         self._choose(problem, local_solver)
         self._lay_out(problem, window)
-        self.rounds(problem.problems)  # memory that is short is said before anything is evaluated
+        self.batch(problem.problems)  # memory that is short is said before anything is evaluated
         self._plan = self.grid, self.partition.owned
         self.told: Fingerprint = world.run_on_all(
             lambda: plan_fingerprint(problem, *self._plan, keep=True)
@@ -132,19 +134,19 @@ class SolverPlan:
             kind = type(local_solver).__name__
             raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
         name, plane = local_solver and str(local_solver), len(problem.domain.cells) == 2
-        alike = isinstance(problem.operator, EllipticOperator) and problem.plain
+        alike = problem.operator.constant and problem.plain
         if (name is None and not (alike and plane)) or (name == "exact" and not alike):
             return None
         from mosaicdd.schwarz.local_solvers.loading import default_local_solver, find_local_solver
 
         if name is not None:
-            return self._world.on_root(lambda: find_local_solver(name))
+            return self.world.on_root(lambda: find_local_solver(name))
         transforms = self.settings.device == "cpu" and not self.settings.of_subdomains
-        return self._world.on_root(lambda: default_local_solver(problem, transforms=transforms))
+        return self.world.on_root(lambda: default_local_solver(problem, transforms=transforms))
 
     def _bind(self, problem: Problem) -> Method:
         """Bind the local solver; what nothing certifies is tested."""
-        settings, world = self.settings, self._world
+        settings, world = self.settings, self.world
         operator = world.run_on_all(lambda: problem.operator)
         if isinstance(
             operator, Nonlinear
@@ -168,7 +170,7 @@ class SolverPlan:
             with argument("window"):
                 self.extent = Window.of_extent(self.grid, window)
         self.window = self.extent or Window.whole(self.grid)
-        self.groups = Replicas(self._world, self.settings.replicas, self.settings.dims)
+        self.groups = Replicas(self.world, self.settings.replicas, self.settings.dims)
         ranks, shape, cuts = self.groups.ranks, problem.domain.shape, None
         if shape is not None and ranks.size > 1:  # the unknowns are shared evenly, not the area
             with argument("domain"):
@@ -186,21 +188,31 @@ class SolverPlan:
                 f"{name}: the field is left out by keep='interface'; leave out one of them"
             )
 
-    def rounds(self, problems: int) -> BatchSchedule:
-        """Share problems out to the groups, in batches that fit the memory.
+    def batch(self, problems: int) -> int:
+        """Return how many of so many problems a group solves at once, at most; they fit the memory.
 
         `ValueError` if there are fewer problems than groups, or a batch does not fit, or the fields do not that no
         file takes.
         """
-        if problems in self._rounds:
-            return self._rounds[problems]
-        world, subdomains = self._world, self.bound.subdomains(self.grid)
-        rounds = BatchSchedule(self.groups, self.grid, subdomains, self.settings, problems)
+        if problems in self._batches:
+            return self._batches[problems]
+        world, subdomains = self.world, self.bound.subdomains(self.grid)
+        if self.groups.count > problems:
+            raise ValueError(
+                f"replicas={self.groups.count}: each needs a problem of its own, there "
+                f"{'is 1' if problems == 1 else f'are {problems}'}"
+            )
+        share = len(self.groups.share(problems, 0))  # the largest
+        default = max(1, min(_IN_TURN, _NODES_IN_TURN // math.prod(self.grid.nodes)))
+        if subdomains is not None:  # methods without inner products take many problems at once
+            default = max(1, _SUBDOMAINS // subdomains) if self.settings.takes_many else 1
+        rounds = -(-share // min(self.settings.batch or default, share))
+        batch = -(-share // rounds)  # of equal size, so that one plan serves all
         itemsize = np.dtype(self.settings.dtype).itemsize
         certified, nodes = self.settings.certify is not None, math.prod(self.grid.nodes)
 
-        def needed(batch: int) -> int:
-            each = self.bound.bytes_per_node(itemsize, batch, certified=certified)
+        def needed(count: int) -> int:
+            each = self.bound.bytes_per_node(itemsize, count, certified=certified)
             return int(each * nodes) // self.ranks.size
 
         fields, instead = 0, "fewer cells"
@@ -212,11 +224,11 @@ class SolverPlan:
                 instead = f"keep='interface', {instead}"
         with argument(f"cells={times(self.grid.shape)}"):
             require_memory(world, needed(1) + fields, instead, self.grid.shape)
-        if rounds.batch > 1:
-            with argument(f"batch={rounds.batch}"):
-                require_memory(world, needed(rounds.batch), "a smaller batch")
-        self._rounds[problems] = rounds
-        return rounds
+        if batch > 1:
+            with argument(f"batch={batch}"):
+                require_memory(world, needed(batch), "a smaller batch")
+        self._batches[problems] = batch
+        return batch
 
     def take(self, problem: Problem) -> None:
         """Let the source be that of a problem, and coefficients be read from it; a source that comes anew is planned for.
@@ -224,7 +236,7 @@ class SolverPlan:
         Arrays that were planned for may have changed since: they are not copied, and those of the problem have the values.
         """
         own, new = self._own.operator, problem.operator
-        if not (isinstance(own, EllipticOperator) or isinstance(new, EllipticOperator)):
+        if not (own.constant or new.constant):
             for name, field in new.fields.items():
                 own.fields[name].follow(field)
         source = self.bound.source
@@ -258,7 +270,7 @@ class SolverPlan:
         return {
             "subdomains": self.bound.subdomains(self.grid),
             "grid": list(self.grid.shape[::-1]),
-            "ranks": self._world.size,
+            "ranks": self.world.size,
             "dims": list(self.ranks.dims[::-1]),
             "replicas": self.groups.count,
             "local_solver": self.bound.name,
@@ -275,6 +287,11 @@ class SolverPlan:
 
 
 _NODES = 2**21  # of the grid, looked at together
+# Of all problems of a batch: beyond, one gains nothing (`benchmarks/batch.py`).
+_SUBDOMAINS = 8192
+# Problems of a batch that are solved one after another, whose fields are kept until all are, and nodes of their grids
+# together: a job that is killed solves a batch anew.
+_IN_TURN, _NODES_IN_TURN = 16, 2**22
 
 
 def active_nodes(shape: Shape, boxes: NodeBoxes, ranks: Ranks) -> np.ndarray:

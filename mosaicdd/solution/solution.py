@@ -261,19 +261,11 @@ class Solution(Placed, Quantified, Presented):
             kept.require_fingerprint(self.problem, ranks)
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
-            with SolutionOutput(
-                str(path),
-                ranks,
-                kept.grid,
-                kept.samples,
-                self.problem,
-                kept.boundaries,
-                kept.settings.dtype,
-                kept.window,
-                Stopwatch(),
-                shards=shards,
-            ) as file:
-                kept.write(file, ranks, lines=self.report["keep"] == "interface")
+            group, index = kept.group(ranks)
+            what = str(path), ranks, kept, self.problem, Stopwatch()
+            with SolutionOutput(*what, shards=shards) as file:
+                file.part(kept, group, lines=self.report["keep"] == "interface")
+                file.inputs(tuple(slice(0, 0) for _ in kept.own) if index else kept.own)
                 file.describe(self.report, self.results)
 
     def _require_one_to_write(self, *, shards: bool) -> None:

@@ -19,16 +19,16 @@ from mosaicdd.parallel.launcher import Watch, abort_uncaught
 from mosaicdd.parallel.machine import prepare_memory
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import require_type
-from mosaicdd.solution.changes import change_of
+from mosaicdd.solution.output import OutputPlan
 from mosaicdd.solution.report import parts_of_ranks, resumable, seconds_spent
 from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solution.work import SolveJob
-from mosaicdd.solution.writing import OutputPlan
-from mosaicdd.solvers.settings import Output, SolveSettings
+from mosaicdd.solvers.settings import CONVERGED, Output, SolveSettings
 from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
@@ -109,7 +109,6 @@ class Solver:
         self._clock = clock or Stopwatch()
         self._begun: float | None = self._clock.started
         self._watch = Watch()
-        self._given_ranks = ranks
         self._world = Ranks.of(ranks)
         self._release = abort_uncaught(several=self._world.size > 1)
         self._closed = False
@@ -128,12 +127,12 @@ class Solver:
                 settings = settings.with_changes(rtol=rtol)
             inputs = inputs_of(problem, local_solver)
             self._writing = OutputPlan(self._world, output, inputs, self._clock)
-            plan = (self._world, settings, window, keep, self._clock)
+            plan = (self._world, ranks, settings, window, keep, self._clock)
             in_memory = self._writing.output is None
             self._setup = SolverPlan(problem, local_solver, *plan, in_memory=in_memory)
             self._writing.require_possible(self._setup, problem)
-            self._work = SolveJob(self._world, self._setup, problem)
-            self._writing.plan(self._setup, self._work, points)
+            self._work = SolveJob(self._setup, problem)
+            self._writing.plan(self._setup, self._work.first_engine, problem, points)
             self._tell("planned %s by %s", problem.equation.name, self.local_solver)
         except Exception:  # of all ranks alike
             self.close()
@@ -276,26 +275,66 @@ class Solver:
         rtol: float | None = None,
         transposed: bool = False,
     ) -> np.ndarray:
-        """Return the change of a problem's values that its derivative there turns into a force; see `change_of`.
+        """Return the change of a problem's values that its derivative there turns into a force; see `BaseEngine.change`.
 
-        ``problem``: whose values they are, if that is to be checked. ``rtol``: by default that of the settings.
+        Both are of the whole grid, on all ranks, which call it together. Of a linear problem the change is the same at
+        all values: what the equations without data make of the force.
 
-        `RuntimeError` if its solve has not converged, or this solver has been closed or is at work in another thread.
-        `ValueError` if this was planned for another problem.
+        Parameters
+        ----------
+        values
+            Of the problem at all nodes, in the order of arrays.
+        force
+            The same shape, times the squared spacing; of a periodic axis both ends count.
+        problem
+            Whose values they are, if that is to be checked.
+        rtol
+            Of the residual, relative to the force; by default that of the settings.
+        transposed
+            Whether it is the derivative transposed that does, as of adjoints; without a velocity it is the same.
+
+        Raises
+        ------
+        RuntimeError
+            If its solve has not converged, or this solver has been closed or is at work in another thread.
+        ValueError
+            If this was planned for another problem.
         """
         with self._working():
+            work = self._work
             if problem is not None:
-                self._work.require_like(problem)
+                work.require_like(problem)
+            if not force.any():
+                return np.zeros(values.shape)
             rtol = self._setup.settings.rtol if rtol is None else rtol
-            plan = self._world, self._work, self._aside
-            return change_of(*plan, values, force, rtol, transposed=transposed)
-
-    def _aside(self, problem: Problem) -> Solution:
-        """Solve a problem between two calls, the second of which goes on as if there had been none."""
-        work = self._work
-        solution = self._called(problem)
-        self._work, self._settled = work, False
-        return solution
+            engine, force = work.first_engine, np.array(force)
+            own, periodic = engine.owned, np.flatnonzero(engine.partition.periodic)
+            for axis in periodic:  # at the last nodes are copies of the first
+                np.moveaxis(force, axis, 0)[0] += np.moveaxis(force, axis, 0)[-1]
+            change = engine.change(values[own], force[own], rtol, transposed=transposed)
+            if change is not None:
+                whole, status = np.zeros(values.shape), change[1]
+                whole[own] = change[0]
+            else:
+                # With constant coefficients the transposed equations are those seen from the opposite corner.
+                turned = (slice(None, None, -1 if transposed else 1),) * force.ndim
+                source = force[turned] / engine.grid.spacing**2
+                solution = self._called(
+                    work.problem.with_fields(f=source).with_sides(Dirichlet(0.0))
+                )
+                self._work, self._settled = work, False  # the next call goes on with its problem
+                status = solution.status
+            if status not in CONVERGED:
+                raise RuntimeError(
+                    f"the adjoint has not converged ({status}): its gradient would be wrong; give more iterations or a "
+                    "larger tolerance"
+                )
+            if change is None:
+                return np.array(solution.gather(), float)[turned].copy()
+            whole = self._world.sum(whole)
+            for axis in periodic:
+                np.moveaxis(whole, axis, 0)[-1] = np.moveaxis(whole, axis, 0)[0]
+            return whole
 
     def _taken(self, problem: Problem | None) -> SolveJob:
         """Return the work on a problem, by default the last one's, whose data are checked."""
@@ -303,11 +342,11 @@ class Solver:
         if problem is None or problem is last.problem:
             last.require_like(last.problem)
             last.require_unchanged()
-            return last if self._settled else SolveJob(self._world, self._setup, last.problem)
+            return last if self._settled else SolveJob(self._setup, last.problem)
         require_type("problem", problem, Problem)
         last.require_like(problem)
         self._writing.require_possible(self._setup, problem)
-        return SolveJob(self._world, self._setup, problem)
+        return SolveJob(self._setup, problem)
 
     def _solve(
         self,
@@ -323,10 +362,10 @@ class Solver:
         before = self._clock.seconds
         self._world.barrier()
         setup = time.perf_counter() - begun
-        with naming_checkpoint(self.checkpoint), writing.file(self._setup, work) as file:
-            keeping = writing.checkpoints(work.problem.problems)
-            plan = (begin, keeping, atol, progress, self._watch, file, writing.points)
-            batches, results, spent = work.solve(*plan)
+        checkpoints = writing.checkpoints(work.problem.problems)
+        with naming_checkpoint(self.checkpoint), writing.file(work.part, work.problem) as file:
+            plan = (begin, checkpoints, atol, progress, self._watch, file)
+            part, results, spent = work.solve(*plan)
             report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
             report["parts"] = parts_of_ranks(self._world, self._clock)
@@ -336,8 +375,7 @@ class Solver:
         self._begun = None
         ended = report["status"], report["iterations"], report["seconds"]["total"]
         self._tell("%s after %d iterations, %.2f s", *ended)
-        kept = work.kept(batches, self._given_ranks, writing.output)
-        return Solution(work.problem, kept, report, results, checkpoint=checkpoint)
+        return Solution(work.problem, part, report, results, checkpoint=checkpoint)
 
 
 def solve(

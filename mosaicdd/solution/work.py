@@ -1,7 +1,20 @@
-"""The problems at hand of a solver: checked, solved batch after batch, written, and reported."""
+"""The problems at hand of a solver: checked, solved batch after batch, written, and reported.
 
+Groups of ranks work side by side, in rounds. In each, a group solves a batch of its share of the problems, and all ranks of
+all groups hand what they have to the root, which writes the one file. Five problems in two groups, two at a time:
+
+```
+   round    0        1
+   group 0  0, 1     2
+   group 1  3, 4     -
+```
+
+A group that has no problems left takes part with nothing. One problem is one round of one batch.
+"""
+
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +26,14 @@ from mosaicdd.axes import Slices
 from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import peak_memory
-from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import SOURCE, Fingerprint, changed, told_of_sides
+from mosaicdd.problems.fingerprint import SOURCE, changed, told_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.settings import argument, require_type
-from mosaicdd.solution.beyond_float64 import beyond_numbers, explained
 from mosaicdd.solution.checkpoints import Checkpoints
-from mosaicdd.solution.kept import Batch, LocalResult
+from mosaicdd.solution.kept import LocalResult
 from mosaicdd.solution.output import SolutionOutput
 from mosaicdd.solution.report import Result, merged_results, result_of, resumable
 from mosaicdd.solution.setup import SolverPlan
@@ -30,12 +41,9 @@ from mosaicdd.solution.solution import Solution
 from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.references.references import REFERENCES
-from mosaicdd.solvers.settings import Output
+from mosaicdd.solvers.settings import StoppingRule
 
-WritePoints = Callable[[SolutionOutput, Outcome, "SolveJob"], None]
-
-
-"""Writes the values at the points that were asked for."""
+_LARGEST = 1e140  # whose squares, as of equations that are not linear, are numbers
 
 
 class SolveJob:
@@ -47,8 +55,6 @@ class SolveJob:
 
     Parameters
     ----------
-    world
-        All ranks, of all groups.
     setup
         What was planned; its sources become those of the problems.
     problem
@@ -58,15 +64,15 @@ class SolveJob:
     ----------
     boundaries
         Values on the domain's edge, one of each problem.
-    rounds
-        Which of them are solved when, and by whom.
+    part
+        What this rank has of their solution, before any of them is solved.
     """
 
-    def __init__(self, world: Ranks, setup: SolverPlan, problem: Problem):
-        self._world = world
+    def __init__(self, setup: SolverPlan, problem: Problem):
+        self._world = world = setup.world
         self._setup = setup
         self.problem = problem
-        self.rounds = setup.rounds(problem.problems)
+        self._batch = setup.batch(problem.problems)
         with argument("boundary"):
             self.boundaries = world.run_on_all(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
@@ -75,15 +81,44 @@ class SolveJob:
         self._source = world.run_on_all(lambda: engine.check_source(problem))
         world.run_on_all(lambda: engine.check(self.boundaries))
         self._truth = self._reference(engine)
-
-    def engine(self, problems: int) -> BaseEngine:
-        """Return what solves so many problems at once."""
-        return self._setup.engine(problems, self.rounds.batch)
+        self.part = LocalResult(
+            setup.given_ranks,
+            setup.settings,
+            setup.partition.boxes,
+            setup.ranks.cuts,
+            engine.samples,
+            setup.window,
+            engine.filling if engine.filling.between_nodes else None,
+            engine.owned,
+            self.boundaries,
+            setup.told | self._sides | {SOURCE: self._source},
+        )
 
     @property
     def first_engine(self) -> BaseEngine:
         """What solves this group's first batch."""
-        return self.engine(len(self.rounds.members(0)))
+        share = self._setup.groups.share(self.problem.problems)
+        return self._setup.engine(min(self._batch, len(share)), self._batch)
+
+    def _rounds(self, ended: Collection[int]) -> list[range]:
+        """Return this group's problems of each round, maybe none, without those that have ended.
+
+        Problems of a batch follow each other, and there are as many rounds in all groups.
+        """
+        groups, most, mine = self._setup.groups, 0, list[range]()
+        for group in range(groups.count):
+            batches: list[range] = []
+            for problem in groups.share(self.problem.problems, group):
+                last = batches[-1] if batches else range(0)
+                if problem in ended:
+                    continue
+                if len(last) in (0, self._batch) or last.stop != problem:
+                    batches.append(range(problem, problem + 1))
+                else:
+                    batches[-1] = range(last.start, problem + 1)
+            most = max(most, len(batches))
+            mine = batches if group == groups.index else mine
+        return mine + [range(0)] * (most - len(mine))
 
     def _reference(self, engine: BaseEngine) -> Interface | None:
         """Return the true interface, if the iteration is to stop by its error."""
@@ -135,11 +170,6 @@ class SolveJob:
 
         self._world.run_on_all(check)
 
-    @property
-    def told(self) -> Fingerprint:
-        """What tells the data that are solved for from others."""
-        return self._setup.told | self._sides | {SOURCE: self._source}
-
     def begin(self, start: Solution | FieldStart) -> LocalResult | FieldStart:
         """Return what a solve begins with.
 
@@ -155,9 +185,8 @@ class SolveJob:
                 f"start is a solution of {begin.problems} problems, there are "
                 f"{self.problem.problems} now"
             )
-        for number in range(self.rounds.number):
-            members = self.rounds.members(number)
-            begin.require_start(members, self.first_engine.partition, self.first_engine.halo)
+        share, engine = self._setup.groups.share(self.problem.problems), self.first_engine
+        begin.require_start(share, engine.partition, engine.halo)
         return begin
 
     def solve(
@@ -168,9 +197,8 @@ class SolveJob:
         progress: Progress | None,
         watch: Watch,
         file: SolutionOutput | None,
-        write_points: WritePoints,
-    ) -> tuple[list[Batch], list[Result], dict[str, float]]:
-        """Solve and write batch after batch; return what is kept, all results, and the seconds.
+    ) -> tuple[LocalResult, list[Result], dict[str, float]]:
+        """Solve and write batch after batch; return what this rank keeps, all results, and the seconds.
 
         A signal to any rank ends the batch that its group works on; the other groups finish theirs,
         and no group begins another.
@@ -185,23 +213,22 @@ class SolveJob:
             The update that is small enough.
         """
         results: dict[int, Result] = {}
-        rounds, kept = self.rounds, []
+        kept: list[Outcome] = []
+        first, setup = 0, self._setup
         if checkpoints is not None:
             checkpoints.begin()
         earlier = None if checkpoints is None else checkpoints.earlier
-        if earlier is not None:
-            rounds = rounds.without(earlier.results)
+        rounds = self._rounds(() if earlier is None else earlier.ended)
         if earlier is not None and earlier.results and file is not None:
             results |= earlier.results
             for ended in earlier.results:
                 file.restore(ended, partial(earlier.rows, ended))
-            if not rounds.number:
+            if not rounds:
                 file.inputs(self._own_nodes())
         spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
-        for number in range(rounds.number):
+        for number, members in enumerate(rounds):
             if number and self._world.any(watch.interrupted):
                 break
-            members = rounds.members(number)
             outcomes: list[Outcome] = []
             if members:
                 engine = self._prepared(members)
@@ -211,36 +238,36 @@ class SolveJob:
                 if start is not None and engine.begins:
                     fields = partial(self._periodic, start, members)
                     begun = {"start": engine.start_of(start, members, fields)}
-                rule = self._setup.settings.stopping
+                rule = setup.settings.stopping
                 outcomes = engine.solve_many(
                     self.boundaries[members.start : members.stop],
                     **begun,
                     reference=self._truth,
-                    progress=progress and rounds.progress(number, rule, progress),
+                    progress=progress and _progress(number, len(rounds), rule, progress),
                     watch=watch if checkpoints is None else checkpoints.watch(watch, members.start),
                     sink=file and partial(file.strips, members=members, place=engine.place),
                     atol=atol,
                 )
-                if any(map(beyond_numbers, outcomes)):
-                    on_edges = self.boundaries[members.start : members.stop]
-                    own = engine.owned
-                    where = self._setup.ranks, self._setup.grid, own
-                    outcomes = explained(outcomes, self.problem, on_edges, *where)
+                if any(map(_is_no_number, outcomes)):
+                    outcomes = self._explained(outcomes, members)
             if file is not None:
-                self._write(file, number, outcomes, members, write_points)
+                self._write(file, number, outcomes, members)
             each = zip(members, outcomes, strict=True)
             now = {member: result_of(self._setup.ranks, outcome) for member, outcome in each}
             results |= now
             if checkpoints is not None and file is not None:
-                checkpoints.ended(file, now)
+                checkpoints.ended(file.rows, now)
             for name in spent:
                 spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
-            if outcomes and (file is None or rounds.number == 1):
-                kept.append(Batch(members, outcomes))
+            if outcomes and (file is None or len(rounds) == 1):
+                first = first if kept else members.start
+                kept += outcomes
         gathered = self._gathered(results)
         if checkpoints is not None and file is not None and resumable(gathered):
-            checkpoints.ended(file, {}, last=True)
-        return kept, gathered, spent
+            checkpoints.ended(file.rows, {}, last=True)
+        path = Path(file.path) if file is not None and setup.fill else None
+        part = dataclasses.replace(self.part, outcomes=kept, first=first, path=path)
+        return part, gathered, spent
 
     def _periodic(self, start: LocalResult | FieldStart, members: range) -> torch.Tensor | None:
         """Return what is periodic of fields to start from, which is solved for."""
@@ -254,7 +281,7 @@ class SolveJob:
 
     def _prepared(self, members: range) -> BaseEngine:
         """Return the engine of a batch, with the sources of its problems."""
-        engine = self.engine(len(members))
+        engine = self._setup.engine(len(members), self._batch)
         source = self._setup.bound.source
         if source is not None and len(members) < self.problem.problems:
             source.update(self.problem.some(members))
@@ -266,15 +293,14 @@ class SolveJob:
         number: int,
         outcomes: Sequence[Outcome],
         members: range,
-        write_points: WritePoints,
     ) -> None:
         """Write what belongs to a round besides the fields of this group, which are written by now."""
         if not members and self._setup.fill:
             file.fields((), (slice(0, 0), slice(0, 0)))
         if not self._setup.fill:
-            file.lines(self.engine(1).movement, outcomes[0].interface)
+            file.lines(self.first_engine.movement, outcomes[0].interface)
         if outcomes:
-            write_points(file, outcomes[0], self)
+            file.points(outcomes[0].interface)
         file.maps(outcomes, members)
         if number == 0:
             file.inputs(self._own_nodes())
@@ -291,23 +317,31 @@ class SolveJob:
         known = {member: result for part in parts for member, result in part.items()}
         return [known.get(member, Result()) for member in range(self.problem.problems)]
 
-    def kept(self, batches: list[Batch], given_ranks: Any, output: Output | None) -> LocalResult:
-        """Return what is kept of a solve that writes an output, by ranks as they were given."""
-        engine, setup = self.first_engine, self._setup
-        return LocalResult(
-            given_ranks,
-            setup.settings,
-            setup.partition.boxes,
-            setup.ranks.cuts,
-            engine.samples,
-            setup.window,
-            engine.filling if batches and engine.filling.between_nodes else None,
-            engine.owned,
-            self.boundaries,
-            self.told,
-            batches,
-            Path(output.path) if output is not None and setup.fill else None,
+    def _explained(self, outcomes: list[Outcome], members: range) -> list[Outcome]:
+        """Say of solves that ended without a number if what was given is beyond float64; all ranks of a group together."""
+        problem, grid, own = self.problem, self._setup.grid, self.first_engine.owned
+        values: list[Any] = [
+            part.values for part in problem.conditions.parts if not callable(part.values)
+        ]
+        for boundary in self.boundaries[members.start : members.stop]:
+            values.extend(boundary.edges.values())
+        if problem.source is not None:  # which may be none outside of the domain
+            values.append(problem.source.sample_as_given(grid, own, checked=False))
+        sizes = [np.abs(v) for v in values if isinstance(v, (int, float, np.ndarray))]
+        mine = [float(np.fmax.reduce(size, axis=None, initial=0.0)) for size in sizes]
+        largest = max(self._setup.ranks.allgather(max(mine)))
+        if largest < _LARGEST:
+            return outcomes
+        why = (
+            f"values of up to {largest:.0e} are given, and what is made of them is beyond float64: divide sources, "
+            "fluxes and values on sides by one number"
         )
+        return [
+            dataclasses.replace(outcome, failure=why)
+            if _is_no_number(outcome) and outcome.failure is None
+            else outcome
+            for outcome in outcomes
+        ]
 
     def report(self, results: Sequence[Result]) -> dict:
         """Return what is said of all problems, but the seconds."""
@@ -316,7 +350,7 @@ class SolveJob:
             merged_results(results)
             | self._setup.described()
             | {
-                "batch": self.rounds.batch,
+                "batch": self._batch,
                 "peak_memory_bytes": peak_memory(self._world),
                 "pde": self.problem.equation.name,
                 "parameters": self.problem.described,
@@ -347,3 +381,30 @@ def _given(problem: Problem, name: str) -> object:
     if kind == "field":
         return problem.fields.get(field)
     return problem.domain.shape if kind == "shape" else problem.sides
+
+
+def _is_no_number(outcome: Outcome) -> bool:
+    """Say whether a solve ended without a number."""
+    residual = outcome.discrete_residual
+    return outcome.status == "diverged_nan" or not math.isfinite(residual or 0.0)
+
+
+def _progress(number: int, count: int, rule: StoppingRule, show: Progress) -> Callable[..., None]:
+    """Return what shows measurements in a round of so many as progress of the whole, on a logarithmic scale."""
+    where = f"batch {number + 1} of {count}, " if count > 1 else ""
+    first = 0.0
+
+    def shown(iteration: int, update: float, size: float, mae: float) -> None:
+        nonlocal first
+        relative = update / size if size > 0 else update
+        note = f"{where}iteration {iteration}, relative update {relative:.1e}"
+        now, aim = update, max(rule.rtol * size, rule.atol)
+        if rule.mae is not None:
+            note += f", MAE {mae:.1e}"
+            now, aim = mae, rule.mae
+        if 0 < aim < now < math.inf:
+            first = max(first, now)
+            fraction = 1 - math.log(now / aim) / math.log(first / aim)
+            show((number + fraction) / count, note)
+
+    return shown

@@ -10,6 +10,7 @@ once per process. HDF5 does not mind bytes behind its own.
 """
 
 import errno
+import glob
 import io
 import os
 import secrets
@@ -159,6 +160,13 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, if there is one, and what killed runs left of it unfinished."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        left.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
 
 
 @contextmanager

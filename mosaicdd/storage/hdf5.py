@@ -73,8 +73,13 @@ def line_name(axis: int) -> str:
 def write_attributes(file: h5py.File, attributes: dict) -> None:
     """Write attributes: plain values as they are, containers and None as JSON texts."""
     for name, value in attributes.items():
-        text = decoded(value) if isinstance(value, str) else json.dumps(value)
-        file.attrs[name] = value if isinstance(value, (int, float, bool)) else text
+        match value:
+            case int() | float():
+                file.attrs[name] = value
+            case str():
+                file.attrs[name] = decoded(value)
+            case _:
+                file.attrs[name] = json.dumps(value)
 
 
 def read_attributes(file: h5py.File) -> dict:
@@ -83,19 +88,21 @@ def read_attributes(file: h5py.File) -> dict:
 
 
 def _decoded(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] in ("[", "{", "n"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    if isinstance(value, h5py.Empty):
-        return None
-    if isinstance(value, (np.generic, np.ndarray)):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [_decoded(entry) for entry in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
+    match value:
+        case str() if value[:1] in ("[", "{", "n"):
+            try:
+                return json.loads(value)
+            except ValueError:
+                return value
+        case h5py.Empty():
+            return None
+        case np.generic() | np.ndarray():
+            value = value.tolist()
+    match value:
+        case list():
+            return [_decoded(entry) for entry in value]
+        case bytes():
+            return value.decode(errors="replace")
     return value if isinstance(value, _PLAIN) else str(value)
 
 
@@ -178,7 +185,7 @@ def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) ->
     marked = file.attrs.get("kind")
     with argument(str(path)):
         refuse_former("kind of file", str(marked).removeprefix("mosaicdd "))
-    if not isinstance(marked, str) or marked != f"mosaicdd {kind}":
+    if str(marked) != f"mosaicdd {kind}":
         what = f"a {marked} file" if isinstance(marked, str) else "an HDF5 file of something else"
         raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")
     number = file.attrs.get("format_version", -1)

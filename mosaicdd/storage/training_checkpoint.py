@@ -64,27 +64,30 @@ def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
 
 def _flatten(value: Any, arrays: list[np.ndarray]) -> Any:
     """Return JSON for a tree, and append its tensors to the arrays."""
-    if isinstance(value, torch.Tensor):
-        strides = value.stride()
-        axes = sorted(range(value.ndim), key=lambda axis: -strides[axis])
-        arrays.append(value.detach().cpu().permute(axes).contiguous().numpy())
-        return {"array": len(arrays) - 1, "axes": axes}
-    if isinstance(value, dict):
-        return {"items": [[key, _flatten(item, arrays)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_flatten(item, arrays) for item in value]}
+    match value:
+        case torch.Tensor():
+            strides = value.stride()
+            axes = sorted(range(value.ndim), key=lambda axis: -strides[axis])
+            arrays.append(value.detach().cpu().permute(axes).contiguous().numpy())
+            return {"array": len(arrays) - 1, "axes": axes}
+        case dict():
+            return {"items": [[key, _flatten(item, arrays)] for key, item in value.items()]}
+        case tuple():
+            return {"tuple": [_flatten(item, arrays) for item in value]}
+        case list():
+            return {"list": [_flatten(item, arrays) for item in value]}
     return value
 
 
 def _restore(value: Any, arrays: list[np.ndarray]) -> Any:
     """Undo `_flatten`."""
-    if not isinstance(value, dict):
-        return value
-    if "array" in value:
-        return torch.as_tensor(arrays[value["array"]]).permute(np.argsort(value["axes"]).tolist())
-    if "items" in value:
-        return {key: _restore(item, arrays) for key, item in value["items"]}
-    if "tuple" in value:
-        return tuple(_restore(item, arrays) for item in value["tuple"])
-    return [_restore(item, arrays) for item in value["list"]]
+    match value:
+        case {"array": number, "axes": axes}:
+            return torch.as_tensor(arrays[number]).permute(np.argsort(axes).tolist())
+        case {"items": items}:
+            return {key: _restore(item, arrays) for key, item in items}
+        case {"tuple": items}:
+            return tuple(_restore(item, arrays) for item in items)
+        case {"list": items}:
+            return [_restore(item, arrays) for item in items]
+    return value

@@ -16,6 +16,7 @@ from mosaicdd.problems.fields.evaluated import checksum, over_ranks
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solvers.settings import Output
+from mosaicdd.storage.atomic import remove_checkpoint
 from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
 from mosaicdd.time.data import SidesInTime, one_in_time, snapshots_of
 from mosaicdd.time.record import Record, StepsEnded
@@ -135,7 +136,7 @@ class TimeCheckpoint:
 
     def remove(self) -> None:
         """Remove the checkpoint of a march that has ended."""
-        self._share.ranks.on_root(lambda: self.path.unlink(missing_ok=True))
+        self._share.ranks.on_root(lambda: remove_checkpoint(self.path))
 
     @cached_property
     def _identity(self) -> dict:

@@ -26,7 +26,7 @@ from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec
-from mosaicdd.problems.sides.conditions import Condition, Periodic, Robin, is_one_each
+from mosaicdd.problems.sides.conditions import Condition, is_one_each
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import argument, concerning
@@ -286,7 +286,7 @@ def exchange_at(sides: Sides, before: Sides, t: float) -> Sides:
     alphas = {part.as_given: at_time(part.alpha, t, before.axes) for part in before.parts}
     conditions = {
         part.as_given: dataclasses.replace(part.condition, alpha=alphas[part.as_given])
-        if isinstance(part.condition, Robin)
+        if part.condition.exchanges
         else part.condition
         for part in sides.parts
     }
@@ -316,7 +316,7 @@ class SidesInTime:
         at = {id(part.values): at_time(part.values, t, axes) for part in self._sides.parts}
         for part in self._sides.parts:
             condition = part.condition
-            if not isinstance(condition, Periodic):
+            if not condition.periodic:
                 condition = dataclasses.replace(condition, values=at[id(part.values)])
             conditions[part.as_given] = condition
         if isinstance(data, BoundarySpec):
@@ -341,7 +341,7 @@ class SidesInTime:
             conditions[new.name] = dataclasses.replace(new, values=values).condition(0)
         for before, after in zip(begin.parts, end.parts, strict=True):
             condition = after.condition
-            if is_outline(after.name) and not isinstance(condition, Periodic):
+            if is_outline(after.name) and not condition.periodic:
                 mixed = _Interpolated(before.values, after.values, share)
                 conditions[str(after)] = dataclasses.replace(condition, values=mixed)
         edges = zip(begin.edge_values(grid), end.edge_values(grid), strict=True)

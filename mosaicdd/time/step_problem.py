@@ -81,7 +81,7 @@ class Storage:
     """
 
     def __init__(self, problem: Problem):
-        self.name = getattr(problem.equation, "storage", None) or ""
+        self.name = problem.equation.storage or ""
         self._grid, self._shape = problem.domain.grid(), problem.domain.shape
         self._covering = CoveredCells(problem, self._grid)
         values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))

@@ -23,7 +23,7 @@ from mosaicdd.networks.registry import FamilyNetwork, allow, build_network, netw
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.problems.equations import equation, find_any_equation
-from mosaicdd.storage.atomic import require_replaceable, trust_seal
+from mosaicdd.storage.atomic import remove_checkpoint, require_replaceable, trust_seal
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
@@ -236,7 +236,7 @@ class TrainingCheckpoints:
     def remove(self) -> None:
         """Remove the checkpoints of a training that has ended."""
         for path in self.files:
-            path.unlink(missing_ok=True)
+            remove_checkpoint(path)
 
 
 class Training:

@@ -210,7 +210,11 @@ def _optimiser_bytes(network: torch.nn.Module, settings: TrainingSettings) -> in
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     """Return all tensors of a tree of dictionaries and lists."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    children = tree.values() if isinstance(tree, dict) else tree
-    return [t for c in children for t in _tensors(c)] if isinstance(tree, (dict, list)) else []
+    match tree:
+        case torch.Tensor():
+            return [tree]
+        case dict():
+            return [t for child in tree.values() for t in _tensors(child)]
+        case list():
+            return [t for child in tree for t in _tensors(child)]
+    return []

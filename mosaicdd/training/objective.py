@@ -290,13 +290,15 @@ class ParallelObjective:
     @contextmanager
     def whole_weights(self) -> Iterator[None]:
         """Let the network be used as it is: its weights are whole inside."""
-        if isinstance(self.objective, FSDPModule):
-            self.objective.unshard()
-        try:
-            yield
-        finally:
-            if isinstance(self.objective, FSDPModule):
-                self.objective.reshard()
+        match self.objective:
+            case FSDPModule() as sharded:
+                sharded.unshard()
+                try:
+                    yield
+                finally:
+                    sharded.reshard()
+            case _:
+                yield
 
     def weights_state(self) -> dict[str, torch.Tensor]:
         """Return the whole weights and buffers of the network by name."""
@@ -358,8 +360,11 @@ def _mesh(ranks: RankGroup, execution: ExecutionSettings) -> DeviceMesh:
 
 def _replace_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Return a tree of dictionaries and lists with a function applied to its tensors."""
-    if isinstance(tree, dict):
-        return {key: _replace_tensors(value, function) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_replace_tensors(value, function) for value in tree]
-    return function(tree) if isinstance(tree, torch.Tensor) else tree
+    match tree:
+        case dict():
+            return {key: _replace_tensors(value, function) for key, value in tree.items()}
+        case list():
+            return [_replace_tensors(value, function) for value in tree]
+        case torch.Tensor():
+            return function(tree)
+    return tree

@@ -117,7 +117,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
-    if not isinstance(pde, (Equation, NonlinearEquation)):
+    if not isinstance(pde, Equation | NonlinearEquation):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{spec} is no Equation of mosaicdd.problems.equations, but {type(pde).__name__}"
         )
@@ -150,8 +150,8 @@ def _linear(pde: Equation | NonlinearEquation) -> Equation:
         raise ValueError(
             f"{pde.name} is an equation in time; networks are trained for {pde.steady.name}"
         )
-    if isinstance(pde, NonlinearEquation):
-        raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
+    if not pde.linear:
+        raise ValueError(
             f"{pde.name} is not linear; networks are trained for linear equations: "
             f"{', '.join(sorted(EQUATIONS))}"
         )

@@ -20,7 +20,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -118,6 +118,9 @@ class Equation(NamedEquation):
     TypeError
         If a member is of the wrong kind.
     """
+
+    linear: ClassVar[Literal[True]] = True
+    functions: ClassVar[Mapping[str, str]] = {}
 
     name: str
     text: str

@@ -22,7 +22,7 @@ EQUATION = NonlinearEquation("exponential", "-lap u + c exp(u) = f", residual, {
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
@@ -74,6 +74,10 @@ class NonlinearEquation(NamedEquation):
     TypeError
         If a member is of the wrong kind.
     """
+
+    linear: ClassVar[Literal[False]] = False
+    varying: ClassVar[tuple[str, ...]] = ()
+    instead: ClassVar[Mapping[str, Mapping[str, float]]] = {}
 
     name: str
     text: str

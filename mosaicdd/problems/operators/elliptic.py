@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -35,6 +36,10 @@ class EllipticOperator:
     ValueError
         If a coefficient is not finite, or the tensor is not positive definite.
     """
+
+    linear: ClassVar[Literal[True]] = True
+    constant: ClassVar[Literal[True]] = True
+    """Whether coefficients are numbers, and no fields."""
 
     ayy: float = 1.0
     axx: float = 1.0

@@ -14,7 +14,7 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -75,6 +75,8 @@ class Medium:
     """Of all coefficients that may be fields."""
 
     reflective = False
+    linear: ClassVar[Literal[True]] = True
+    constant: ClassVar[Literal[False]] = False
 
     def __init__(
         self, fields: Mapping[str, Field], aspect: tuple[float, ...] = (), *, bilinear: bool = False

@@ -10,7 +10,7 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -76,6 +76,8 @@ class Nonlinear:
     """
 
     reflective = False
+    linear: ClassVar[Literal[False]] = False
+    constant: ClassVar[Literal[False]] = False
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ Values at points along an outline.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -22,7 +22,24 @@ from mosaicdd.settings import unknown
 Values = float | str | Callable | Any
 
 
-class _Given:
+class _OnSide:
+    """What a condition says of the solution on its side."""
+
+    fixed: ClassVar[bool] = False
+    """Whether it prescribes ``u``."""
+    natural: ClassVar[bool] = False
+    """Whether it prescribes the flux alone."""
+    exchanges: ClassVar[bool] = False
+    """Whether the flux depends on ``u``."""
+    periodic: ClassVar[bool] = False
+
+    @property
+    def exchange(self) -> Values:
+        """The coefficient of ``u`` in the flux, as it was given; 0 without an exchange."""
+        return 0.0
+
+
+class _Given(_OnSide):
     """A condition with values; two are equal if these are, arrays by what they hold."""
 
     values: Values
@@ -42,6 +59,7 @@ class _Given:
 class Dirichlet(_Given):
     """``u = values``."""
 
+    fixed: ClassVar[bool] = True
     values: Values = 0.0
 
 
@@ -49,6 +67,7 @@ class Dirichlet(_Given):
 class Neumann(_Given):
     """``a du/dn = values``, outward."""
 
+    natural: ClassVar[bool] = True
     values: Values = 0.0
 
 
@@ -56,6 +75,7 @@ class Neumann(_Given):
 class Robin(_Given):
     """``a du/dn + alpha u = values``, outward; ``alpha``, 0 or more, is given as values are, for all problems alike."""
 
+    exchanges: ClassVar[bool] = True
     alpha: Values
     values: Values = 0.0
 
@@ -66,20 +86,31 @@ class Robin(_Given):
         if is_number(alpha) and not 0 <= alpha < math.inf:
             raise ValueError(f"alpha of a Robin condition must be >= 0, got {self.alpha!r}")
 
+    @property
+    def exchange(self) -> Values:
+        """``alpha``."""
+        return self.alpha
+
 
 @dataclass(frozen=True)
-class Periodic:
+class Periodic(_OnSide):
     """``u`` goes on at the opposite side, there larger by a number at the higher of both; given for both of a pair.
 
     A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
     """
 
+    periodic: ClassVar[bool] = True
     jump: float = 0.0
 
     def __post_init__(self) -> None:
         if not (is_number(self.jump) and math.isfinite(self.jump)):
             raise ValueError(f"the jump of periodic sides must be a number, got {self.jump!r}")
         object.__setattr__(self, "jump", float(self.jump))
+
+    @property
+    def values(self) -> float:
+        """By how much the solution jumps."""
+        return self.jump
 
 
 Condition = Dirichlet | Neumann | Robin | Periodic

@@ -28,8 +28,6 @@ from mosaicdd.problems.sides.conditions import (
     Condition,
     Dirichlet,
     Neumann,
-    Periodic,
-    Robin,
     Values,
 )
 from mosaicdd.settings import concerning, unknown
@@ -285,14 +283,12 @@ class SidePart:
     @cached_property
     def values(self) -> Any:
         """What is given; of a periodic side by how much the solution jumps."""
-        return (
-            self.condition.jump if isinstance(self.condition, Periodic) else self.condition.values
-        )
+        return self.condition.values
 
     @cached_property
     def alpha(self) -> Any:
         """Of a Robin condition, as it was given, else 0."""
-        return self.condition.alpha if isinstance(self.condition, Robin) else 0.0
+        return self.condition.exchange
 
     @property
     def exchanging(self) -> "SidePart":
@@ -410,7 +406,7 @@ def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
 
 
 def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
-    periodic = [part for part in parts if isinstance(part.condition, Periodic)]
+    periodic = [part for part in parts if part.condition.periodic]
     for part in periodic:
         if not part.whole:
             raise ValueError(f"{part} is periodic: a side is so as a whole, or not at all")
@@ -427,7 +423,7 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
                 "give both of the pair the same: what the solution is larger by at the higher side"
             )
     for part in parts:
-        if part.name in names and not isinstance(part.condition, Periodic):
+        if part.name in names and not part.condition.periodic:
             raise ValueError(f"the side {part.name} is periodic, so nothing else holds on {part}")
 
 
@@ -470,7 +466,7 @@ def require_reached(
 def require_no_periodic_outline(parts: Sequence[SidePart]) -> None:
     """Raise `Unsupported` where something else than a side of the rectangle is periodic."""
     for part in parts:
-        if is_outline(part.name) and isinstance(part.condition, Periodic):
+        if is_outline(part.name) and part.condition.periodic:
             raise Unsupported(
                 f"the side {part} is periodic: an outline has a value, a flux or an exchange, only the "
                 "sides of the rectangle may be periodic; name them"

@@ -265,7 +265,7 @@ def enter(
     natural: list,
 ) -> None:
     """Enter what a condition says: a value at the nodes inside, a flux where it has a length."""
-    fixed = isinstance(part.condition, Dirichlet)
+    fixed = part.condition.fixed
     if piece.inside is not None:
         inside = inside & piece.inside
     at = inside if fixed else lengths > ROUNDING_OF_ENDS

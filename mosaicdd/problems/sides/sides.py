@@ -34,7 +34,7 @@ from mosaicdd.problems.sides.boundary import (
     SomeOfData,
     joined_edges,
 )
-from mosaicdd.problems.sides.conditions import Dirichlet, Periodic, is_one_each
+from mosaicdd.problems.sides.conditions import is_one_each
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -94,7 +94,7 @@ class Sides:
     @property
     def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
-        names = {part.name for part in self.parts if isinstance(part.condition, Periodic)}
+        names = {part.name for part in self.parts if part.condition.periodic}
         around = {side for name, side in side_names(self.axes).items() if name in names}
         return tuple({(axis, 0), (axis, 1)} <= around for axis in range(self.axes))
 
@@ -102,8 +102,7 @@ class Sides:
     def plain(self) -> bool:
         """Whether values are given on all edges, and nowhere inside."""
         return all(
-            (part.whole and isinstance(part.condition, Dirichlet) and not part.inside)
-            or is_outline(part.name)
+            (part.whole and part.condition.fixed and not part.inside) or is_outline(part.name)
             for part in self.parts
         )
 
@@ -138,7 +137,7 @@ class Sides:
         return tuple(
             (str(part), type(part.condition).__name__, part.alpha if is_number(part.alpha) else "")
             for part in sorted(self.parts, key=str)
-            if not isinstance(part.condition, Dirichlet) or not part.whole or part.inside
+            if not part.condition.fixed or not part.whole or part.inside
         )
 
     @cached_property
@@ -180,7 +179,7 @@ class Sides:
                 raise ValueError(
                     f"{part} reaches beyond the side, which goes from {first} to {last}"
                 )
-            if isinstance(part.condition, Dirichlet) and not side_values.holds_a_node(low, high):
+            if part.condition.fixed and not side_values.holds_a_node(low, high):
                 apart = times([f"{grid.steps[axis]:g}" for axis in along[::-1]])
                 raise ValueError(
                     f"{part} holds no node, so its value would have no effect: nodes are "
@@ -211,7 +210,7 @@ class Sides:
         conditions = {}
         for part in self.parts:
             condition, values = part.condition, part.values
-            if self._problems(part) > 1 and not isinstance(condition, Periodic):
+            if self._problems(part) > 1 and not condition.periodic:
                 if not is_one_each(values):
                     values = real_array(values, part.called)
                 values = values[which.start : which.stop]
@@ -250,7 +249,7 @@ class Sides:
         for part in self.parts:
             if is_outline(part.name) or part.inside:
                 continue
-            if part.whole and isinstance(part.condition, Dirichlet):
+            if part.whole and part.condition.fixed:
                 edges[part.name] = side_values.evaluated(part, pieces[part.name], grid)
             elif part.whole:
                 edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
@@ -289,7 +288,7 @@ class Sides:
                 lengths, inside = side_values.covered(part, piece, grid)
                 rest -= lengths
                 side_values.enter(part, piece, lengths, inside, grid, known, natural)
-            if default is not None and isinstance(default.condition, Periodic):
+            if default is not None and default.condition.periodic:
                 continue
             if default is not None:
                 side_values.enter(default, piece, rest, beside, grid, known, natural)
@@ -361,7 +360,7 @@ def jumps_of(sides: Sides) -> tuple[float, ...]:
     """Return by how much the solution is larger at the high side of each axis, (y, x), between periodic sides."""
     jumps, names = [0.0] * sides.axes, side_names(sides.axes)
     for part in sides.parts:
-        if isinstance(part.condition, Periodic) and part.name in names:
+        if part.condition.periodic and part.name in names:
             jumps[names[part.name][0]] = part.condition.jump
     return tuple(jumps)
 

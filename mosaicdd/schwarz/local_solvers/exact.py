@@ -44,7 +44,7 @@ class Exact:
         """Return what solves a problem on a grid."""
         cells, operator = self.cells if len(grid.shape) == 2 else self.cells // 2, problem.operator
         subdomain = Subdomain(cells, cells * grid.spacing, len(grid.shape))
-        alike = isinstance(operator, EllipticOperator) and not _strongly_anisotropic(operator)
+        alike = operator.constant and not _strongly_anisotropic(operator)
         if not (alike and self._shared and problem.plain and fits(grid, subdomain)):
             return system_of(problem, grid)
         source = None if problem.source is None else Source(problem, grid, subdomain)

@@ -20,7 +20,6 @@ from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver, require_plain
 from mosaicdd.schwarz.local_solvers.exact import Exact
@@ -85,12 +84,12 @@ class TrainedModel:
                 f"{grid.spacing:g}; leave the spacing of the domain to the local solver, or take 'exact'"
             )
         subdomain = Subdomain(self.cells, self.cells * grid.spacing, self.card.axes)
-        if isinstance(needed, Nonlinear):
-            raise ValueError(  # noqa: TRY004 - of what the user has given, the value is wrong
+        if not needed.linear:
+            raise ValueError(
                 f"{self.name} is a model for a linear equation, {problem.equation.name} is not linear; "
                 "take 'exact'"
             )
-        if not isinstance(needed, EllipticOperator):
+        if not needed.constant:
             raise Unsupported(
                 f"{self.name} is a model for constant coefficients, those of {problem.equation.name} "
                 "are fields here; take 'exact'"
@@ -206,7 +205,7 @@ def default_local_solver(problem: Problem, *, transforms: bool = True) -> LocalS
         return exact
     if operator == LAPLACE.at():
         return find_network(LAPLACE.name)
-    if problem.equation.name not in shipped_models() or not isinstance(operator, EllipticOperator):
+    if problem.equation.name not in shipped_models() or not operator.constant:
         return exact
     model = find_network(problem.equation.name)
     spacing = problem.domain.grid(model.spacing).spacing

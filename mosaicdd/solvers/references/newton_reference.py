@@ -18,7 +18,6 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.jacobian import is_beyond
 from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.problem import Problem
 
@@ -50,8 +49,8 @@ def solve_by_newton(
     `RuntimeError` if it does not converge.
     """
     operator = problem.operator
-    by_flows = isinstance(operator, Nonlinear) and operator.by_flows
-    energetic = isinstance(operator, Nonlinear) and operator.self_adjoint
+    by_flows = not operator.linear and operator.by_flows
+    energetic = not operator.linear and operator.self_adjoint
     rectangle = problem.plain and not by_flows
     equations = (_Rectangle if rectangle else _Everywhere)(problem, grid, number)
     u = equations.begun(solve)
@@ -108,7 +107,7 @@ class _Rectangle:
     def __init__(self, problem: Problem, grid: Grid, number: int):
         whole = tuple(slice(0, nodes) for nodes in grid.nodes)
         self._inner, operator = (slice(1, -1),) * len(grid.nodes), problem.operator
-        if not isinstance(operator, Nonlinear):
+        if operator.linear:
             raise TypeError(f"Newton's method is for nonlinear operators, got {operator}")
         self._operator = operator.on(grid, whole)
         self._bare = problem.boundaries(grid)[number].impose(np.zeros(grid.nodes))

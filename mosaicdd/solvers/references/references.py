@@ -7,9 +7,7 @@ import numpy as np
 
 from mosaicdd.discretisation.discrete import DirichletSystem, GlobalSystem, MediumSystem
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.medium import Medium, medium_of
-from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solvers.references.newton_reference import StepSystem, solve_by_newton
 from mosaicdd.unsupported import Unsupported
@@ -135,7 +133,7 @@ def solve_by_sine_transform(
                 "a sine transform needs values on all sides; take the reference pyamg or direct"
             )
         operator = problem.operator
-        if not isinstance(operator, EllipticOperator) or not operator.reflective:
+        if not operator.constant or not operator.reflective:
             raise Unsupported(
                 f"the stencil of {problem.equation.name} is not symmetric in both axes, as a sine "
                 "transform needs; take the reference pyamg or direct"
@@ -153,7 +151,7 @@ def _solved(
 ) -> np.ndarray:
     """Return the field of one problem, its inner nodes solved for."""
     grid = grid or problem.domain.grid()
-    if isinstance(problem.operator, Nonlinear):
+    if not problem.operator.linear:
         return solve_by_newton(problem, grid, number, solve)
     if not problem.plain:
         everywhere = GlobalSystem(problem, grid, number)
@@ -163,7 +161,7 @@ def _solved(
     operator = problem.operator
     f = None if source is None else source[number % len(source)]
     system: System
-    if isinstance(operator, Medium) or len(grid.shape) != 2:
+    if not operator.constant or len(grid.shape) != 2:
         system = MediumSystem(medium_of(operator), grid)
     else:
         system = DirichletSystem(operator, grid)
