@@ -17,7 +17,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.references.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 
 _BATCHES = (8, 16, 32, 64)

@@ -18,7 +18,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.network_solver import NetworkSolver
-from mosaicdd.solvers.references.references import MultigridSolver
+from mosaicdd.solvers.references import MultigridSolver
 from mosaicdd.solvers.settings import SolveSettings
 
 _CERTIFY = 1e-10

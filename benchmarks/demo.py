@@ -12,7 +12,7 @@ from common import table, timed
 from mosaicdd import read
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.stored import StoredSolution
-from mosaicdd.solvers.references.references import (
+from mosaicdd.solvers.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )

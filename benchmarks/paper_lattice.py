@@ -16,7 +16,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 
 _MOST = 3000
 _STANDS = 1e-9  # change of the values in a sweep

@@ -23,7 +23,7 @@ from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.outcome import Outcome
-from mosaicdd.solvers.references.references import solve_by_multigrid, solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_multigrid, solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.loop import train

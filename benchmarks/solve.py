@@ -17,7 +17,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.references.references import (
+from mosaicdd.solvers.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )

@@ -22,7 +22,7 @@ from mosaicdd.problems.problem import Problem as BoundaryValueProblem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.lattice import Lattice
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 
 SOLVERS = ("exact", "laplace", "laplace-sdnet")

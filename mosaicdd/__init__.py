@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mosaicdd.discretisation.floating import without_floating
     from mosaicdd.gradients.adjoint import adjoint
-    from mosaicdd.gradients.differentiable import differentiable
+    from mosaicdd.gradients.differentiable import differentiable, taylor_test
     from mosaicdd.gradients.in_jax import in_jax
-    from mosaicdd.gradients.taylor import taylor_test
     from mosaicdd.homogenisation.effective import effective
     from mosaicdd.homogenisation.effective_conductivity import Effective
     from mosaicdd.parallel.ranks import Ranks
@@ -80,7 +79,7 @@ _HOMES = {
     "march": "time.march",
     "read": "report.stored",
     "solve": "solution.solver",
-    "taylor_test": "gradients.taylor",
+    "taylor_test": "gradients.differentiable",
     "train": "training",
     "without_floating": "discretisation.floating",
 }

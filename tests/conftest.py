@@ -25,7 +25,7 @@ from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 
 pytest_plugins = ("on_ranks", "solver_fixtures")

@@ -22,7 +22,7 @@ from mosaicdd.cli.options import FILE, TextOption, split_at_equals
 from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import launcher_rank
 from mosaicdd.settings import meant
-from mosaicdd.storage.provenance import run_with
+from mosaicdd.storage.hdf5 import run_with
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
 _OF_FILES = {"config", "print_config"}  # what a file cannot say

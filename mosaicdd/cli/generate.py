@@ -20,7 +20,7 @@ from mosaicdd.cli.options import (
 )
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 from mosaicdd.training.settings import GenerationSettings
 
 _SQUARE = Subdomain()

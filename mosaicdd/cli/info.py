@@ -7,7 +7,7 @@ import click
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
 from mosaicdd.storage.hdf5 import Contents, inspect_file, reseal
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 
 _WIDTH = 100  # characters of a value that people are shown
 

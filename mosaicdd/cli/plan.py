@@ -22,7 +22,7 @@ from mosaicdd.cli.options import (
     row,
     with_options,
 )
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 
 _MOST_RANKS = 10**6
 _WORD = {"float64": 8, "float32": 4}

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.compare import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
 from mosaicdd.cli.options import PLANE
-from mosaicdd.cli.reference import own_equation_option, problem_option, reference_option, waiting
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.comparison import reference_field
 from mosaicdd.report.sections import sections_of
@@ -65,7 +65,7 @@ def plot(
         if path.suffix not in (".png", ".pdf", ".svg", ".gif"):
             raise ValueError(f"{path}: the name of a picture ends in .png, .pdf, .svg or .gif")
         if moving:
-            from mosaicdd.report.animation import Moving
+            from mosaicdd.report.figures import Moving
 
             if path.suffix != ".gif":
                 _require_pattern(path.name)
@@ -85,8 +85,8 @@ def plot(
             path = film.save_frames(str(path))[-1]
         say(f"wrote {path}: {len(film.times)} pictures")
         return
-    from mosaicdd.report.curves import save_figure
     from mosaicdd.report.figures import figure
+    from mosaicdd.report.pictures import save_figure
 
     save_figure(figure(solution, *against, planes=planes), path)
     say(f"wrote {path}")

@@ -3,11 +3,11 @@
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.compare import own_equation_option, problem_option
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.cli.reference import own_equation_option, problem_option
 from mosaicdd.quantities.quantities import Extreme
 from mosaicdd.report.stored import StoredSolution, read
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 from mosaicdd.unsupported import Unsupported
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from mosaicdd.cli.bad_input import bad_input
+from mosaicdd.cli.compare import own_equation_option
 from mosaicdd.cli.launch import on_first_rank, overwrite_option
-from mosaicdd.cli.reference import own_equation_option
 from mosaicdd.cli.show import quiet_option, say
 from mosaicdd.report.stored import read
 from mosaicdd.storage.atomic import atomic_file, require_replaceable
-from mosaicdd.storage.provenance import decoded
+from mosaicdd.storage.hdf5 import decoded
 
 
 @click.command()

@@ -28,7 +28,7 @@ from mosaicdd.cli.options import (
 from mosaicdd.cli.show import quiet_option, say, stage, summary
 from mosaicdd.parallel.launcher import launcher_rank, listening, threads_per_rank
 from mosaicdd.solvers.settings import Output, SolveSettings
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.unsupported import Unsupported
 
@@ -131,8 +131,8 @@ def solve(ctx: click.Context, as_json: bool, print_config: bool, **options: Any)
     from mosaicdd.cli.problem import initial_of_spec, read_problem
     from mosaicdd.discretisation.floating import without_floating
     from mosaicdd.solution.solver import Solver
-    from mosaicdd.solvers.embedded import IncompatibleError
-    from mosaicdd.solvers.stopwatch import Stopwatch, write_trace
+    from mosaicdd.solvers.base_engine import Stopwatch, write_trace
+    from mosaicdd.solvers.field_residual import IncompatibleError
     from mosaicdd.storage.atomic import require_replaceable
     from mosaicdd.storage.inputs import read_points
     from mosaicdd.time.march import March

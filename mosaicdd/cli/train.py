@@ -25,7 +25,7 @@ from mosaicdd.cli.options import (
 )
 from mosaicdd.cli.show import quiet_option, say, stage
 from mosaicdd.parallel.launcher import threads_per_rank
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _draw(training: "Training", result: "TrainingResult") -> None:
     """Draw the learning curve beside the model, where matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return
-    from mosaicdd.report.curves import learning_curve
+    from mosaicdd.report.pictures import learning_curve
     from mosaicdd.storage.metrics_file import read_metrics
 
     title = f"{result.name}, {result.best.errors}"

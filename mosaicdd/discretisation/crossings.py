@@ -1,16 +1,114 @@
-"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points."""
+"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points.
+
+What goes with periodic sides that jump.
+
+What exchanges through the outlines of a shape: ``alpha`` of their Robin conditions, which may vary in place.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from mosaicdd.axes import at
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.sides.sides import Sides
+from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.sides.side_values import evaluated_at, require_alphas
+from mosaicdd.problems.sides.sides import Sides, jumps_of
+from mosaicdd.settings import concerning
+
+if TYPE_CHECKING:
+    from mosaicdd.discretisation.discretisation import Discretisation
+
+
+def require_fluxes(sides: Sides, on: "Discretisation") -> None:
+    """Check that with a jump nothing acts on values but what holds some inside, away from periodic sides.
+
+    `ValueError` if something does.
+    """
+    jumps = jumps_of(sides)
+    if on.floating or not any(jumps):
+        return
+    reacting = on.medium.reacting(on.grid)
+    acting = reacting is None or len(reacting) > 0 or bool(on.exchange.any())
+    for axis, jump in enumerate(jumps):
+        on_seam = on.known[:, axis] % on.grid.shape[axis] == 0
+        acting = acting or (jump != 0 and bool(on_seam.any()))
+    for part in map(sides.outline, () if on.outline is None else on.outline.names):
+        acting = acting or part is None or not part.condition.natural
+    if acting:
+        raise ValueError(
+            "periodic sides with a jump go with sides and outlines where a flux is given, and without c: "
+            "values, and what they act on, would have to jump, too"
+        )
+
+
+class RobinCoefficients:
+    """The coefficients of exchange of outlines, by their numbers.
+
+    ``names``: of the outlines.
+    """
+
+    def __init__(self, sides: Sides, names: Sequence[str], grid: Grid):
+        self._grid, self._periods = grid, sides.periods(grid)
+        self._parts = [sides.outline(name) for name in names]
+        self._names = names
+        alphas = [0.0 if part is None else part.alpha for part in self._parts]
+        # NaN where it varies.
+        self._numbers = np.array([float(a) if is_number(a) else np.nan for a in alphas])
+
+    @property
+    def certain(self) -> np.ndarray:
+        """Which outlines exchange all along."""
+        return self._numbers > 0
+
+    @property
+    def possible(self) -> np.ndarray:
+        """Which outlines may exchange somewhere."""
+        return ~(self._numbers <= 0)
+
+    def anywhere(self, crossed: Callable[[str], np.ndarray]) -> bool:
+        """Say whether one exchanges somewhere; ``crossed``: the places of one by its name, ``(T, axes)``, x first."""
+        if self.certain.any():
+            return True
+        varying = np.flatnonzero(np.isnan(self._numbers)).tolist()
+        return any(self._positive(n, crossed(self._names[n])[:, ::-1]).any() for n in varying)
+
+    def acts(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Say where outlines, ``(T,)``, exchange near places ``(T, axes)`` in cells."""
+        acting = self.certain[outlines]
+        for number in np.flatnonzero(np.isnan(self._numbers)).tolist():
+            own = outlines == number
+            places = self._grid.at(round_periods(cells[own], self._periods))
+            acting[own] = self._positive(number, places)
+        return acting
+
+    def alphas(self, outlines: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Return ``alpha``, ``(T,)``, at points on outlines, ``(T, axes)`` in cells; `ValueError` if one is negative."""
+        alphas = self._numbers[outlines]
+        varying = np.isnan(alphas)
+        if not varying.any():
+            return alphas
+        points = round_periods(points, self._periods)
+        for number in np.unique(outlines[varying]).tolist():
+            part, own = self._parts[number], outlines == number
+            if part is None:
+                continue
+            with concerning("sides"):
+                values = evaluated_at(part.exchanging, tuple(self._grid.at(points[own]).T))
+                alphas[own] = require_alphas(values, part, self._grid, points[own])
+        return alphas
+
+    def _positive(self, number: int, places: np.ndarray) -> np.ndarray:
+        """Say at which coordinates ``(T, axes)``, (y, x), an ``alpha`` that varies is more than 0."""
+        part = self._parts[number]
+        if part is None or not len(places):
+            return np.zeros(len(places), bool)
+        return evaluated_at(part.exchanging, tuple(places.T))[0] > 0
+
 
 LEAST_DAMPING = 0.1
 

@@ -26,14 +26,18 @@ import dataclasses
 import numpy as np
 
 from mosaicdd.axes import ends_of
-from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings
-from mosaicdd.discretisation.cut import nonzero
-from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
+from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, require_fluxes
+from mosaicdd.discretisation.cut_cells import nonzero
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
 from mosaicdd.discretisation.node_equations import Equations, on_lattice
-from mosaicdd.discretisation.periodic import GridNodes, glued, glued_nodes, places_of
-from mosaicdd.discretisation.require_fluxes import require_fluxes
+from mosaicdd.discretisation.periodic import (
+    GridNodes,
+    glued,
+    glued_nodes,
+    periodic_padding,
+    places_of,
+)
 from mosaicdd.discretisation.squares_of_nodes import NodeSquares
-from mosaicdd.discretisation.stretched import periodic_padding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances

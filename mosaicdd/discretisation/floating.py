@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.discretisation import fixed_nodes
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
 from mosaicdd.problems.operators.medium import medium_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.voxels import VoxelMask

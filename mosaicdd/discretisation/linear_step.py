@@ -7,7 +7,7 @@ import numpy as np
 from mosaicdd.axes import steps_across, steps_along
 from mosaicdd.discretisation.crossings import NO_TIES, BoundaryTerms
 from mosaicdd.discretisation.node_equations import Equations, on_lattice
-from mosaicdd.discretisation.stretched import periodic_padding
+from mosaicdd.discretisation.periodic import periodic_padding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
 from mosaicdd.problems.operators.conductances import Conductances, Step

@@ -1,15 +1,25 @@
 """The equations of the nodes of a part of the grid, in arrays, as a `Discretisation` makes them.
 
 Nodes without an unknown stand in the same arrays, decoupled and with a unit diagonal.
+
+What the equations of nodes count in norms, so that a penalty says no more than the value it asks for.
+
+A node's equation is ``sum k (u - u_neighbour) + d u = b``. Where ``d`` is large beside the conductances ``k``,
+as of an exchange with a side, a given value just beside the node or a local reaction, it says ``u = b / d``.
+But its numbers grow with ``d`` without bound, and beside such a ``b`` all other residuals would be small,
+whatever they are. So it counts ``sum k / d``: as much as the equation of a node beside given values.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, places_among
-from mosaicdd.discretisation.stretched import PeriodicPadding, periodic_padding
+from mosaicdd.discretisation.periodic import PeriodicPadding, periodic_padding
+from mosaicdd.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
@@ -60,3 +70,68 @@ class Equations:
             outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
         ties = self.ties.moved(by.places, active.shape)
         return Equations(conductances, active, by.values(self.volumes), ties, outlines)
+
+
+_ROWS_IN_CACHE = 64  # that are looked at at a time, for the cache
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """What rows of a part of the grid count: 1, but those of some nodes."""
+
+    nodes: np.ndarray  # flat in the part, ascending, ``(T,)``
+    weights: np.ndarray  # what they count, ``(T,)``
+
+    @classmethod
+    def of(cls, conductances: Conductances, active: np.ndarray | None = None) -> "RowWeights":
+        """Return those of the active nodes of a part, by their reactions; by default all are active."""
+        nodes = _candidates(conductances)
+        if active is not None:
+            nodes = nodes[active.ravel()[nodes]]
+        own = conductances.reaction[np.unravel_index(nodes, conductances.reaction.shape)]
+        return cls.by(nodes, np.asarray(own), conductances)
+
+    @classmethod
+    def by(cls, nodes: np.ndarray, own: np.ndarray, conductances: Conductances) -> "RowWeights":
+        """Return those of a part, by what is on the diagonals of some nodes, ``(T,)``, beside conductances.
+
+        A node that is coupled to no other counts as if it were as strongly as any.
+        """
+        around = conductances.around(nodes)
+        # Of bilinear elements conductances may be negative, and at the edge of a part their sum.
+        if not (around > 0).all():
+            around = np.where(around > 0, around, around.max(initial=0.0) or np.inf)
+        less = own > around
+        return cls(nodes[less], around[less] / own[less])
+
+    def at(self, nodes: np.ndarray) -> np.ndarray:
+        """Return what some flat nodes, ascending, count."""
+        weights = np.ones(len(nodes))
+        _, at, those = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
+        weights[at] = self.weights[those]
+        return weights
+
+    def every(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return what all nodes of the part count, ``(rows, columns)``; to be read only."""
+        if not len(self.nodes):
+            return np.broadcast_to(1.0, shape)
+        weights = np.ones(shape)
+        weights.reshape(-1)[self.nodes] = self.weights
+        return weights
+
+
+def _candidates(conductances: Conductances) -> np.ndarray:
+    """Return the flat nodes where alone what is on the diagonal may be more than what is beside it."""
+    reaction = conductances.reaction
+    if isinstance(reaction, ArrayInSquares):
+        beside: list[Any] = list(conductances.along)
+        if reaction.plain[-1] <= sum(2 * float(k.plain[-1]) for k in beside):
+            return np.flatnonzero(reaction.differs())
+    elif not reaction.any():
+        return np.empty(0, int)
+    places = [np.empty(0, int)]
+    for first in range(0, len(reaction), _ROWS_IN_CACHE):
+        rows = np.arange(first, min(first + _ROWS_IN_CACHE, len(reaction)))
+        heavy = np.flatnonzero(2 * reaction[rows] > conductances.diagonal_of_rows(rows))
+        places.append(first * math.prod(reaction.shape[1:]) + heavy)
+    return np.concatenate(places)

@@ -3,16 +3,23 @@
 Along a periodic axis of ``N`` cells node ``N`` is node 0, and nodes are counted on and on: a part of the
 grid may reach beyond it, where it comes round. What the two sides have of volumes, faces and sources
 adds up, each from its own side; so coefficients and sources may jump there.
+
+Lattices that come round after more nodes than their grid: the same equation, with nodes between.
+
+A lattice's *period* ``P`` along a periodic axis may be larger than the grid's, its ``N`` cells. Its nodes
+``N .. P - 1`` then lie on the edge between node ``N - 1`` and node 0: conductances in series with the same
+sum, and nothing else, so without them the equation is that of the grid.
 """
 
 import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.axes import crossed, steps_across, steps_along
+from mosaicdd.axes import crossed, ends, last, steps_across, steps_along
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances, Step
 
@@ -139,3 +146,137 @@ def _along(part: slice, period: int | None) -> list[_Round]:
         source = slice(low - k * period, high - k * period)
         rounds.append(_Round(source, slice(low - part.start, high - part.start)))
     return rounds
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Where the nodes of a lattice lie along one axis."""
+
+    part: slice  # of the grid, whose nodes they lie at and between
+    nodes: np.ndarray  # of the part that each is at; of one between, any
+    there: np.ndarray  # which are at a node
+    edges: np.ndarray  # of the part that each edge between them lies on
+    ways: np.ndarray  # along the edge that begins there or that it lies on, from 0 to 1
+    factors: np.ndarray  # by which their conductances are larger than that edge's
+
+    @classmethod
+    def of(cls, part: slice, cells: int | None, period: int | None) -> "_Axis":
+        """Return that of a part of a lattice."""
+        at = np.arange(part.start, part.stop)
+        if cells is None or period is None:
+            nodes, edges = at - part.start, at[:-1] - part.start
+            ways, factors = np.zeros(len(at)), np.ones(len(edges))
+            return cls(part, nodes, np.ones(len(nodes), bool), edges, ways, factors)
+        first, place = at // period * cells, at % period
+        edges, high = first + np.minimum(place, cells - 1), first + np.minimum(place, cells)
+        source = slice(int(edges[0]), int(high[-1]) + 1)
+        on_last, more = place[:-1] >= cells - 1, period - cells + 1.0
+        return cls(
+            source,
+            edges - source.start,
+            place < cells,
+            edges[:-1] - source.start,
+            (place - (cells - 1)).clip(min=0) / more,
+            np.where(on_last, more, 1.0),
+        )
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Where the nodes of the grid are in the part of the lattice, -1 where they are not."""
+        places = np.full(self.part.stop - self.part.start, -1)
+        places[self.nodes[self.there]] = np.flatnonzero(self.there)
+        return places
+
+
+class PeriodicPadding:
+    """How a part of a lattice lies on its grid.
+
+    Attributes
+    ----------
+    part
+        The nodes of the grid that its nodes lie at and between; they may reach beyond the grid.
+    there
+        Which nodes of the lattice are at one, per axis.
+    """
+
+    def __init__(self, part: Part, cells: Periods, periods: Periods):
+        self._axes = tuple(_Axis.of(*axis) for axis in zip(part, cells, periods, strict=True))
+        self.part: Part = tuple(axis.part for axis in self._axes)
+        self.there = tuple(axis.there for axis in self._axes)
+
+    @property
+    def at_nodes(self) -> np.ndarray:
+        """Which nodes of the lattice are nodes of the grid, ``(rows, columns)``."""
+        return functools.reduce(np.logical_and, self._open)
+
+    @property
+    def nodes(self) -> Part:
+        """The nodes of the grid that nodes of the lattice are at."""
+        return tuple(
+            slice(axis.part.start + int(at[0]), axis.part.start + int(at[-1]) + 1)
+            for axis in self._axes
+            for at in [axis.nodes[axis.there]]
+        )
+
+    @property
+    def places(self) -> tuple[np.ndarray, ...]:
+        """Where the nodes of `part` are in that of the lattice, per axis; -1 where they are not."""
+        return tuple(axis.places for axis in self._axes)
+
+    def values(self, on_grid: np.ndarray) -> np.ndarray:
+        """Return values ``(.., rows, columns)`` at the nodes of the lattice; zero between those of the grid."""
+        return on_grid[last(np.ix_(*(axis.nodes for axis in self._axes)))] * self.at_nodes
+
+    def interpolated(self, on_grid: np.ndarray) -> np.ndarray:
+        """Return values at the nodes of the lattice; linear between those of the grid."""
+        for number, axis in enumerate(self._axes):
+            values = np.moveaxis(on_grid, number, -1)
+            beside = values[..., np.minimum(axis.nodes + 1, values.shape[-1] - 1)]
+            values = (1 - axis.ways) * values[..., axis.nodes] + axis.ways * beside
+            on_grid = np.moveaxis(values, -1, number)
+        return on_grid
+
+    def conductances(self, between: Conductances) -> Conductances:
+        """Return those of the lattice from those between the nodes of `part`; without reaction between.
+
+        `ValueError` if nodes are coupled across cells, of which there is no part along an edge.
+        """
+        if between.across:
+            raise ValueError("nodes that are coupled across cells have none between them")
+
+        def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            every = []
+            # of parts of an edge in series more, between nodes none
+            for axis, values in enumerate(edges):
+                own = [axis == other for other in range(len(edges))]
+                axes = list(zip(own, self._axes, strict=True))
+                shares = crossed(*(a.factors if along else a.there for along, a in axes))
+                places = np.ix_(*(a.edges if along else a.nodes for along, a in axes))
+                every.append(functools.reduce(np.multiply, shares) * values[places])
+            return tuple(every)
+
+        along, reaction = stretched(between.along), self.values(between.reaction)
+        if between.symmetric:
+            return Conductances(along, reaction)
+        against = stretched(between.against)
+        # Between nodes of the grid there is no velocity: any conductance is right there, if it is the same
+        # all along; in a fast flow the lesser one is zero.
+        both = []
+        for forth, back, axis, there in zip(
+            along, against, range(len(along)), self._open, strict=True
+        ):
+            low, high = ends(axis, len(along))
+            most = np.maximum(forth, back)
+            both.append((np.where(there[low], forth, most), np.where(there[high], back, most)))
+        along, against = zip(*both, strict=True)
+        return Conductances(along, reaction, against)
+
+    @property
+    def _open(self) -> tuple[np.ndarray, ...]:
+        """Which nodes of each axis are nodes of the grid, shaped to be compared with all nodes."""
+        return crossed(*self.there)
+
+
+def periodic_padding(part: Part, cells: Periods, periods: Periods) -> PeriodicPadding | None:
+    """Return how a part of a lattice lies on its grid; None where it comes round as the grid does."""
+    return None if cells == periods else PeriodicPadding(part, cells, periods)

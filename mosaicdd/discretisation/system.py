@@ -15,7 +15,7 @@ from typing import Any, Self, Unpack
 
 from mosaicdd.axes import times
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.nonlinear_discretisation import NonlinearDiscretisation
+from mosaicdd.discretisation.nonlinear_equations import NonlinearDiscretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.problems.operators.elliptic import EllipticOperator

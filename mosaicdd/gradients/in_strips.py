@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import ends, even, within
-from mosaicdd.gradients.around import to_first, with_first
 from mosaicdd.gradients.lagrangian import Lagrangian
-from mosaicdd.gradients.nonlinear import lagrangian_of
+from mosaicdd.gradients.nonlinear import lagrangian_of, to_first, with_first
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.domain import Domain

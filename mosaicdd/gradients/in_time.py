@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from mosaicdd.gradients.calls import require_names, untraced
 from mosaicdd.gradients.in_strips import OnDomain
-from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.gradients.parameters import Parameters, require_names, untraced
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
 from mosaicdd.parallel.ranks import Ranks
@@ -34,7 +33,7 @@ from mosaicdd.time.data import (
 )
 from mosaicdd.time.jumps import Jumps
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
-from mosaicdd.time.step_problem import Storage, step_problem
+from mosaicdd.time.stepper import Storage, step_problem
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 

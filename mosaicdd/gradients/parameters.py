@@ -1,21 +1,27 @@
-"""What a problem was given, by name, as arrays that one can differentiate by."""
+"""What a problem was given, by name, as arrays that one can differentiate by.
+
+How functions of tensors that solve are called: by names, and neither traced nor transformed by torch.
+"""
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from torch.autograd.forward_ad import unpack_dual
 
-from mosaicdd.discretisation.cut_outline import EmbeddedBoundary
 from mosaicdd.discretisation.discretisation import Discretisation
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.edge_means import MIXED
+from mosaicdd.problems.operators.jacobian import only_reacts
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.problems.operators.probes import only_reacts
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet
@@ -23,7 +29,44 @@ from mosaicdd.problems.sides.parts import SidePart, is_outline
 from mosaicdd.problems.sides.side_values import evaluated
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import unknown
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
+
+Call = TypeVar("Call", bound=Callable[..., torch.Tensor])
+
+
+def untraced(call: Call) -> Call:
+    """Let a method's calls be run as they are: a solve is no graph of torch's.
+
+    `Unsupported` within transforms of torch.func, and of tensors that have tangents (torch.autograd.forward_ad).
+    """
+
+    @functools.wraps(call)
+    def run(*arguments: Any, **named: Any) -> torch.Tensor:
+        if torch._C._functorch.maybe_current_level() is not None:
+            raise Unsupported(
+                "torch.func transforms no solves: take torch.autograd's functions, as grad or functional.jvp, "
+                "and give a batch as one more axis in front"
+            )
+        tensors = (of for of in named.values() if isinstance(of, torch.Tensor))
+        if any(unpack_dual(of).tangent is not None for of in tensors):
+            raise Unsupported(
+                "solves are differentiated backwards, and forward_ad asks for tangents: take torch.autograd.functional.jvp, "
+                "which makes them of two derivatives backwards"
+            )
+        # Imported by whoever compiles, and by nobody else: it takes a second.
+        alone = torch.compiler.disable(call) if "torch._dynamo" in sys.modules else call
+        with on_processor():
+            return alone(*arguments, **named)
+
+    return run  # type: ignore[return-value]
+
+
+def require_names(unnamed: Sequence[object], wrt: Sequence[str]) -> None:
+    """Raise `TypeError` for tensors that are given without a name."""
+    if unnamed:
+        raise TypeError(f"tensors are given by name, as solve({wrt[0]}=...); wrt: {', '.join(wrt)}")
+
 
 _ALPHA = ".alpha"
 

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.adjoint import require_converged, require_solved
-from mosaicdd.gradients.calls import require_names, untraced
 from mosaicdd.gradients.in_strips import OnDomain
 from mosaicdd.gradients.lagrangian import Tensors
-from mosaicdd.gradients.parameters import Parameters
+from mosaicdd.gradients.parameters import Parameters, require_names, untraced
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solution.solver import Solver

@@ -9,7 +9,7 @@ import torch
 
 from mosaicdd.axes import Slices, within
 from mosaicdd.grid.partition import Partition
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.safe_norms import is_safe, norm, squares_of

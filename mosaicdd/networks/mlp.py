@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from mosaicdd.axes import others
 from mosaicdd.networks.network import FourierFeatures, Network, Symmetry, TrunkSettings, perceptron
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.networks.taylor import (
+from mosaicdd.networks.trunk import (
     Coefficients,
     CompleteJet,
     Jet,

@@ -9,7 +9,7 @@ Every network is a `torch.nn.Module` with
   (y, x), of cubes ``(Q, 3)``, or one set for each perimeter, ``(B, Q, 2)``, to values ``(B, Q)``;
 - ``prepare(points)`` and ``apply_prepared(g, prepared)``, the same in two steps: the first holds all
   that depends on the points only. For a linear network it is the operator ``(Q, P)``;
-- if it can, ``jet(g, points, a, second_only)``: values and derivatives, as `networks.taylor`.
+- if it can, ``jet(g, points, a, second_only)``: values and derivatives, as `networks.trunk`.
 
 The network ``family`` serves a family of operators: ``network.at(operator, subdomain)`` is the network
 for one of them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaicdd.axes import others
-from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import perimeter_nodes
 
 
 @dataclass(frozen=True)

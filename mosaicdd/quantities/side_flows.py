@@ -24,8 +24,7 @@ from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.problems.sides.parts import common as common_part
 from mosaicdd.problems.sides.side_values import alphas, covered, evaluated
 from mosaicdd.quantities.control_volumes import ControlVolumes
-from mosaicdd.quantities.held_field import FieldOnRank
-from mosaicdd.quantities.volumes_part import VolumesPart
+from mosaicdd.quantities.sums import FieldOnRank, VolumesPart
 
 _AT_ONCE = 2**17  # nodes around what is held inside
 

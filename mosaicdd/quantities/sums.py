@@ -1,19 +1,155 @@
-"""Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing."""
+"""Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing.
 
-from collections.abc import Mapping, Sequence
+A field as quantities see it: a process's part of it with the nodes around, and how parts are added up.
+
+What flows between the control volumes of a part of the grid, and what is consumed in them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import in_order, letters, within
+from mosaicdd.axes import ends, ends_of, in_order, in_rows, last, letters, steps_across, within
+from mosaicdd.discretisation.crossings import BoundaryTerms
 from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import as_mask, require_place, usable
+from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures, cut_cells, staircase
 from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.quantities.held_field import FieldOnRank, rows_of
+from mosaicdd.problems.sides.sides import jumps_of
+
+_VALUES = 2**17  # that are handled at once, for the cache
+
+
+@dataclass(frozen=True)
+class FieldOnRank:
+    """What a process holds of the fields of some problems; what adds up is called by all processes together."""
+
+    grid: Grid
+    problem: Problem  # of the members only
+    problems: int  # of all
+    members: slice  # which of them are held here
+    own: Part  # nodes that this process speaks for; of all processes each once
+    wide: Part  # these and one more all around, beyond the grid where it is periodic
+    values: np.ndarray  # float64, of the wide nodes, ``(members, rows, columns)``; NaN outside
+    add: Callable[[np.ndarray], np.ndarray]  # over all processes
+    gather: Callable[[Any], list]  # from all processes, in their order
+
+    def at(self, part: Part) -> np.ndarray:
+        """Return values at some of the wide nodes, a view."""
+        return self.values[:, *within(part, self.wide)]
+
+    def around(self, part: Part) -> Part:
+        """Return a part with one node more all around, within the grid."""
+        return tuple(
+            slice(max(p.start - 1, 0), min(p.stop + 1, nodes))
+            for p, nodes in zip(part, self.grid.nodes, strict=True)
+        )
+
+    def total(self, mine: np.ndarray) -> np.ndarray:
+        """Add up numbers of the members ``(members, ..)`` over all processes: ``(problems, ..)``."""
+        every = np.zeros((self.problems, *mine.shape[1:]))
+        every[self.members] = mine
+        return self.add(every)
+
+
+def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> FieldOnRank:
+    """Return whole fields ``(n, rows, columns)`` that one process holds."""
+    own = tuple(slice(0, nodes) for nodes in grid.nodes)
+    wide, values = [], np.asarray(fields, np.float64)
+    for axis, period in enumerate(problem.conditions.periods(grid)):
+        around = 0 if period is None else 1
+        if around:
+            jump = jumps_of(problem.conditions)[axis]
+            low, high = (
+                values.take([at], axis + 1) + rise for at, rise in ((-2, -jump), (1, jump))
+            )
+            values = np.concatenate([low, values, high], axis + 1)
+        wide.append(slice(-around, grid.nodes[axis] + around))
+    members = slice(0, len(values))
+    return FieldOnRank(
+        grid, problem, len(values), members, own, tuple(wide), values, lambda a: a, lambda a: [a]
+    )
+
+
+def rows_of(field: FieldOnRank) -> Iterator[Part]:
+    """Yield what a process speaks for, some rows at a time."""
+    if all(p.stop > p.start for p in field.own):
+        yield from in_rows(field.own, _VALUES)
+
+
+@dataclass(frozen=True)
+class VolumesPart:
+    """The control volumes of the nodes of a part of the grid, right but for those on its edge within the grid.
+
+    All is times the squared spacing, as in the discrete equation.
+    """
+
+    between: Conductances  # of the faces between volumes; the reaction times the volumes
+    volumes: np.ndarray  # what the domain has of each, in cells
+    present: np.ndarray  # which nodes have a volume, and no value by an outline
+    outlines: BoundaryTerms | None
+
+    def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
+
+        What flows along a diagonal of a cell's face goes half around either side of the face, so that each node loses
+        what its equation says.
+        """
+        axes = self.present.ndim
+        flows = [
+            k * (u[low] - u[high])
+            for k, (low, high) in zip(self.between.along, self._ends, strict=True)
+        ]
+        for step, k in zip(steps_across(axes), self.between.across, strict=False):
+            first, end = ends_of(step)
+            half = k * (u[last(first)] - u[last(end)]) / 2
+            first_axis, second_axis = (axis for axis in range(axes) if step[axis])
+            for axis, beside in ((first_axis, second_axis), (second_axis, first_axis)):
+                for edge in ends(beside, axes):
+                    flows[axis][last(edge)] += step[axis] * half
+        return tuple(flows)
+
+    def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
+        totals, flows = [], self.edge_flows(u)
+        each = zip(flows, self.between.against, self._ends, strict=True)
+        for flow, back, (low, high) in each:
+            total = np.zeros(u.shape)
+            total[low] += flow
+            total[high] -= flow if self.between.symmetric else back * (u[low] - u[high])
+            totals.append(total)
+        return tuple(totals)
+
+    def consumed(self, u: np.ndarray) -> np.ndarray:
+        """Return what the reaction takes in each volume, ``(n, rows, columns)``."""
+        return self.between.reaction * u
+
+    def falling(self, u: np.ndarray) -> np.ndarray:
+        """Return what would flow from each node if the values at all others fell to zero, ``(n, rows, columns)``."""
+        return abs(u) * self._leaving
+
+    @cached_property
+    def filled(self) -> np.ndarray:
+        """What the domain has of the volumes of the nodes that have one, ``(rows, columns)``."""
+        return self.volumes * self.present
+
+    @cached_property
+    def _ends(self) -> list[tuple[Any, Any]]:
+        """The nodes at the low and at the high ends of the edges along each axis."""
+        axes = self.present.ndim
+        return [(last(low), last(high)) for low, high in (ends(axis, axes) for axis in range(axes))]
+
+    @cached_property
+    def _leaving(self) -> np.ndarray:
+        return self.between.diagonal() - self.between.reaction
+
 
 Region = Mapping[str, tuple[float, float]] | Any
 
@@ -67,10 +203,10 @@ class RegionVolumes:
         if self._mask is not None and self._mask.shape == grid.nodes:
             volumes = volumes * self._mask[part]
         box = () if self._box is None else grid.cells(np.transpose(self._box)).T
-        for axis, ends in enumerate(box):
+        for axis, box_ends in enumerate(box):
             at = np.arange(part[axis].start, part[axis].stop)
             shape = [-1 if other == axis else 1 for other in range(axes)]
-            volumes = volumes * _share(at, ends, grid.shape[axis]).reshape(shape)
+            volumes = volumes * _share(at, box_ends, grid.shape[axis]).reshape(shape)
         return volumes
 
     def _cover(self, part: Part, cells: np.ndarray) -> Apertures:

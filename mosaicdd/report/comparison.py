@@ -1,6 +1,6 @@
 """Solutions against references: errors, and what the reference cost.
 
-A reference is the name of a method (`mosaicdd.solvers.references.references`), ``auto`` for the fastest one,
+A reference is the name of a method (`mosaicdd.solvers.references`), ``auto`` for the fastest one,
 ``expr:...`` in x and y (and z), a solution file on the same grid, another solution, or an array or tensor at the nodes of the
 solution's field; one with named axes, as `to_xarray` returns, is put in their order.
 """
@@ -22,7 +22,7 @@ from mosaicdd.problems.fields.given import real_array, usable
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read, read_all
 from mosaicdd.settings import unknown
-from mosaicdd.solvers.references.references import REFERENCES
+from mosaicdd.solvers.references import REFERENCES
 from mosaicdd.unsupported import Unsupported
 
 Reference = str | PathLike | np.ndarray | torch.Tensor | Presented | list[StoredSolution]

@@ -1,14 +1,24 @@
-"""Fields reduced to the blocks of a picture; and the pictures of a page, in 256 colours, and charts of curves as SVG."""
+"""Fields reduced to the blocks of a picture; and the pictures of a page, in 256 colours, and charts of curves as SVG.
+
+Curves over iterations and steps: of solutions, and of trainings, after Fig. 6 of the paper.
+"""
 
 import html
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from PIL import Image
+
+from mosaicdd.report.stored import StoredSolution
+from mosaicdd.storage.atomic import MARK, atomic_file
 
 _LEVELS = 255  # colours; the last entry of a palette stands for where there is no value
 
@@ -93,11 +103,20 @@ def gradient(colours: str, stops: int = 9) -> str:
 
 
 Curve = tuple[ArrayLike, ArrayLike]
+
+
 """Where, and the values there; only those above zero are drawn."""
 
+
 _WIDTH, _HEIGHT = 720, 300
+
+
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 22, 14, 48  # around the curves, for what is written there
+
+
 _DOTS = 60  # points of a curve up to which each has a dot
+
+
 _TICKS = 8  # along either axis, at most
 
 
@@ -171,3 +190,96 @@ def _ticks(first: float, last: float) -> np.ndarray:
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
     return np.arange(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1) * step
+
+
+SMALL = 9  # points
+
+
+_MARKED = 40  # iterations whose values are marked one by one
+
+
+_ERRORS = {
+    "validation_mse": "validation MSE",
+    "window_mse": "windows MSE",
+    "error": "relative error",
+    "plain": "without the network",
+}
+
+
+_LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
+
+
+def learning_curve(rows: list[dict], title: str, path: Path) -> None:
+    """Draw the metrics of a training, as `read_metrics` gives them, to a PNG file."""
+    figure = Figure(figsize=(9, 3.6), dpi=120, layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, curves in zip(axes, (_ERRORS, _LOSSES), strict=True):
+        for name, label in curves.items():
+            # The mean logarithm of an error is no loss for an axis of logarithms.
+            points = [(row["step"], row[name]) for row in rows if (row.get(name) or 0.0) > 0]
+            if points:
+                ax.semilogy(*zip(*points, strict=True), ".-", label=label)
+        if ax.lines:
+            ax.legend()
+        ax.set(xlabel="step")
+        ax.grid(alpha=0.3)
+    figure.suptitle(title)
+    save_figure(figure, path)
+
+
+def save_figure(drawing: Figure, path: Path) -> None:
+    """Write a figure to a file of the kind that its name ends in, whole or not at all."""
+    kind = path.suffix[1:]
+    with atomic_file(path) as temporary:
+        drawing.savefig(
+            temporary, format=kind, metadata={"Software" if kind == "png" else "Creator": MARK}
+        )
+
+
+def draw_history(axes: Axes, solution: StoredSolution, difference: np.ndarray | None) -> None:
+    """Draw what each iteration said of itself, and beside it what the result is worth."""
+    if solution.times is not None:
+        _draw_steps(axes, solution)
+        return
+    count = len(solution.history["update"])
+    for name, style in (("update", "o-"), ("residual", "s--"), ("mae", "^:")):
+        values = np.asarray(solution.history.get(name, []), float)
+        shown = np.isfinite(values) & (values > 0)
+        if shown.any():
+            style = style if count <= _MARKED else style[1:]
+            steps = np.arange(1, len(values) + 1)
+            axes.semilogy(steps[shown], values[shown], style, label=name, ms=4, lw=1)
+    lines = {"error estimate": solution.error_estimate}
+    if difference is not None:
+        inside = solution.inside
+        known = difference if inside is None else difference[inside]
+        lines["difference, rms"] = float(np.sqrt(np.mean(np.square(known, dtype=float))))
+    for (name, value), colour in zip(lines.items(), ("crimson", "black"), strict=False):
+        if value is not None and np.isfinite(value) and value > 0:
+            axes.axhline(value, color=colour, lw=1.2, label=f"{name} {value:.1e}")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _finish(axes, "iteration", f"{count} iterations\n{solution.status}")
+
+
+def _draw_steps(axes: Axes, solution: StoredSolution) -> None:
+    """Draw what each step in time is estimated to add to the error."""
+    times = solution.history["time"]
+    for name, style in (("time_error", "o-"), ("solver_error", "s--")):
+        values = solution.history[name]
+        shown = np.isfinite(values) & (values > 0)
+        if shown.any():
+            style = style if len(times) <= _MARKED else style[1:]
+            label = f"{name.replace('_', ' ')} of a step"
+            axes.semilogy(times[shown], values[shown], style, label=label, ms=4, lw=1)
+    _finish(axes, "time", f"{len(times)} steps\n{solution.status}")
+
+
+def _finish(axes: Axes, along: str, title: str) -> None:
+    if axes.lines:
+        axes.set_yscale("log")
+        axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    axes.tick_params(labelsize=8)
+    axes.set_title(title, fontsize=SMALL)
+    axes.set_xlabel(along, fontsize=SMALL)
+    axes.set_ylabel("root mean square", fontsize=SMALL)

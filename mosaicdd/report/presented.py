@@ -76,7 +76,7 @@ class Presented:
         against = () if reference is None else reference_field(reference, solution)
         drawing = _figures().figure(solution, *against, planes=planes)
         if path is not None:
-            from mosaicdd.report.curves import save_figure
+            from mosaicdd.report.pictures import save_figure
 
             save_figure(drawing, Path(path))
         _show_in_notebook(drawing)

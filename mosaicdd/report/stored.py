@@ -22,9 +22,8 @@ from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.quantities.balance import Balance, balance_until
-from mosaicdd.quantities.held_field import alone
-from mosaicdd.quantities.quantified import Quantified
-from mosaicdd.quantities.quantities import Ask, Quantities
+from mosaicdd.quantities.quantities import Ask, Quantified, Quantities
+from mosaicdd.quantities.sums import alone
 from mosaicdd.report.presented import Presented
 from mosaicdd.storage.solution_file import SolutionArrays, open_solution
 from mosaicdd.tensors import read_only

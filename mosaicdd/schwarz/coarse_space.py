@@ -25,7 +25,7 @@ import scipy.sparse.linalg
 import torch
 
 from mosaicdd.axes import crossed
-from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import perimeter_nodes
 from mosaicdd.parallel.collect import NodeGather
 from mosaicdd.parallel.layouts.layout import Layout, Shard
 from mosaicdd.problems.operators.elliptic import EllipticOperator

@@ -12,29 +12,40 @@ import torch
 
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import SampleNodes
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.block import part_in_window
-from mosaicdd.schwarz.certify import Driver, certify, updates_from_zero
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
-from mosaicdd.schwarz.error_estimate import EdgeError, estimate_errors
-from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
+from mosaicdd.schwarz.error_estimate import (
+    Driver,
+    EdgeError,
+    certify,
+    estimate_errors,
+    updates_from_zero,
+)
+from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction, PointValues
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.local_solvers.training_range import subdomains_outside
+from mosaicdd.schwarz.local_solvers.network_solver import subdomains_outside
 from mosaicdd.schwarz.method import SharedMethod, scheme_of
 from mosaicdd.schwarz.monitor import Monitor
-from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.sweep import SweepContext
 from mosaicdd.solvers.base_engine import BaseEngine, Sink, SolveOptions
-from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
-from mosaicdd.solvers.powers import powers_of
+from mosaicdd.solvers.measure import powers_of
+from mosaicdd.solvers.outcome import (
+    EARNED,
+    PLAUSIBLE,
+    ROUNDINGS,
+    Certificate,
+    ErrorEstimate,
+    History,
+    Outcome,
+    StatusEvidence,
+)
 from mosaicdd.solvers.settings import SolveSettings, StoppingRule
-from mosaicdd.solvers.stopping import History
-from mosaicdd.solvers.verdict import EARNED, PLAUSIBLE, ROUNDINGS, Certificate, StatusEvidence
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation

@@ -16,8 +16,8 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import CALLS, SUMS, count_of_sums
 from mosaicdd.schwarz.residuals import OwnedNorms
+from mosaicdd.solvers.outcome import BLOW_UP, History, Progress
 from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
-from mosaicdd.solvers.stopping import BLOW_UP, History, Progress
 
 _PATIENCE = 50  # iterations without a smaller update before an iteration counts as stagnated
 # Updates of so many units in the last place of the values are rounding's, if the smallest of so many is no smaller

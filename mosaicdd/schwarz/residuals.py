@@ -20,7 +20,7 @@ import torch
 from mosaicdd.axes import Slices, common, in_rows, moved, within
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.parallel.safe_norms import safe_power
 from mosaicdd.problems.operators.elliptic import EllipticOperator

@@ -18,8 +18,8 @@ from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface, interface_received, interface_sent
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan
 from mosaicdd.schwarz.transfer import Batch, Transfer, batch_shape, batches
+from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.tensors import Tensors
 
 

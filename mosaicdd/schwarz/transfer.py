@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, others
-from mosaicdd.grid.faces import perimeter_faces, perimeter_nodes
+from mosaicdd.grid.grid import perimeter_faces, perimeter_nodes
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice

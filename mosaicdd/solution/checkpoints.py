@@ -17,7 +17,7 @@ import torch
 from mosaicdd.axes import times
 from mosaicdd.discretisation.given_conditions import conditions_of
 from mosaicdd.grid.grid import Grid
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import checksum_of, over_ranks
@@ -26,8 +26,8 @@ from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.solution.report import Result
 from mosaicdd.solvers.base_engine import BaseEngine
+from mosaicdd.solvers.outcome import History
 from mosaicdd.solvers.settings import RESUMABLE, SolveSettings
-from mosaicdd.solvers.stopping import History
 from mosaicdd.storage.atomic import remove_checkpoint
 from mosaicdd.storage.checkpoint_file import (
     SOLVE,
@@ -37,7 +37,7 @@ from mosaicdd.storage.checkpoint_file import (
     writing_checkpoint,
 )
 from mosaicdd.storage.hdf5 import line_name
-from mosaicdd.storage.shared_file import SharedFile
+from mosaicdd.storage.shards import SharedFile
 
 _SAMPLES = 2**20  # values of a field that are read at once
 

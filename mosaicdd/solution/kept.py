@@ -19,13 +19,13 @@ from mosaicdd.problems.fingerprint import Fingerprint, require_fingerprint
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import mean_slope, without_slope
-from mosaicdd.quantities.held_field import FieldOnRank
 from mosaicdd.quantities.quantities import Ask, Quantities
+from mosaicdd.quantities.sums import FieldOnRank
+from mosaicdd.schwarz.fill import PointValues
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
-from mosaicdd.schwarz.point_values import PointValues
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.solution_file import read_array

@@ -18,23 +18,22 @@ import torch
 from mosaicdd.axes import Slices
 from mosaicdd.discretisation.given_conditions import Points, joined_points
 from mosaicdd.grid.points import as_points, on_grid
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
+from mosaicdd.schwarz.fill import InterpolatedValues, PointValues
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import InterfaceMovement
-from mosaicdd.schwarz.point_values import InterpolatedValues, PointValues
 from mosaicdd.settings import argument
 from mosaicdd.solution.checkpoints import Checkpoints, write_lines
 from mosaicdd.solution.kept import LocalResult
 from mosaicdd.solution.report import Result
 from mosaicdd.solution.setup import SolverPlan
-from mosaicdd.solvers.base_engine import BaseEngine
+from mosaicdd.solvers.base_engine import BaseEngine, Stopwatch
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.settings import Output
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_writer import (

@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.solvers.outcome import Outcome
+from mosaicdd.solvers.base_engine import Stopwatch
+from mosaicdd.solvers.outcome import History, Outcome
 from mosaicdd.solvers.settings import BEST_FIRST, RESUMABLE
-from mosaicdd.solvers.stopping import History
-from mosaicdd.solvers.stopwatch import Stopwatch
 
 _LARGEST = (
     "iterations",

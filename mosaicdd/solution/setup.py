@@ -19,9 +19,8 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import argument
-from mosaicdd.solvers.base_engine import BaseEngine, engine_of
+from mosaicdd.solvers.base_engine import BaseEngine, Stopwatch, engine_of
 from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.unsupported import Unsupported
 
 

@@ -16,16 +16,15 @@ from mosaicdd.grid.window import Placed, Window
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
-from mosaicdd.quantities.quantified import Quantified
-from mosaicdd.quantities.quantities import Ask
+from mosaicdd.quantities.quantities import Ask, Quantified
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read_all
 from mosaicdd.solution.kept import LEFT_OUT, OVER_RANKS, LocalResult, asked_of
 from mosaicdd.solution.output import SolutionOutput, require_one_problem
 from mosaicdd.solution.report import Result
+from mosaicdd.solvers.base_engine import Stopwatch
+from mosaicdd.solvers.outcome import History
 from mosaicdd.solvers.settings import CONVERGED, Output
-from mosaicdd.solvers.stopping import History
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.storage.solution_writer import ERRORS, OUTSIDE

@@ -28,8 +28,8 @@ from mosaicdd.solution.report import parts_of_ranks, resumable, seconds_spent
 from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solution.work import SolveJob
+from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.settings import CONVERGED, Output, SolveSettings
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.torch_defaults import on_processor

@@ -40,7 +40,7 @@ from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.outcome import Outcome
-from mosaicdd.solvers.references.references import REFERENCES
+from mosaicdd.solvers.references import REFERENCES
 from mosaicdd.solvers.settings import StoppingRule
 
 _LARGEST = 1e140  # whose squares, as of equations that are not linear, are numbers

@@ -2,34 +2,55 @@
 
 A file's root carries ``kind`` and ``format_version``; `open_to_read` turns everything that can be
 wrong with a file into one line. `inspect_file` says what a file holds, whatever it is.
+
+By what, when and where a file was made: what a year later tells two of them apart.
 """
 
+import functools
 import json
 import os
-from collections.abc import Iterable, Iterator
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+import mosaicdd
 from mosaicdd.former import refuse_former
 from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
-from mosaicdd.storage.provenance import decoded, made_by
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
+
+
 SEALED = 2  # the first format version with a seal, but for checkpoints of trainings
+
+
 # What comes of looking for something that is not there, or is something else.
 _DAMAGE = (
     *(OSError, KeyError, IndexError, RuntimeError, TypeError, AttributeError),
     *(OverflowError, MemoryError),
 )
+
+
 _PLAIN = (str, int, float, bool)
+
+
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
+
+
 _SLAB = 2**24  # values that are read at once where all are read
+
+
 _KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset")
 
 
@@ -272,3 +293,72 @@ def slabs(array: Any) -> Iterator[np.ndarray]:
     rows = max(1, _SLAB * len(array) // max(1, array.size))
     for first in range(0, len(array), rows):
         yield array[first : first + rows]
+
+
+_LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
+
+
+_SECONDS = 5  # for git to answer
+
+
+_run: dict[str, str] = {}  # of the command that runs, if one does
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the package and of the libraries that its results depend on."""
+    versions = {"mosaicdd": mosaicdd.__version__}
+    for library in _LIBRARIES:
+        try:
+            versions[library] = version(library)
+        except PackageNotFoundError:
+            versions[library] = "absent"
+    return versions
+
+
+@contextmanager
+def run_with(files: Mapping[str, str]) -> Iterator[None]:
+    """Let `made_by` say which files a command line names, with a checksum of each, and from where paths count."""
+    _run.update(folder=os.getcwd(), inputs=json.dumps(files))
+    try:
+        yield
+    finally:
+        _run.clear()
+
+
+def decoded(text: str) -> str:
+    """Decode as UTF-8 the bytes that Python could not decode in a name, and mark what is none.
+
+    Python keeps such bytes as single surrogates (PEP 383), which no file takes as text.
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def made_by() -> dict[str, str]:
+    """Return command line and the files it names, date (of UTC), host, commit of the package where it runs from a checkout, and versions."""
+    made = {
+        "command_line": shlex.join(sys.argv),
+        **_run,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "host": platform.node(),
+    }
+    if commit := _commit():
+        made["commit"] = commit
+    libraries = library_versions().items()
+    return made | {f"version_{name.replace('-', '_')}": number for name, number in libraries}
+
+
+@functools.cache
+def _commit() -> str:
+    """Return the commit of the package's checkout, with ``-dirty`` if files of it were changed; empty without one."""
+    folder = Path(mosaicdd.__file__).parents[1]
+    if not (folder / ".git").exists():
+        return ""
+    git = ["git", "--no-optional-locks", "-C", str(folder)]
+    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        told = subprocess.run(
+            [*git, *describe], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return told.stdout.strip()

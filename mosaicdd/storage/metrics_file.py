@@ -2,16 +2,35 @@
 
 A row of numbers by name is written per validation. The optional dependency `tensorboard` has its
 home here.
+
+JSON for scripts: exactly one object on one line.
 """
 
 import importlib.util
 import json
+import math
 import os
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from mosaicdd.storage.atomic import atomic_file, naming
-from mosaicdd.storage.json_line import json_line
+
+
+def json_line(report: dict) -> str:
+    """Return a report as JSON, which knows no NaN and no infinity: these are null."""
+    return json.dumps(_plain(report), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _plain(entry) for name, entry in value.items()}
+        case list() | tuple():
+            return [_plain(entry) for entry in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
 
 
 class MetricsFile:

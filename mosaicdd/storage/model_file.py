@@ -14,8 +14,7 @@ import numpy as np
 
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.atomic import digest_of_seal
-from mosaicdd.storage.hdf5 import new_file, open_to_read
-from mosaicdd.storage.provenance import library_versions
+from mosaicdd.storage.hdf5 import library_versions, new_file, open_to_read
 
 # What values may be, where the type of an entry is no class.
 _KINDS: dict[Any, Any] = {float: (int, float), list[float]: list}

@@ -27,8 +27,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.storage.domain_file import ACTIVE, LEVEL, POLYGONS, VOXELS
 from mosaicdd.storage.hdf5 import new_file, write_attributes
 from mosaicdd.storage.inputs import write_boundaries, write_sides
-from mosaicdd.storage.shards import ShardFile, link_shards, replacing_shards
-from mosaicdd.storage.shared_file import SharedFile
+from mosaicdd.storage.shards import ShardFile, SharedFile, link_shards, replacing_shards
 
 GHOSTS = "VTKHDF/PointData/vtkGhostType"
 """What ParaView hides of the nodes."""

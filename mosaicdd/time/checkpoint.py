@@ -19,7 +19,7 @@ from mosaicdd.solvers.settings import Output
 from mosaicdd.storage.atomic import remove_checkpoint
 from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
 from mosaicdd.time.data import SidesInTime, one_in_time, snapshots_of
-from mosaicdd.time.record import Record, StepsEnded
+from mosaicdd.time.frames import Record, StepsEnded
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.stepper import TimeIntegrator
 from mosaicdd.time.steps import StepSequence
@@ -147,9 +147,9 @@ class TimeCheckpoint:
         """
         problem, share, several = self._problem, self._share, self._stepper.problems
         sums = {"initial values": self._initial}
-        for name, field in problem.arrays.items():
-            if not isinstance(field.values, str):
-                each = range(several if field.times is not None else 1)
+        for name, array in problem.arrays.items():
+            if not isinstance(array.values, str):
+                each = range(several if array.times is not None else 1)
                 fields = (one_in_time(problem, number).arrays[name] for number in each)
                 sums[f"values of {name}"] = in_order(map(self._checksum, fields))
         shape = problem.domain.shape
@@ -165,7 +165,7 @@ class TimeCheckpoint:
             "every": self._time.every,
             "tolerance": self._time.tolerance,
             "parameters": problem.described,
-            "field f": str(problem.source),
+            "given f": str(problem.source),
             "boundary": self._digest(),
             "steps": self._time.steps if several > 1 else None,
             **self._told,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import coordinates, letters, spelled
-from mosaicdd.discretisation.covering import CoveredCells
+from mosaicdd.discretisation.embedded_boundary import CoveredCells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import AtInstant, Expression, OfPlace, takes_time

@@ -20,8 +20,15 @@ from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
 from mosaicdd.time.checkpoint import TimeCheckpoint, in_order
-from mosaicdd.time.frames import FileFrames, Frames, FrameStore, MemoryFrames, Wanted
-from mosaicdd.time.record import StepsEnded, merged
+from mosaicdd.time.frames import (
+    FileFrames,
+    Frames,
+    FrameStore,
+    MemoryFrames,
+    StepsEnded,
+    Wanted,
+    merged,
+)
 from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.stepper import TimeIntegrator

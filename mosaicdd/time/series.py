@@ -26,8 +26,7 @@ from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_file import read_array
 from mosaicdd.storage.solution_writer import in_rows_of, writing_solutions
 from mosaicdd.time.data import CoefficientsInTime, SidesInTime
-from mosaicdd.time.frames import FrameStore
-from mosaicdd.time.record import StepsEnded
+from mosaicdd.time.frames import FrameStore, StepsEnded
 from mosaicdd.unsupported import Unsupported
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from mosaicdd.report.progress import Progress
 from mosaicdd.solvers.settings import CONVERGED
-from mosaicdd.time.frames import Frames
+from mosaicdd.time.frames import Frames, Record
 from mosaicdd.time.levels import PreviousSteps
-from mosaicdd.time.record import Record
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.stepper import DataError, StepResult, TimeIntegrator
 

@@ -14,7 +14,7 @@ from mosaicdd.networks.network import Network
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.lifting import Lifting, unit_points
-from mosaicdd.schwarz.local_solvers.training_range import SpectrumRange
+from mosaicdd.schwarz.local_solvers.network_solver import SpectrumRange
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual

@@ -15,8 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mosaicdd.discretisation.discrete import DirichletSystem
-from mosaicdd.grid.faces import perimeter_nodes
-from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.grid import Grid, perimeter_nodes
 from mosaicdd.networks.registry import coordinates
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.random_media import (
@@ -24,7 +23,7 @@ from mosaicdd.problems.fields.random_media import (
     sample_closed_curve,
     sobol_hyperparameters,
 )
-from mosaicdd.solvers.references.references import MultigridSolver
+from mosaicdd.solvers.references import MultigridSolver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.settings import GenerationSettings
 

@@ -24,11 +24,11 @@ from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import device_memory
 from mosaicdd.problems.equations import equation, find_any_equation
 from mosaicdd.storage.atomic import remove_checkpoint, require_replaceable, trust_seal
+from mosaicdd.storage.checkpoint_file import read_training_checkpoint, write_training_checkpoint
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.hdf5 import first_difference
 from mosaicdd.storage.metrics_file import MetricsFile, TensorBoardEvents
 from mosaicdd.storage.model_file import write_model
-from mosaicdd.storage.training_checkpoint import read_training_checkpoint, write_training_checkpoint
 from mosaicdd.torch_defaults import float32_on_processor, on_processor
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.family import FamilyLesson

@@ -28,7 +28,7 @@ from mosaicdd.axes import at
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.networks.taylor import Jet
+from mosaicdd.networks.trunk import Jet
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.lifting import unit_points
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import read
-from mosaicdd.cli import reference
+from mosaicdd.cli import compare as reference
 
 SOLVE = "solve --cells 192x128 --local-solver exact --rtol 1e-10"  # 3 wide, 2 high
 

@@ -15,8 +15,8 @@ import pytest
 from forked import Forked
 
 import mosaicdd.cli.main as command_line
+from mosaicdd.storage.checkpoint_file import read_training_checkpoint
 from mosaicdd.storage.model_file import read_model
-from mosaicdd.storage.training_checkpoint import read_training_checkpoint
 
 OPTIONS = (
     "--network sdnet --set width=16 --set channels=2 --points 8 "

@@ -12,7 +12,7 @@ from mosaicdd.grid.points import as_points, on_grid
 from mosaicdd.grid.window import Window
 from mosaicdd.problems.fields.fields import Field, LocalPart
 from mosaicdd.schwarz.block import Block, part_in_window
-from mosaicdd.schwarz.point_values import covers
+from mosaicdd.schwarz.fill import covers
 
 GRID = m.Domain((16, 32), 0.125).grid()  # 2 by 4 in domain coordinates
 HELD = slice(30, 50), slice(8, 20)

@@ -1,6 +1,6 @@
 """The discrete solution by a sparse factorisation, the reference for whatever iterates."""
 
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 
 def factorised(problem, number=0):

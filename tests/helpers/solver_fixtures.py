@@ -11,7 +11,7 @@ from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import model_path
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 from mosaicdd.storage.model_file import read_model, write_model
 
 

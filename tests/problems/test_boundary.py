@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.grid.faces import perimeter_nodes
+from mosaicdd.grid.grid import perimeter_nodes
 from mosaicdd.problems.shapes.outline import side_names
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec, is_file
 

@@ -8,7 +8,7 @@ import pytest
 import mosaicdd as m
 from mosaicdd.discretisation.discrete import GlobalSystem
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.stretched import PeriodicPadding
+from mosaicdd.discretisation.periodic import PeriodicPadding
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.operators.medium import Medium

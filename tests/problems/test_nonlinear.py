@@ -11,7 +11,7 @@ from mosaicdd.problems.equations import NONLINEAR, find_equation, use_equation
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.operators.patch import StencilValues
-from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.solvers.references import solve_by_multigrid, solve_directly
 
 GRID = m.Domain((9, 12), 0.125).grid()
 CROSSED = ("minimal-surface", "p-laplace")  # whose residuals depend on the corners of patches

@@ -13,7 +13,7 @@ from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 
 RANKS = pytest.mark.ranks(1, 2, 4)
 RTOL = 1e-10

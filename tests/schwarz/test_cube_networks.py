@@ -13,7 +13,7 @@ from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel
 from mosaicdd.schwarz.local_solvers.network_solver import self_test_error
 from mosaicdd.schwarz.local_solvers.source import BlockSource
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import ModelCard
 
 CELLS = 8

@@ -7,7 +7,7 @@ import torch
 from mosaicdd import EllipticOperator, Problem
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.source import Source

@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, Unsupported, solve
 from mosaicdd.problems.shapes.apertures import cut_cells
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52, 0.49

@@ -8,7 +8,7 @@ from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import tensor
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact, ExactSolver
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 CASES = {

@@ -8,7 +8,7 @@ from mosaicdd import Problem
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
-from mosaicdd.solvers.references.references import solve_by_sine_transform
+from mosaicdd.solvers.references import solve_by_sine_transform
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

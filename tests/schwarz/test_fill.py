@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from mosaicdd import Ranks
-from mosaicdd.grid.faces import perimeter_nodes
-from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.grid import Grid, perimeter_nodes
 from mosaicdd.grid.window import Window
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.schwarz.block import Block

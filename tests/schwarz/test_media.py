@@ -16,7 +16,7 @@ from mosaicdd import (
     solve,
 )
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 from mosaicdd.solvers.settings import CONVERGED
 
 CELLS = (128, 192)

@@ -15,7 +15,7 @@ from media import MEDIA, rotating, spe10
 
 from mosaicdd import Domain, Problem, SolveSettings, solve
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS, NODES = (512, 512), (513, 513)
 RTOL = 1e-11

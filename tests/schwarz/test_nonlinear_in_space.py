@@ -8,7 +8,7 @@ from medium_by_cells import equations
 
 import mosaicdd as m
 from mosaicdd.schwarz.local_solvers.exact import Exact
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = m.SolveSettings(rtol=1e-11)
 CELLS, H = (10, 13, 9), 0.1

@@ -9,7 +9,7 @@ from cell_newton import Assembled
 import mosaicdd as m
 from mosaicdd.problems.equations import NONLINEAR
 from mosaicdd.schwarz.local_solvers.exact import Exact
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = m.SolveSettings(rtol=1e-13)
 PLANE, SPACE = (12, 16), (8, 8, 12)

@@ -19,7 +19,7 @@ from mosaicdd import (
     read,
     solve,
 )
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.discretisation.row_weights import RowWeights
+from mosaicdd.discretisation.node_equations import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 N = 32
 # Values are given on three sides, so the inverse of the grid's operator has a norm below N^2 / pi^2 = 104; what

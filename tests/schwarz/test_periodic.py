@@ -8,7 +8,7 @@ from media import MEDIA
 from periods import AXES, PAIRS, periodic
 
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Solver, SolveSettings, solve
-from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.solvers.references import solve_by_multigrid, solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 

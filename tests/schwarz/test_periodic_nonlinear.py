@@ -15,7 +15,7 @@ from mosaicdd import (
     SolveSettings,
     solve,
 )
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-10)
 P = 2 * np.pi

@@ -5,7 +5,7 @@ import pytest
 from periods import periodic
 
 from mosaicdd import Domain, Neumann, Periodic, Problem, Robin, SolveSettings, solve
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Neumann, Periodic, Problem, Robin, SolveSettings, solve
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 PAIRS = {"left": Periodic(), "right": Periodic()}

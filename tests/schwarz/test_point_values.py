@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.grid.faces import perimeter_nodes
-from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.grid import Grid, perimeter_nodes
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.fill import perimeters_at
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
-from mosaicdd.schwarz.point_values import perimeters_at
 
 S = 2  # cells between lattice planes
 

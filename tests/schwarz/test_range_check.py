@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mosaicdd.schwarz.local_solvers.training_range import subdomains_outside
+from mosaicdd.schwarz.local_solvers.network_solver import subdomains_outside
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)

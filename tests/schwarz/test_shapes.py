@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, Solver, SolveSettings, read, solve
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 CENTRE = 0.5, 0.52

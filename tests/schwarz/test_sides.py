@@ -16,7 +16,7 @@ from mosaicdd import (
     Unsupported,
     solve,
 )
-from mosaicdd.solvers.references.references import solve_by_multigrid, solve_directly
+from mosaicdd.solvers.references import solve_by_multigrid, solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, solve
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 TIGHT = SolveSettings(rtol=1e-11)
 # ISO 10211, case 1: rows from the top, columns towards the axis of symmetry.

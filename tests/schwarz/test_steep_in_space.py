@@ -12,8 +12,9 @@ import mosaicdd as m
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.patch import StencilValues
-from mosaicdd.solvers.newton import sine_step, starts
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.newton import newton_steps as sine_step
+from mosaicdd.solvers.newton import starts
+from mosaicdd.solvers.references import solve_directly
 
 NAMES = ("minimal-surface", "p-laplace")
 CELLS, H = (12, 16, 20), 0.05

@@ -9,7 +9,7 @@ import scipy.sparse.linalg
 import torch
 
 import mosaicdd as m
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 H = 0.1
 TIGHT = m.SolveSettings(rtol=1e-12)

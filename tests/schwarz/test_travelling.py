@@ -10,7 +10,7 @@ from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.monitor import Monitor
 from mosaicdd.schwarz.residuals import OwnedNorms
 from mosaicdd.solution.checkpoints import Checkpoints
-from mosaicdd.solvers.stopping import History
+from mosaicdd.solvers.outcome import History
 
 pytestmark = pytest.mark.ranks(1, 2, 3, 4, 6)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.operators import probes
+from mosaicdd.problems.operators import jacobian as probes
 from mosaicdd.schwarz import method
 from mosaicdd.solvers.newton.starts import NestedGuess
 

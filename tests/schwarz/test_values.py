@@ -13,7 +13,7 @@ import torch
 
 import mosaicdd as m
 from mosaicdd.grid.grid import Grid
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS = (64, 96)
 NODES = (65, 97)

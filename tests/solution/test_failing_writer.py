@@ -4,7 +4,7 @@ import h5py
 import pytest
 
 import mosaicdd as m
-from mosaicdd.storage.frames_file import RawFrames
+from mosaicdd.storage.field_file import RawFrames
 from mosaicdd.storage.metrics_file import MetricsFile
 from mosaicdd.storage.solution_writer import SolutionWriter
 

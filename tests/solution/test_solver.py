@@ -26,7 +26,7 @@ from mosaicdd import (
 from mosaicdd.grid.grid import Grid
 from mosaicdd.solvers.multigrid.cycle import Cycle
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 from mosaicdd.solvers.transforms.sine_system import SineSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)

@@ -6,7 +6,7 @@ import pytest
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.solvers.references.references import MultigridSolver
+from mosaicdd.solvers.references import MultigridSolver
 
 
 def random_problem(shape, seed=0):

@@ -5,7 +5,7 @@ import pytest
 
 from mosaicdd import Dirichlet, Domain, Problem, Solver, SolveSettings, solve
 from mosaicdd.solvers.newton.starts import _distance, nested_start
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 
 def smooth(x, y):

@@ -21,7 +21,7 @@ from mosaicdd import (
 )
 from mosaicdd.discretisation.discrete import MediumSystem
 from mosaicdd.problems.operators.nonlinear_part import Linearised
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS = (96, 160)
 SIDES = Dirichlet("sin(3*x) + y*y")

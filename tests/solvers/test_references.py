@@ -7,7 +7,7 @@ from mosaicdd import Dirichlet, Problem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.references.references import (
+from mosaicdd.solvers.references import (
     REFERENCES,
     solve_by_multigrid,
     solve_by_sine_transform,

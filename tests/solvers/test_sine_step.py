@@ -10,12 +10,11 @@ from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.newton.newton_equations import equations_of
-from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside
-from mosaicdd.solvers.newton.sine_step import SineStep
+from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside, SineStep
 from mosaicdd.solvers.outcome import ERROR_STEP
-from mosaicdd.solvers.references.references import solve_by_sine_transform, solve_directly
-from mosaicdd.solvers.stopwatch import Stopwatch
+from mosaicdd.solvers.references import solve_by_sine_transform, solve_directly
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 SIDES = Dirichlet("0.3*sin(3*x) + 0.2*y*y")

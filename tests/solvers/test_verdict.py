@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from mosaicdd import Dirichlet, Domain, Problem, SolveSettings, solve
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.schwarz.fill import InteriorReconstruction
 from mosaicdd.solvers.measure import ResidualScale
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
+from mosaicdd.solvers.outcome import PLAUSIBLE, StatusEvidence, verdict
 from mosaicdd.solvers.settings import CONVERGED
-from mosaicdd.solvers.verdict import PLAUSIBLE, StatusEvidence, verdict
 
 OTHERS = ("diverged_max_iterations", "diverged_nan", "diverged_tolerance", "interrupted")
 CELLS = (128, 128)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import mosaicdd as m
-from mosaicdd.storage.frames_file import RawFrames
+from mosaicdd.storage.field_file import RawFrames
 
 
 def marched(output):

@@ -8,7 +8,7 @@ import pytest
 from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.time.record import Record
+from mosaicdd.time.frames import Record
 
 NY, NX, H, DT, STEPS = 32, 40, 0.1, 0.05, 4
 TIGHT = {"settings": m.SolveSettings(rtol=1e-13), "solver_share": 0}

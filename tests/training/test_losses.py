@@ -6,7 +6,7 @@ import torch
 
 from mosaicdd.networks.registry import NETWORKS, build_network
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.networks.taylor import Jet
+from mosaicdd.networks.trunk import Jet
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training.losses import UnitOperator, data_loss, pde_residual
 

@@ -29,9 +29,8 @@ import torch
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import NamedEquation
 from mosaicdd.problems.fields.fields import Field
-from mosaicdd.problems.operators.functions_of_u import Function
 from mosaicdd.problems.operators.gradient_flux import outflow
-from mosaicdd.problems.operators.nonlinear import Nonlinear, Residual
+from mosaicdd.problems.operators.nonlinear import Function, Nonlinear, Residual
 from mosaicdd.problems.operators.patch import StencilValues
 from mosaicdd.unsupported import Unsupported
 

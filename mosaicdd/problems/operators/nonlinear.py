@@ -6,8 +6,11 @@ neighbours, so that Newton's steps are problems in a medium, as `medium` has the
 $$J \delta = -F(u), \qquad J_{ij} = \partial F_i / \partial u_j.$$
 
 What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `NonlinearPart`.
+
+Coefficients that depend on the solution, as functions of tensors, through which torch differentiates.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -17,10 +20,11 @@ import torch
 
 from mosaicdd.axes import at, ends, last
 from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, require_sign, sample_signed
-from mosaicdd.problems.operators import probes
-from mosaicdd.problems.operators.functions_of_u import Function, function_of_u
-from mosaicdd.problems.operators.known_by_cells import require_known_by_cells
+from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.operators import jacobian as probes
+from mosaicdd.problems.operators.edge_means import require_known_by_cells
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
@@ -29,11 +33,57 @@ from mosaicdd.problems.shapes.in_volumes import means_in_volumes, sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+"""A coefficient that depends on the solution."""
+
+
+def function_of_u(name: str, value: Any) -> Function:
+    """Return a function of tensors from the text of an expression in ``u``, a number or a function."""
+    if callable(value) and not isinstance(value, Expression):
+        _require_of_tensors(name, value)
+        return value
+    try:
+        expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
+    except ValueError as error:
+        raise ValueError(f"the field {name}: {error}") from error
+    return _OfU(expression)
+
+
+def _require_of_tensors(name: str, function: Function) -> None:
+    """Raise `TypeError` unless a function takes tensors, through which torch differentiates: tried on three values."""
+    u = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
+    how = f"the function for the field {name} must be of tensors, made of torch's functions as torch.exp"
+    try:
+        values = function(u)
+    except Exception as error:
+        raise TypeError(f"{how}: {type(error).__name__}: {error}") from error
+    if not (is_number(values) or (isinstance(values, torch.Tensor) and values.shape == u.shape)):
+        kind = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+        raise TypeError(f"{how}, and give as many values, got {kind} for {tuple(u.shape)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfU:
+    """The function of tensors that an expression in ``u`` is; it can be pickled."""
+
+    expression: Expression
+
+    def __call__(self, u: torch.Tensor) -> torch.Tensor:
+        return self.expression.of_tensors(u=u)
+
+
 _PROBES = 256  # values of u for which functions are evaluated, to be told from others
+
+
 # Of fields that vary: by these all is multiplied to the bit, and at 1 terms vanish, as those with one minus a share.
 _ORDINARY = (0.5, 2.0, 0.25, 4.0)
 
+
 Residual = Callable[..., torch.Tensor]
+
+
 """``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
 
 ``u`` is a `StencilValues` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and

@@ -16,8 +16,7 @@ import numpy as np
 import scipy.ndimage
 
 from mosaicdd.axes import Slices, letters, times
-from mosaicdd.grid.faces import perimeter_faces
-from mosaicdd.grid.grid import Grid
+from mosaicdd.grid.grid import Grid, perimeter_faces
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.fields.random_media import sample_closed_curve

@@ -1,9 +1,31 @@
-"""The exact solver: of constant coefficients a dense operator on all subdomains, else the equations of the whole grid."""
+"""The exact solver: of constant coefficients a dense operator on all subdomains, else the equations of the whole grid.
 
+Plans of local solvers that are linear in the perimeter values: one matrix product, half of one, of cubes an eighth.
+
+In a square, the reflection through the centre, ``(y, x) -> (m - y, m - x)``, shifts a perimeter by half its
+length, so that folding it reads whole rows, and reverses the query points line by line. Sums and
+differences of the two halves of a perimeter give the even and the odd part of the values at half of
+the points; their sum and difference are the values.
+
+In a cube values split along each axis into an even and an odd part; of three axes there are eight kinds, and an operator
+that commutes with the reflections maps each kind to itself. Sums and differences make these parts, eight small
+products take the place of a large one, and sums and differences put the results together: these are products, too, with a
+matrix of signs. Products are numpy's, which of matrices that small are faster than torch's, and than additions axis by axis.
+Nodes come as
+*representatives*, whose coordinates are at most ``m / 2``, and their images: slot ``(e, r)`` is node ``r`` reflected in the
+axes where ``e`` is 1. A node in the middle of an axis has several slots.
+
+Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q = R N`` query points in ``R``
+lines of ``N`` that are each reversed, ``H`` points in the first half of a line, its centre included.
+"""
+
+import itertools
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Unpack
 
 import numpy as np
+import torch
 
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.discretisation.system import Method, system_of
@@ -13,9 +35,257 @@ from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.lattice import fits
 from mosaicdd.schwarz.local_solvers.bound import Plan, SharedSolver
-from mosaicdd.schwarz.local_solvers.plans import linear_plan
 from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.tensors import Tensors
+
+
+class LinearPlan:
+    """Apply a dense operator ``A (Q, P)`` to perimeters: ``out = g A^T``."""
+
+    def __init__(self, operator: np.ndarray, **tensors: Unpack[Tensors]):
+        columns = np.ascontiguousarray(np.asarray(operator).T)
+        self.operator = torch.as_tensor(columns).to(**tensors)  # (P, Q)
+
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        torch.mm(g, self.operator, out=out)
+
+
+_ASYMMETRY = 1e-12  # of an operator, relative to its largest entry, that counts as rounding
+
+
+_CHUNK_VALUES = 300_000  # that a chunk of subdomains reads and writes; bounds the plan's memory
+
+
+# Columns of a product that MKL works on at once: a remainder costs more than zeros in its place.
+_COLUMNS = {torch.float64: 12, torch.float32: 16}
+
+
+class ReflectionPlan:
+    """Apply an operator that commutes with the reflection through the centre, on a processor.
+
+    The reversed half of a line is written through a view of negative stride, which torch does not
+    have: the additions after the products are numpy's, on the same memory.
+
+    Parameters
+    ----------
+    operator
+        ``(Q, P)`` values at the query points for unit values on each perimeter node.
+    lines
+        ``R``, as `reversed_lines` found it.
+    """
+
+    def __init__(self, operator: np.ndarray, lines: int, *, dtype: torch.dtype):
+        points, perimeter = operator.shape
+        self._line = (lines, points // lines)
+        self._half = -(-points // lines // 2)
+        rows = operator.reshape(*self._line, perimeter)[:, : self._half]
+        first, second = np.split(rows.reshape(-1, perimeter) / 2, 2, axis=1)
+        self._width = len(first)  # R H
+        columns = _COLUMNS.get(dtype, 1)
+        padded = -(-self._width // columns) * columns
+        self._operators = torch.zeros(2, perimeter // 2, padded, dtype=dtype)
+        self._operators[..., : self._width] = torch.as_tensor(
+            np.stack([first + second, first - second])
+        ).mT
+        self.chunk = max(1, _CHUNK_VALUES // (perimeter + points))
+        self._memory = torch.empty(2 * self.chunk * (perimeter // 2 + padded), dtype=dtype)
+        self._buffers: dict[int, _Buffers] = {}
+
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        first, second = g.chunk(2, dim=1)
+        values = out.unflatten(1, self._line).numpy()  # (B, R, N)
+        halves = values[..., : self._half], values[..., ::-1][..., : self._half]
+        chunks = max(1, -(-len(g) // self.chunk))
+        size = max(1, -(-len(g) // chunks))
+        for start in range(0, len(g), size):
+            portion = slice(start, start + size)
+            self._apply(first[portion], second[portion], halves[0][portion], halves[1][portion])
+
+    def _apply(
+        self, first: torch.Tensor, second: torch.Tensor, forward: np.ndarray, backward: np.ndarray
+    ) -> None:
+        """Do so for a chunk: halves of perimeters ``(B, P/2)`` to halves of lines ``(B, R, H)``."""
+        buffers = self._buffers_of(len(first))
+        torch.add(first, second, out=buffers.total)
+        torch.sub(first, second, out=buffers.difference)
+        torch.bmm(buffers.folded, self._operators, out=buffers.parts)
+        np.add(buffers.even, buffers.odd, out=forward)
+        np.subtract(buffers.even, buffers.odd, out=backward)
+
+    def _buffers_of(self, subdomains: int) -> "_Buffers":
+        """Return the views of the memory for a number of subdomains, made at its first use."""
+        if subdomains not in self._buffers:
+            _, half, padded = self._operators.shape
+            sizes = [2 * subdomains * half, 2 * subdomains * padded]
+            folded, parts = self._memory[: sum(sizes)].split(sizes)
+            folded, parts = folded.view(2, subdomains, half), parts.view(2, subdomains, padded)
+            even, odd = parts[..., : self._width].unflatten(2, (-1, self._half)).numpy()
+            self._buffers[subdomains] = _Buffers(folded, folded[0], folded[1], parts, even, odd)
+        return self._buffers[subdomains]
+
+
+@dataclass(frozen=True)
+class _Buffers:
+    """Views of a plan's memory: making them anew at each call takes as long as some products."""
+
+    # folded, total, difference: ``(2, B, P/2)`` and its two: the sum and the difference of the
+    # halves of the perimeters
+    folded: torch.Tensor
+    total: torch.Tensor
+    difference: torch.Tensor
+    # parts, even, odd: what the products give, and its two without their padding, ``(B, R, H)``
+    parts: torch.Tensor
+    even: np.ndarray
+    odd: np.ndarray
+
+
+def reversed_lines(points: np.ndarray, subdomain: Subdomain) -> int | None:
+    """Return in how many equal lines the reflection through the centre reverses the points.
+
+    One for the interior, row by row; two for the centre lines. None for any other order of points.
+    """
+    points = np.asarray(points)
+    if points.shape[1] != 2:
+        return None
+    for lines in (1, 2):
+        if len(points) % lines == 0:
+            line = points.reshape(lines, -1, 2)
+            if np.array_equal(line[:, ::-1], subdomain.cells - line):
+                return lines
+    return None
+
+
+_SLOTS = 2**16  # in a chunk of subdomains: its buffers stay in the cache
+
+
+_PROBES = 4  # random perimeters that show an asymmetry
+
+
+class ParityPlan:
+    """Apply an operator that `keeps_reflections`, on a processor.
+
+    Parameters
+    ----------
+    operator
+        ``(Q, P)`` values at the query points for unit values on each perimeter node.
+    points
+        ``(Q, axes)``, whole numbers of cells.
+    """
+
+    def __init__(
+        self, operator: np.ndarray, points: np.ndarray, subdomain: Subdomain, *, dtype: torch.dtype
+    ):
+        m, axes = subdomain.cells, subdomain.axes
+        signs = np.array(list(itertools.product((0, 1), repeat=axes)))  # of kinds and of images
+        around = _representatives(subdomain.perimeter, m)
+        images = _numbers(np.where(signs[:, None], m - around, around), subdomain.perimeter, m)
+        # A stencil without diagonals reads no edges.
+        read = np.abs(operator).max(axis=0)[images].any(axis=0)
+        around, images = around[read], images[:, read]  # (kinds, r)
+        inside = _representatives(points, m)
+        share = len(signs) * 2 ** (2 * around == m).sum(axis=1)  # slots of a node are one
+        rows = operator[_numbers(inside, points, m)][:, images] / share  # (R, kinds, r)
+        parts = np.einsum("ke,Rer->krR", 1 - 2 * (signs @ signs.T % 2), rows)
+        parts[np.abs(parts) <= _ASYMMETRY * np.abs(parts).max()] = 0.0
+        self._parts = []
+        for kind, part in enumerate(parts):
+            used = np.flatnonzero(part.any(axis=0))  # what is odd vanishes in the middle
+            if len(used):
+                span = slice(int(used[0]), int(used[-1]) + 1)
+                self._parts.append((kind, span, torch.tensor(part[:, span], dtype=dtype).numpy()))
+        beyond = (2 * points > m).astype(int) @ 2 ** np.arange(axes)[::-1]
+        folded = np.minimum(points, m - points)
+        slots = len(inside) * beyond + _numbers(folded, inside, m)
+        self._gather, self._scatter = (torch.from_numpy(i.reshape(1, -1)) for i in (images, slots))
+        self._signs = torch.tensor(1 - 2 * (signs @ signs.T % 2), dtype=dtype).numpy()
+        self.chunk = max(1, _SLOTS // (len(signs) * max(len(around), len(inside))))
+        # Values at slots, and of kinds; those of kinds that the products leave out are zero.
+        self._around = torch.empty(2, self.chunk, *images.shape, dtype=dtype)
+        self._inside = torch.zeros(2, self.chunk, len(signs), len(inside), dtype=dtype)
+
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        for values, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
+            count = len(values)
+            around, inside = self._around[:, :count], self._inside[:, :count]
+            torch.gather(values, 1, self._gather.expand(count, -1), out=around[0].view(count, -1))
+            slots, even_and_odd = around.numpy()
+            np.matmul(self._signs, slots, out=even_and_odd)
+            products, put_together = inside.numpy()
+            for kind, span, part in self._parts:
+                np.matmul(even_and_odd[:, kind], part, out=products[:, kind, span])
+            np.matmul(self._signs, products, out=put_together)
+            at_slots = inside[1].view(count, -1)
+            torch.gather(at_slots, 1, self._scatter.expand(count, -1), out=result)
+
+
+def keeps_reflections(operator: np.ndarray, points: np.ndarray, subdomain: Subdomain) -> bool:
+    """Say whether reflections in all axes change what an operator ``(Q, P)`` of nodes gives by rounding only."""
+    m, nodes = subdomain.cells, np.rint(points).astype(int)
+    g = np.random.default_rng(0).standard_normal((operator.shape[1], _PROBES))
+    values = operator @ g
+    for axis in range(subdomain.axes):
+        turned = []
+        for places in (nodes, subdomain.perimeter):
+            reflected = places.copy()
+            reflected[:, axis] = m - reflected[:, axis]
+            turned.append(_numbers(reflected, places, m))
+        if not np.array_equal(nodes, points) or min(map(np.min, turned)) < 0:
+            return False
+        change = operator @ g[turned[1]] - values[turned[0]]
+        if np.abs(change).max() > _ASYMMETRY * np.abs(values).max():
+            return False
+    return True
+
+
+def _representatives(nodes: np.ndarray, m: int) -> np.ndarray:
+    """Return the nodes with coordinates of at most ``m / 2``, each once, by which axes they are in the middle of."""
+    low = np.unique(nodes[(2 * nodes <= m).all(axis=1)], axis=0)
+    return low[np.lexsort((2 * low != m).T[::-1])]
+
+
+def _numbers(nodes: np.ndarray, among: np.ndarray, m: int) -> np.ndarray:
+    """Return which of some nodes are those, ``(.., axes)`` to ``(..)``; -1 where none is."""
+    axes = among.shape[1]
+    number = np.full((m + 1,) * axes, -1)
+    number[tuple(among.T)] = np.arange(len(among))
+    return number[tuple(np.moveaxis(nodes, -1, 0))]
+
+
+def linear_plan(
+    operator: np.ndarray,
+    points: np.ndarray,
+    subdomain: Subdomain,
+    *,
+    weights: np.ndarray | None = None,
+    **tensors: Unpack[Tensors],
+) -> Plan:
+    """Plan a linear local solver: by half of the products where its symmetry allows it, of cubes by an eighth.
+
+    The operator ``(Q, P)`` is of query points ``(Q, 2)``, (y, x) in cells; ``weights (Q,)`` are
+    factors for the values.
+    """
+    operator = np.asarray(operator)
+    if weights is not None:
+        operator = np.asarray(weights)[:, None] * operator
+    dtype, on_cpu = tensors["dtype"], torch.device(tensors["device"]).type == "cpu"
+    lines = reversed_lines(points, subdomain)
+    if on_cpu and lines and _is_kept(operator, lines):
+        return ReflectionPlan(operator, lines, dtype=dtype)
+    if on_cpu and subdomain.axes > 2 and keeps_reflections(operator, points, subdomain):
+        return ParityPlan(operator, np.rint(points).astype(int), subdomain, dtype=dtype)
+    return LinearPlan(operator, **tensors)
+
+
+def _is_kept(operator: np.ndarray, lines: int) -> bool:
+    """Say whether the reflection through the centre changes an operator by rounding only."""
+    points, perimeter = operator.shape
+    reflected = operator.reshape(lines, -1, perimeter)[:, ::-1].reshape(points, perimeter)
+    reflected = np.roll(reflected, perimeter // 2, axis=1)
+    return bool(np.abs(reflected - operator).max() <= _ASYMMETRY * np.abs(operator).max())
+
 
 # Ratio of a diagonal tensor. At 512 x 512 cells, to 1e-7, with interpolation as coarse space and by multigrid:
 # 27 iterations and 25 at 100, 72 and 31 at 1000, 100 and 33 at 3000.

@@ -16,8 +16,8 @@ import torch
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.solvers.multigrid.level_operator import LevelOperator
 from mosaicdd.solvers.multigrid.vector_operations import Image, adding, planned, stepping, turning
+from mosaicdd.solvers.outcome import History, Progress, judged
 from mosaicdd.solvers.settings import OUT_OF_ITERATIONS, StoppingRule
-from mosaicdd.solvers.stopping import History, Progress, judged
 
 
 @dataclass

@@ -12,25 +12,26 @@ import torch
 from mosaicdd.axes import Slices, even, within
 from mosaicdd.discretisation.given_conditions import Points, points_on
 from mosaicdd.discretisation.system import LinearSystem
-from mosaicdd.grid.strips import Strip
+from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.safe_norms import is_safe, largest_of, power_for
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import BaseEngine, SolveOptions
-from mosaicdd.solvers.embedded import BoundaryLifting
-from mosaicdd.solvers.field_residual import FieldResidual
+from mosaicdd.solvers.field_residual import BoundaryLifting, FieldResidual
 from mosaicdd.solvers.measure import EdgeValues, NodeSource
 from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem, Room
-from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
-from mosaicdd.solvers.settings import StoppingRule
-from mosaicdd.solvers.stopping import History, progress_times
-from mosaicdd.solvers.verdict import (
+from mosaicdd.solvers.outcome import (
     PLAUSIBLE,
     ROUNDINGS,
     Certificate,
+    ErrorEstimate,
+    History,
+    Outcome,
     StatusEvidence,
     needs_rounding,
+    progress_times,
 )
+from mosaicdd.solvers.settings import StoppingRule
 
 _STRIP = 2**17  # values of the field that are handed out at once
 

@@ -8,15 +8,15 @@ import torch
 from mosaicdd.axes import Slices, common, within
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations
+from mosaicdd.discretisation.node_equations import Equations, RowWeights
 from mosaicdd.discretisation.region_equations import region_equations
-from mosaicdd.discretisation.row_weights import RowWeights
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.machine import give_back_memory
 from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, Resampled
 from mosaicdd.problems.operators.nonlinear_part import Linearised
+from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.measure import (
     EdgeValues,
     NodeSource,
@@ -29,7 +29,6 @@ from mosaicdd.solvers.multigrid.biconjugate_gradients import gradients_of, try_o
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
-from mosaicdd.solvers.stopwatch import Stopwatch
 
 AROUND = 9  # nodes: the copies of four colours, and one more
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, common, frame, moved, within
-from mosaicdd.discretisation.row_weights import RowWeights
+from mosaicdd.discretisation.node_equations import RowWeights
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.multigrid.colour_layout import Class, Step, opposite
 from mosaicdd.solvers.multigrid.level_operator import Coupled, LevelOperator, shifted

@@ -20,10 +20,16 @@ from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeErr
 from mosaicdd.solvers.measure import driven
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.solvers.newton.newton_steps import Change, NewtonContext, Step
-from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
+from mosaicdd.solvers.outcome import (
+    ERROR_STEP,
+    Certificate,
+    ErrorEstimate,
+    History,
+    Progress,
+    StatusEvidence,
+    needs_rounding,
+)
 from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
-from mosaicdd.solvers.stopping import History, Progress
-from mosaicdd.solvers.verdict import Certificate, StatusEvidence, needs_rounding
 
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
 # cheap so, and late ones still converge faster than linearly.

@@ -25,12 +25,16 @@ from mosaicdd.solvers.measure import require_range
 from mosaicdd.solvers.multigrid.multigrid_system import AROUND
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations, equations_of
-from mosaicdd.solvers.newton.newton_steps import MediumStep, NewtonContext, NodesInside, Step
-from mosaicdd.solvers.newton.sine_step import SineStep
+from mosaicdd.solvers.newton.newton_steps import (
+    MediumStep,
+    NewtonContext,
+    NodesInside,
+    SineStep,
+    Step,
+)
 from mosaicdd.solvers.newton.starts import HarmonicGuess, NestedGuess, nested_start
-from mosaicdd.solvers.outcome import ErrorEstimate, Outcome
+from mosaicdd.solvers.outcome import PLAUSIBLE, ErrorEstimate, Outcome, StatusEvidence
 from mosaicdd.solvers.settings import CONVERGED
-from mosaicdd.solvers.verdict import PLAUSIBLE, StatusEvidence
 
 _SAME = (
     1.2  # ratio of what conducts at nodes, up to which sine transforms are a good preconditioner

@@ -1,7 +1,21 @@
-"""Newton's steps: by multigrid in the medium that the derivative is; by sine transforms see `sine_step`."""
+r"""Newton's steps: by multigrid in the medium that the derivative is; by sine transforms see `sine_step`.
+
+Newton's steps by conjugate gradients with sine transforms.
+
+With $D$ the conductances around each node, the derivative of a symmetric equation without high contrast
+is Laplace's operator but for a scaling and a reaction (Concus and Golub, 1973):
+
+$$J \approx D^{1/2} (-\Delta_h + \beta) D^{1/2}.$$
+
+Sine transforms invert the right-hand side, which preconditions. How many iterations that takes depends on the coefficients, not on the
+grid, and nothing is factorised. Where float32 has the digits that are asked for, all is in float32: then an iteration
+moves half as much memory, and the next residual, in float64 and by the equation, shows what the step was worth.
+"""
 
 import functools
 import math
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,18 +23,28 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike
 
-from mosaicdd.axes import Slices, at, crossed, within
+from mosaicdd.axes import Slices, at, crossed, ends_of, within
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
+from mosaicdd.parallel.safe_norms import safe_power
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.base_engine import engine_of
+from mosaicdd.solvers.base_engine import Stopwatch, engine_of
+from mosaicdd.solvers.multigrid.vector_operations import (
+    Image,
+    adding,
+    dot,
+    planned,
+    stepping,
+    turning,
+)
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
 from mosaicdd.solvers.outcome import ERROR_STEP
 from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.solvers.transforms.sine_solve import SineSolve
 
 _STEP_ITERATIONS = 200  # iterations of a step
@@ -191,3 +215,189 @@ class NodesInside:
             for ends in (slice(2, None), slice(None, -2)):
                 beside = beside + k * u[at(axis, u.ndim, ends, inner)]
         return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
+
+
+_MOST = 30  # iterations, from which on multigrid goes on; see `benchmarks/nonlinear_peers.py`
+
+
+_TRIAL = 8  # of them, which show how many it will take
+
+
+_STRIP = 2**18  # numbers of a vector that are handled at once
+
+
+_SHORT = 1e-5  # bounds of residuals down to which float32 is long enough
+
+
+class SineStep:
+    """Solves for what a derivative between inner nodes asks for; see `Step`.
+
+    `ValueError` as `Step`.
+    """
+
+    def __init__(
+        self, steps: NewtonContext, inner: NodesInside, equations: NewtonEquations, u: np.ndarray
+    ):
+        self._steps, self._inner = steps, inner
+        self._equations, self._u = equations, u
+        self._planned: dict[type, _Gradients | None] = {}
+        if self._of(np.float32) is None:
+            self._of(np.float64)
+
+    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
+        """Solve by conjugate gradients, if these are quick; see `Step`."""
+        gradients = self._of(np.float32) if rtol >= _SHORT else None
+        gradients = self._of(np.float64) if gradients is None else gradients
+        if gradients is None:
+            return None
+        with self._steps.clock.part("cg"):
+            result = gradients(self._inner.of_wide(force), rtol)
+        if result is None:
+            return None
+        values, last, unit = result
+        nodes = math.prod(self._inner.owned.shape)
+        squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
+        size, error = unit * np.sqrt(squares / nodes)
+        change = self._inner.embedded(unit * values)
+        return Change(change, float(size), float(error), "converged_rtol")
+
+    def _of(self, dtype: type) -> "_Gradients | None":
+        """Return what solves in numbers of a type; None where these are too short for the derivative, or nothing flows.
+
+        `NotEllipticError` where that is of no elliptic equation.
+        """
+        if dtype not in self._planned:
+            with self._steps.clock.part("derivative"):
+                self._planned[dtype] = self._made(dtype)
+        return self._planned[dtype]
+
+    def _made(self, dtype: type) -> "_Gradients | None":
+        ranks, inner = self._steps.ranks, self._inner
+        # Numbers may be too large or too small for the type, and flows nothing beside a reaction.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            try:
+                derivative = ranks.run_on_all(
+                    lambda: self._equations.derivative(self._u, inner.part, dtype)
+                )
+            except NotEllipticError:  # on all ranks; in shorter numbers what is small is zero
+                if dtype == np.float64:
+                    raise
+                return None
+            inside = (slice(1, -1),) * derivative.axes
+            c = derivative.reaction[inside]
+            scales = derivative.diagonal()[inside]
+            scales -= c
+            scales /= inner.diagonal
+            share = (c / scales).sum(dtype=float)
+            lacking = scales.size - ((scales > 0) & np.isfinite(scales)).sum()
+        share, count, lacking = ranks.sum(np.array([share, scales.size, lacking]))
+        if lacking or not np.isfinite(share):
+            return None
+        return _Gradients(self._steps, inner, derivative, scales, max(share / count, 0.0), dtype)
+
+
+class _Gradients:
+    """Conjugate gradients for one derivative, in numbers of one type.
+
+    Vectors are those of the nodes of `NodesInside.part`, flat, and zero at the outermost, but for those of directions that
+    other ranks own.
+    """
+
+    def __init__(
+        self,
+        steps: NewtonContext,
+        inner: NodesInside,
+        derivative: Conductances,
+        scales: np.ndarray,
+        reaction: float,
+        dtype: type,
+    ):
+        self._ranks, self._inner = steps.ranks, inner
+        self._shape = shape = derivative.reaction.shape
+        self._inside = (slice(1, -1),) * len(shape)
+        self._roots: np.ndarray = inner.widened(1 / np.sqrt(scales, dtype=float)).astype(dtype)
+        self._solve = inner.sine_solve(reaction, dtype)
+        self._owned: np.ndarray = np.empty(scales.shape, dtype)
+        self._r, self._p, self._z, self._image = (
+            torch.from_numpy(np.zeros(np.prod(shape), dtype)) for _ in range(4)
+        )
+        # Sums of directions, whose rounding no recurrence would show.
+        self._x = torch.zeros(len(self._r), dtype=torch.float64)
+        self._multiply = planned(list(self._images(derivative)))
+        self._turn = turning(self._p[None], self._z[None], self._r[None])
+        self._add = adding(self._x[None], self._p[None])
+        self._step = stepping(self._r, self._image)
+
+    def __call__(self, force: np.ndarray, rtol: float) -> tuple[np.ndarray, float, float] | None:
+        """Solve for a force at the nodes inside; None if that is slow.
+
+        Returns the values, the square of their last part, and the unit of both.
+        """
+        inner, inside = self._inner, self._inside
+        size = self._ranks.largest(float(abs(force).max(initial=0.0))) or 1.0
+        x, r, p, z, image = (
+            values.numpy().reshape(self._shape)
+            for values in (self._x, self._r, self._p, self._z, self._image)
+        )
+        for values in (x, r, p):
+            values[...] = 0.0
+        np.divide(force, size, out=r[inside], casting="same_kind")
+        (first,) = self._total(dot(self._r, self._r))
+        left, before, alpha = first, 0.0, 0.0
+        for number in range(_MOST):
+            if not left > rtol**2 * first:
+                break
+            if number == _TRIAL and left > first * rtol ** (2 * _TRIAL / _MOST):
+                return None
+            np.multiply(self._roots[inner.mine], r[inside], out=self._owned)
+            np.multiply(self._roots, self._solve(self._owned), out=z[inner.inside])
+            (gamma,) = self._total(dot(self._r, self._z))
+            self._turn(gamma / before if before else 0.0)
+            self._multiply()
+            for axis in range(image.ndim):  # which the sums have run over, too
+                np.moveaxis(image, axis, 0)[[0, -1]] = 0.0
+            (energy,) = self._total(dot(self._p, self._image))
+            if not energy > 0:
+                return None
+            alpha, before = gamma / energy, gamma
+            for s in _pieces(0, len(self._x)):
+                self._add(alpha, s)
+            (left,) = self._total(self._step(-alpha))
+        if not left <= rtol**2 * first:
+            return None
+        power = safe_power(size)
+        size *= power
+        last = np.square(size * alpha * p[inside].astype(float)).sum()
+        return size * x[inside], float(last), 1 / power
+
+    def _images(self, derivative: Conductances) -> Iterator[Image]:
+        """Yield the products of the derivative and directions, piece by piece from the first node inside to the last."""
+        strides = [math.prod(self._shape[axis + 1 :]) for axis in range(len(self._shape))]
+        couplings = [  # of nodes, and how far away the others are
+            (self._flat(k, ends_of(step)[0]), sum(map(operator.mul, step, strides)))
+            for step, k, _ in derivative.edges()
+        ]
+        reaction: torch.Tensor | None = None
+        if derivative.reaction[self._inside].any():
+            reaction = self._flat(derivative.reaction, (slice(None),) * len(self._shape))
+        for s in _pieces(sum(strides), len(self._r) - sum(strides)):
+            products = [
+                (k[s.start - back : s.stop - back], self._p[s.start + way : s.stop + way])
+                for k, distance in couplings
+                for back, way in ((0, distance), (distance, -distance))
+            ]
+            excess = None if reaction is None else reaction[s]
+            yield Image(self._image[s], self._p[s], products, excess)
+
+    def _flat(self, values: np.ndarray, nodes: Slices) -> torch.Tensor:
+        """Return values of some nodes, zero at the others."""
+        every = np.zeros(self._shape, self._owned.dtype)
+        every[nodes] = values
+        return torch.from_numpy(every.ravel())
+
+    def _total(self, number: float) -> list[float]:
+        return self._ranks.sum(np.array([number])).tolist()
+
+
+def _pieces(first: int, end: int) -> Iterator[slice]:
+    return (slice(a, min(a + _STRIP, end)) for a in range(first, end, _STRIP))

@@ -10,10 +10,13 @@ each product of these, ``d`` at least 2. Such equations are solved without pivot
 less time than one of these takes.
 
 The residual of constant coefficients at all unknowns, in differences.
+
+The engine for constant coefficients on rectangles and boxes: one solve by transforms, and the true residual.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,11 +30,12 @@ from mosaicdd.parallel.layouts.layout import Halo, Layout, Shard
 from mosaicdd.parallel.layouts.redistribution import Redistribution
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale, require_range
 from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
+from mosaicdd.solvers.multigrid.multigrid_engine import MultigridEngine
 from mosaicdd.solvers.multigrid.vector_operations import Image, kernels, planned
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
-from mosaicdd.solvers.stopwatch import Stopwatch
 from mosaicdd.solvers.transforms.sine_solve import Eliminate, SineSolve, SineTransform
 
 _VALUES = 2**13  # handled at once, so that they stay in the cache
@@ -417,3 +421,18 @@ class SineSystem:
         place = self._partition.samples(ERROR_STEP[len(self.region.shape)])
         everywhere = torch.full([p.stop - p.start for p in place], rms, dtype=torch.float64)
         return ErrorEstimate(rms, rms, everywhere, place, self._left / math.sqrt(self._least))
+
+
+class SineEngine(MultigridEngine):
+    """Solves as media are, but by transforms in the place of iterations; on GPUs by these."""
+
+    def _planned(self, *, transposed: bool) -> Any:
+        """Return what is planned: `SineSystem`, which is its own transpose."""
+        solver = self._solver
+        if not isinstance(solver, SeparableSystem) or self._tensors["device"].type != "cpu":
+            return super()._planned(transposed=transposed)
+        self.acceleration, self.begins = "sines", False
+        key = (SineSystem, self.partition)
+        if key not in solver.planned:
+            solver.planned[key] = SineSystem(self.partition, solver, self.clock)
+        return solver.planned[key]

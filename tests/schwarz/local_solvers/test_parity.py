@@ -6,8 +6,8 @@ import torch
 
 from mosaicdd import EllipticOperator
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.local_solvers.plans import (
+from mosaicdd.schwarz.local_solvers.exact import (
+    ExactSolver,
     LinearPlan,
     ParityPlan,
     keeps_reflections,

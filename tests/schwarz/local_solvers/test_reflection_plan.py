@@ -6,14 +6,14 @@ import torch
 
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
-from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.local_solvers.loading import find_local_solver
-from mosaicdd.schwarz.local_solvers.plans import (
+from mosaicdd.schwarz.local_solvers.exact import (
+    ExactSolver,
     LinearPlan,
     ReflectionPlan,
     linear_plan,
     reversed_lines,
 )
+from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 
 CPU = torch.device("cpu")
 POINTS = ("centre_lines", "interior")

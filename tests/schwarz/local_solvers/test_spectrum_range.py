@@ -10,7 +10,7 @@ from mosaicdd.problems.fields.random_media import sample_closed_curve
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
-from mosaicdd.schwarz.local_solvers.training_range import GuardedSolver, SpectrumRange
+from mosaicdd.schwarz.local_solvers.network_solver import GuardedSolver, SpectrumRange
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}
 SQUARE = Subdomain()

@@ -16,7 +16,7 @@ from mosaicdd.solvers.multigrid.aggregates import CoarseAggregates
 from mosaicdd.solvers.multigrid.cycle import Cycle
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.strong_components import squares_of
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 AROUND = {"left": m.Periodic(), "right": m.Periodic(), "bottom": m.Dirichlet(0.0)}
 

@@ -5,7 +5,7 @@ import pytest
 from central_differences import central_difference
 
 import mosaicdd as m
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 # Of the heat slab of the Mosaic benchmark (arXiv 2606.27895), by the number of elements along x.
 COMPLIANCES = {

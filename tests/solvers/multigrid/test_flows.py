@@ -16,7 +16,7 @@ from mosaicdd.solvers.multigrid import smoothing as lines
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.smoothing import LineSweeps, earlier, orders
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 
 def flowing(kind, cells, peclet, *, contrast=1e4):

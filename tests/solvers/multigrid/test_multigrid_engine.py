@@ -7,7 +7,7 @@ from media import MEDIA
 
 import mosaicdd as m
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS = (131, 149)  # prime numbers
 TIGHT = m.SolveSettings(rtol=1e-11)

@@ -11,8 +11,8 @@ from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.solvers.base_engine import engine_of
 from mosaicdd.solvers.multigrid import conjugate_gradients as flexible_gradients
-from mosaicdd.solvers.newton import sine_step
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.newton import newton_steps as sine_step
+from mosaicdd.solvers.references import solve_directly
 
 CELLS, H = (64, 96), 1 / 64
 TIGHT = m.SolveSettings(rtol=1e-11)

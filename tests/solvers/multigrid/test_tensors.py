@@ -6,7 +6,7 @@ from tensor_cells import driven_from_the_right
 
 import mosaicdd as m
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS = (67, 83)  # prime numbers
 DOMAIN = m.Domain(CELLS, 1 / 83)

@@ -6,7 +6,7 @@ import sympy
 from tensor_cells import driven_from_the_right
 
 import mosaicdd as m
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 
 CELLS = (17, 17, 29)  # prime numbers
 NODES = tuple(n + 1 for n in CELLS)

@@ -12,7 +12,7 @@ from mosaicdd.solvers.multigrid.biconjugate_gradients import StabilisedGradients
 from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
-from mosaicdd.solvers.references.references import solve_directly
+from mosaicdd.solvers.references import solve_directly
 from mosaicdd.solvers.settings import StoppingRule
 
 FLOWS = [0.1, 1.0, 3.0]  # cell Peclet numbers

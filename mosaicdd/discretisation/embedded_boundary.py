@@ -1,22 +1,26 @@
 """The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
 
 What it makes of the discrete equation in a part of the grid is an `CutCells`.
+
+What the domain of a problem has of the cells around nodes, as its discretisation counts them.
 """
 
 import copy
 import dataclasses
+import functools
 
 import numpy as np
 import scipy.ndimage
 
 from mosaicdd.axes import contains, ends, in_rows, letters, others, spelled, within
-from mosaicdd.discretisation.cut import CutCells
-from mosaicdd.discretisation.exchange import RobinCoefficients
+from mosaicdd.discretisation.crossings import RobinCoefficients
+from mosaicdd.discretisation.cut_cells import CutCells
 from mosaicdd.discretisation.periodic import GridNodes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import STRIP, evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures, Segments, cut_cells, staircase
 from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
@@ -360,3 +364,24 @@ def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> N
                 f"the sides {both} are periodic, but the outline of the domain is not the same on both, "
                 f"first at {place}: let it go on at the other side"
             )
+
+
+class CoveredCells:
+    """Of one problem; an outline is looked at when it is first asked for. Beyond periodic sides there is nothing."""
+
+    def __init__(self, problem: Problem, grid: Grid):
+        self._problem, self._grid = problem, grid
+
+    @functools.cached_property
+    def _outline(self) -> EmbeddedBoundary | None:
+        shape = self._problem.domain.shape
+        return (
+            None if shape is None else EmbeddedBoundary(shape, self._grid, self._problem.conditions)
+        )
+
+    def __call__(self, part: Part) -> Apertures:
+        """Return it around the nodes of a part."""
+        cells = GridNodes(self._grid.shape, (None,) * len(part)).cells(part)
+        if self._outline is None:
+            return Apertures.of_cells(cells)
+        return self._outline.cut(part, cells).cover
