@@ -18,10 +18,10 @@ from mosaicdd.parallel.launcher import (
     threads_per_rank,
     too_many_threads,
 )
-from mosaicdd.storage.metrics_file import json_line
+from mosaicdd.storage.json_line import json_line
 
 if TYPE_CHECKING:
-    from mosaicdd.cli.bad_input import Finding
+    from mosaicdd.cli.findings import Finding
 
 
 @click.command()
@@ -62,7 +62,7 @@ def _findings(
     vendor: tuple[str, str] | None, places: list, lonely: str, threads: int, refused: str
 ) -> list:
     """Collect all findings, on rank 0."""
-    from mosaicdd.cli import bad_input as look
+    from mosaicdd.cli import findings as look
     from mosaicdd.parallel.halo import probe_device_buffers
 
     return [

@@ -7,7 +7,7 @@ import sys
 import h5py
 import pytest
 
-from mosaicdd.cli import bad_input as findings
+from mosaicdd.cli import findings
 from mosaicdd.parallel.halo import probe, verdict
 from mosaicdd.parallel.launcher import Launcher
 from mosaicdd.parallel.machine import Place
