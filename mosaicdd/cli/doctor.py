@@ -18,7 +18,7 @@ from mosaicdd.parallel.launcher import (
     threads_per_rank,
     too_many_threads,
 )
-from mosaicdd.storage.json_line import json_line
+from mosaicdd.storage.metrics_file import json_line
 
 if TYPE_CHECKING:
     from mosaicdd.cli.findings import Finding
