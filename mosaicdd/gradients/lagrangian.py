@@ -82,6 +82,7 @@ class Lagrangian:
                 self._inside = torch.from_numpy(known_in[(slice(1, -1),) * self._axes])
             # A node on one of periodic sides has its value on the other, too, though no cell there is inside.
             nodes = np.argwhere(on.reported) + [part.start for part in wide]
+            nodes %= [period or n for n, period in zip(grid.nodes, self._periods, strict=True)]
             reported = on.reported.copy()
             reported[places_of(nodes, wide, self._periods)[1]] = True
             self.reported = torch.from_numpy(reported)
