@@ -129,7 +129,9 @@ def kill(tmp_path):
         job.send_signal(signal.SIGKILL)
         job.communicate()
         assert job.returncode == -signal.SIGKILL
-        (tmp_path / ".out.h5.checkpoint.0123abcd.part").write_text("as if killed while it was written")
+        (tmp_path / ".out.h5.checkpoint.0123abcd.part").write_text(
+            "as if killed while it was written"
+        )
 
     return start
 
