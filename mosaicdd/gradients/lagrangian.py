@@ -225,7 +225,12 @@ class Lagrangian:
             known_in = known_cells(cover)
             if known_in is not None:
                 self._inside = torch.from_numpy(known_in[(slice(1, -1),) * self._axes])
-            self.reported = torch.from_numpy(on.reported)
+            # A node on one of periodic sides has its value on the other, too, though no cell there is inside.
+            nodes = np.argwhere(on.reported) + [part.start for part in wide]
+            nodes %= [period or n for n, period in zip(grid.nodes, self._periods, strict=True)]
+            reported = on.reported.copy()
+            reported[places_of(nodes, wide, self._periods)[1]] = True
+            self.reported = torch.from_numpy(reported)
             active &= self._outlines.connected
             self._volumes_counting = cut.cover.counts
             counts = active | known

@@ -266,3 +266,16 @@ def test_what_lacks_values_beyond_an_outline_says_how_to_keep_them():
     sides = {"outline": m.Robin(1.0), "left": m.Dirichlet()} | AROUND
     with pytest.raises(m.Unsupported, match="outline exchanges"):
         m.differentiable(m.Problem(HOLE, "poisson", sides=sides), "f")
+
+
+@pytest.mark.parametrize("outline", [m.Dirichlet(), m.Neumann(0.5)])
+@pytest.mark.parametrize("side", [0, -1])
+def test_both_of_periodic_sides_have_values_where_cells_are_inside_at_one(side, outline):
+    mask = np.ones(CUBE, bool)
+    mask[2:4, side, 3:7], mask[:2, -1 - side, :3] = False, False
+    sides = {"left": m.Dirichlet("y"), "outline": outline} | AROUND
+    problem = m.Problem(m.Domain.from_mask(mask, H), "poisson", {"f": 1.0}, sides)
+    field = m.solve(problem, "exact", rtol=1e-12).gather()
+    assert np.isfinite(field[3, [0, -1], 4]).all()
+    called = m.differentiable(problem, ["f"], settings=TIGHT)(f=torch.ones(field.shape))
+    np.testing.assert_allclose(called.detach(), field, rtol=0, atol=1e-10)

@@ -71,6 +71,7 @@ def require_gradients_alike(seed, ranks=None, *, large=False):
     fields = call(**tensors)
     own = own_march(march)
     w = np.where(np.isfinite(own), rng.uniform(-0.3, 1.0, own.shape), 0.0)
+    np.testing.assert_array_equal(fields.isfinite(), np.isfinite(own))
     torch.where(fields.isfinite(), fields * torch.from_numpy(w), 0.0).sum().backward()
     if by_initial:
         change = rng.uniform(0.5, 1.0, np.shape(march.initial))

@@ -44,6 +44,12 @@ def require_gradient_alike(seed, ranks=None, *, large=False):
         solution = m.solve(problem, "exact", rtol=RTOL, ranks=ranks, keep="unknowns")
     except m.Unsupported as refused:
         pytest.skip(f"{refused}: {text}")
+    except ValueError as refused:
+        if "no value is given on any side" not in str(
+            refused
+        ):  # nothing says which solution is meant
+            raise
+        pytest.skip(f"{refused}: {text}")
     rng = np.random.default_rng(seed)
     values = known.values()
     along = {n: rng.uniform(0.2, 1.0, v.shape) * (abs(v) + 0.1) for n, v in values.items()}
