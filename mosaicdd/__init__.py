@@ -1,4 +1,4 @@
-"""Solve PDEs on large domains by inference with pretrained subdomain networks.
+"""Solve partial differential equations on large structured grids, with an error estimate.
 
 ```python
 import mosaicdd as m
@@ -7,9 +7,8 @@ problem = m.Problem(m.Domain((1024, 1024)), "laplace", sides=m.Dirichlet("sin(x)
 field = m.solve(problem).field
 ```
 
-What this module offers is imported at its first use: nothing here needs an MPI library, and the
-command line starts fast. The folders, and which may import which, are described in the tests of the
-imports.
+Names are imported at their first use: nothing here needs an MPI library, and the command line starts
+fast. ``tests/test_imports.py`` has the order of the folders, each of which imports only those before it.
 """
 
 import importlib as _importlib

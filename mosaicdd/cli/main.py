@@ -70,7 +70,7 @@ class _Commands(click.Group):
 @click.version_option(mosaicdd.__version__, prog_name="mosaicdd")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Solve PDEs on large domains by inference with pretrained subdomain networks.
+    """Solve partial differential equations on large structured grids, with an error estimate.
 
     Every command works alone and under mpiexec or srun.
     """
