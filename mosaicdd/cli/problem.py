@@ -16,7 +16,7 @@ from mosaicdd.problems.fields.wells import Wells
 from mosaicdd.problems.operators.foils import Foil, Foils
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import side_names
-from mosaicdd.problems.sides.boundary import BoundarySpec, Data, is_file
+from mosaicdd.problems.sides.boundary import BoundarySpec, EdgeData, is_file
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, values_of_spec
 from mosaicdd.problems.sides.conditions import is_file as names_file
 from mosaicdd.problems.sides.parts import Held, is_outline
@@ -79,7 +79,7 @@ def _domain(options: Mapping[str, Any], fields: Mapping[str, Any]) -> Domain:
 
 
 @argument("boundary")
-def _boundary(spec: str | None) -> Data | None:
+def _boundary(spec: str | None) -> EdgeData | None:
     """Return what holds on sides without a condition."""
     if spec is None:
         return None

@@ -16,7 +16,7 @@ from mosaicdd.problems.fields.given import is_number, read, real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
-from mosaicdd.problems.sides.boundary import is_text
+from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.problems.sides.conditions import is_one_each
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
@@ -91,7 +91,7 @@ def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
     if conditions.data is not None:
         told["values on the edges"] = (
             conditions.data
-            if is_text(conditions.data)  # which stands for them
+            if isinstance(conditions.data, BoundarySpec)  # which stands for them
             else tuple(
                 checksum_of_row(edge)
                 for boundary in conditions.edge_values(grid)

@@ -25,7 +25,7 @@ from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
-from mosaicdd.problems.sides.boundary import Boundary, Data
+from mosaicdd.problems.sides.boundary import Boundary, EdgeData
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet
 from mosaicdd.problems.sides.parts import require_no_periodic_outline, require_outlines
 from mosaicdd.problems.sides.sides import Sides, require_no_jump
@@ -36,7 +36,7 @@ from mosaicdd.unsupported import Unsupported
 _SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
 
 
-GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | Data | Sides
+GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | EdgeData | Sides
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -21,7 +21,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.given import as_mask
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import name_of_side, sides
-from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.problems.sides.boundary import Boundary, EdgeData
 from mosaicdd.problems.sides.conditions import Scattered
 from mosaicdd.problems.sides.side_values import KINDS, EvaluatedPart
 from mosaicdd.problems.sides.sides import Sides
@@ -146,19 +146,20 @@ def _require_place(file: h5py.File, grid: Grid) -> None:
             )
 
 
-class BoundaryFile:
+class BoundaryFile(EdgeData):
     """Boundary data in a file, of one problem or of several, which every rank reads for itself.
 
     `FileNotFoundError`, `ValueError` as `read_boundaries`.
     """
 
+    made = True
+
     def __init__(self, path: str | PathLike):
         self.path = path
         with open_any(path, "boundary") as file:
-            self.problems = _count(file.filename, _edges(file)) or 1
+            self._which = range(_count(file.filename, _edges(file)) or 1)
 
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
+    def _on(self, grid: Grid) -> list[Boundary]:
         return read_boundaries(self.path, grid)
 
 

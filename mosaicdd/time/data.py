@@ -17,7 +17,7 @@ from mosaicdd.axes import coordinates, letters, spelled
 from mosaicdd.discretisation.embedded_boundary import CoveredCells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
-from mosaicdd.problems.fields.expressions import AtInstant, Expression, OfPlace, takes_time
+from mosaicdd.problems.fields.expressions import Expression, OfPlace, at_instant, takes_time
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import one_corner
 from mosaicdd.problems.limits import exact
@@ -145,7 +145,7 @@ def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
             return None
         return lambda t: values.at_time(t, values.beside if beside is None else beside(t))
     if callable(values) and (takes := takes_time(values, axes)):
-        return lambda t: AtInstant(values, takes, float(t))
+        return lambda t: at_instant(values, takes, float(t))
     return None
 
 

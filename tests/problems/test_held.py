@@ -52,7 +52,7 @@ def test_values_and_flows_are_those_of_a_matrix(axes, comm, by_one):
         along = [np.arange(n + 1) * step for n, step in zip(cells, steps, strict=True)]
         *_, y, x = places = np.meshgrid(*along, indexing="ij")
         lines = {
-            n: nearest(h.where.told, steps) for n, h in held.items() if n not in ("pond", "plate")
+            n: nearest(h.where.place, steps) for n, h in held.items() if n not in ("pond", "plate")
         }
         nodes = {name: tuple(line.T) for name, line in lines.items()}
         if axes == 2:

@@ -1,20 +1,20 @@
-"""Expressions in ``x`` and ``y``, ``t`` or ``u``, from a command line, parsed and never ``eval``-ed.
+"""Expressions in ``x`` and ``y``, ``t`` or ``u``, parsed and never ``eval``-ed; arguments of functions.
 
 The syntax tree is walked by hand: numbers, variables, ``pi``, arithmetic, comparisons and the
 functions of numexpr are known; everything else is refused by name.
 
-What arguments a function of the user takes: coordinates, and the time after them or by its name ``t``.
-
-A parameter with a default, as ``k`` of ``lambda x, y, k=k: k * x``, keeps it, unless it is named ``t``.
+A function of the user takes coordinates, and the time after them or by its name ``t``. A parameter with a
+default, as ``k`` of ``lambda x, y, k=k: k * x``, keeps it, unless it is named ``t``.
 """
 
 import ast
 import functools
 import inspect
+import itertools
 import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
@@ -27,42 +27,32 @@ if TYPE_CHECKING:
 
 
 TIME = "t"
-
-
 """The name of the time, in functions as in expressions."""
 
-
 Takes = Literal["after", "named"]
-
-
 """How a function takes the time: as the argument after the coordinates, or by its name."""
 
 
-_Parameters = Mapping[str, inspect.Parameter]
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
 class OfPlace:
-    """A function of coordinates that the package made, whose time is said."""
+    """A function of coordinates alone, made by the package: nobody need ask how it takes the time."""
 
-
-class AtInstant(OfPlace):
-    """A function of coordinates and the time, at one time ``t``."""
-
-    def __init__(self, function: Callable, takes: Takes, t: float):
-        self._function, self._takes, self._t = function, takes, t
+    def __init__(self, function: Callable):
+        self._function = function
 
     def __call__(self, *places: np.ndarray) -> Any:
         """Return its values at coordinates, x first."""
-        if self._takes == "after":
-            return self._function(*places, self._t)
-        return self._function(*places, **{TIME: self._t})
+        return self._function(*places)
+
+
+def at_instant(function: Callable, takes: Takes, t: float) -> OfPlace:
+    """Return a function of coordinates and the time at one time ``t``."""
+    if takes == "after":
+        return OfPlace(lambda *places: function(*places, t))
+    return OfPlace(functools.partial(function, **{TIME: t}))
 
 
 def takes_time(function: Callable, axes: int) -> Takes | None:
-    """Say how a function takes the time; None if it is one of the coordinates alone.
+    """Say how a function takes the time; None if it is a function of the coordinates alone.
 
     `TypeError` if it takes neither, or nothing says which.
     """
@@ -71,25 +61,26 @@ def takes_time(function: Callable, axes: int) -> Takes | None:
     if isinstance(function, np.ufunc):  # whose other parameters are none of the function
         return "after" if function.nin == axes + 1 else None
     signature = signature_of(function)
-    if signature is None or _takes_any(signature.parameters):
+    if signature is None or _takes_any(signature):
         return _tried(function, axes)
-    parameters = signature.parameters
-    positional, required = _positional(parameters), _required(parameters)
-    now = parameters.get(TIME)
-    names, place = [p.name for p in positional], coordinates(axes)
+    arguments, place = _arguments(signature), coordinates(axes)
+    names, required, has_time = [*arguments], sum(arguments.values()), TIME in signature.parameters
     both = (
         f"a function of ({place}), or of ({place}, {TIME}), is needed, this one takes {signature}"
     )
-    if len(required) > axes + 1:
+    if required > axes + 1:
         raise TypeError(both)
     if TIME in names[:axes]:
         raise TypeError(f"{both}: the time {TIME} comes after the coordinates")
-    if len(required) == axes + 1:
+    if required == axes + 1:
         last = names[axes]
-        if last in letters(3) or (now is not None and last != TIME):
+        if last in letters(3) or (has_time and last != TIME):
             raise TypeError(f"{both}: is {last} the time? Name it {TIME}, or give {last} a default")
         return "after"
-    if now is None or TIME in _bound(function):
+    while isinstance(function, functools.partial):  # whose keywords have a value already
+        has_time &= TIME not in function.keywords
+        function = function.func
+    if not has_time:
         return None
     return "after" if names[axes : axes + 1] == [TIME] else "named"
 
@@ -98,14 +89,15 @@ def require_coordinates(function: Callable, axes: int, what: str) -> None:
     """Check that no coordinate is taken for a parameter with a default of another name; else raise `TypeError`."""
     if isinstance(function, OfPlace):
         return
-    place = coordinates(axes)
-    taken = None
+    place, taken = coordinates(axes), None
+    signature: Any = None
     if isinstance(function, np.ufunc):
-        signature: Any = inspect.signature(function) if function.nin < axes else None
-        taken = "out" if function.nin < axes else None
-    elif (signature := signature_of(function)) is not None:
-        expected = zip(_positional(signature.parameters), letters(axes)[::-1], strict=False)
-        taken = next((p.name for p, name in expected if _optional(p) and p.name != name), None)
+        if function.nin < axes:
+            signature, taken = inspect.signature(function), "out"
+    elif signature := signature_of(function):
+        expected = zip(_arguments(signature).items(), letters(axes)[::-1], strict=False)
+        wrong = (name for (name, required), along in expected if not required and name != along)
+        taken = next(wrong, None)
     if taken is not None:
         raise TypeError(
             f"{what} must be a function of ({place}), this one takes {signature}: {taken} would be a coordinate; give "
@@ -116,53 +108,44 @@ def require_coordinates(function: Callable, axes: int, what: str) -> None:
 def require_of_time(function: Callable, what: str) -> None:
     """Check that a function takes the time alone, whatever its name; else raise `TypeError`."""
     signature = None if isinstance(function, np.ufunc) else signature_of(function)
-    if signature is None or _takes_any(signature.parameters):
+    if signature is None or _takes_any(signature):
         return
-    required = _required(signature.parameters)
-    if len(required) != 1 and not (
-        not required and [p.name for p in _positional(signature.parameters)][:1] == [TIME]
-    ):
+    arguments = _arguments(signature)
+    required = sum(arguments.values())
+    if required > 1 or (required == 0 and [*arguments][:1] != [TIME]):
         raise TypeError(
             f"{what} must be a function of the time {TIME} alone, this one takes {signature}: give lambda {TIME}: .."
         )
 
 
 def signature_of(function: Callable) -> inspect.Signature | None:
-    """Return what a function takes; None of one, of a library, that does not say."""
+    """Return the signature of a function; None of one, of a library, that has none."""
     try:
         return inspect.signature(getattr(function, "pyfunc", function))  # numpy's `vectorize`
     except (ValueError, TypeError):
         return None
 
 
-def _takes_any(parameters: _Parameters) -> bool:
-    return any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values())
+def _takes_any(signature: inspect.Signature) -> bool:
+    return any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
 
 
-def _optional(parameter: inspect.Parameter) -> bool:
-    return parameter.default is not inspect.Parameter.empty
-
-
-def _positional(parameters: _Parameters) -> list[inspect.Parameter]:
-    return [p for p in parameters.values() if p.kind in _POSITIONAL]
-
-
-def _required(parameters: _Parameters) -> list[inspect.Parameter]:
-    return [p for p in _positional(parameters) if not _optional(p)]
-
-
-def _bound(function: Callable) -> set[str]:
-    """Return the names that partial functions have set."""
-    names: set[str] = set()
-    while isinstance(function, functools.partial):
-        names |= {*function.keywords}
-        function = function.func
-    return names
+def _arguments(signature: inspect.Signature) -> dict[str, bool]:
+    """Return whether each positional argument is required, by name."""
+    positional = [p for p in signature.parameters.values() if p.kind < p.VAR_POSITIONAL]
+    return {p.name: p.default is p.empty for p in positional}
 
 
 def _tried(function: Callable, axes: int) -> Takes | None:
     """Say how a function that takes any number of arguments takes the time, by calls at one point."""
-    works = [_works(function, count) for count in (axes, axes + 1)]
+    works = []
+    for count in (axes, axes + 1):
+        with np.errstate(all="ignore"):
+            try:
+                function(*np.zeros((count, *[1] * count)))
+                works.append(True)
+            except Exception:  # noqa: BLE001 - whatever the user's function raises
+                works.append(False)
     if works[0] != works[1]:
         return "after" if works[1] else None
     place = coordinates(axes)
@@ -170,16 +153,6 @@ def _tried(function: Callable, axes: int) -> Takes | None:
         f"nothing says whether a function of any number of arguments depends on the time: give lambda {place}: .., or "
         f"lambda {place}, {TIME}: .."
     )
-
-
-def _works(function: Callable, count: int) -> bool:
-    """Say whether a function can be called with so many arguments."""
-    with np.errstate(all="ignore"):
-        try:
-            function(*np.zeros((count, *[1] * count)))
-        except Exception:  # noqa: BLE001 - whatever the user's function raises
-            return False
-    return True
 
 
 _OF_NUMPY = {
@@ -191,32 +164,19 @@ _OF_NUMPY = {
         *("hypot", "minimum", "maximum"),
     )
 }
-
-
 _ARITY = {name: function.nin for name, function in _OF_NUMPY.items()} | {"where": 3}
-
-
-_ARITHMETIC = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-    ast.Pow: np.power,
-    ast.Mod: np.mod,
-    ast.UAdd: np.positive,
-    ast.USub: np.negative,
+_STEPS = ("floor", "ceil", "fmod", "arctan2")  # functions that are not continuous
+_ARITHMETIC = {  # by numpy, and by torch
+    ast.Add: (np.add, operator.add),
+    ast.Sub: (np.subtract, operator.sub),
+    ast.Mult: (np.multiply, operator.mul),
+    ast.Div: (np.divide, operator.truediv),
+    ast.Pow: (np.power, operator.pow),
+    ast.Mod: (np.mod, operator.mod),
+    ast.UAdd: (np.positive, operator.pos),
+    ast.USub: (np.negative, operator.neg),
 }
-
-
-def _in_float(functions: dict) -> dict:
-    """Let comparisons count as 0.0 and 1.0: the sum of two truth values in numpy is their "or"."""
-    return {key: functools.partial(function, dtype=float) for key, function in functions.items()}
-
-
-_FUNCTIONS = _in_float(_OF_NUMPY) | {"where": np.where}
-
-
-_OPERATORS = _in_float(_ARITHMETIC) | {
+_LOGIC = {
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
     ast.Invert: operator.invert,
@@ -229,24 +189,15 @@ _OPERATORS = _in_float(_ARITHMETIC) | {
 }
 
 
-_TENSOR_OPERATORS = _OPERATORS | {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-    ast.Mod: operator.mod,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-}
+def _in_float(functions: dict) -> dict:
+    """Let comparisons count as 0.0 and 1.0: the sum of two truth values in numpy is their "or"."""
+    return {key: functools.partial(function, dtype=float) for key, function in functions.items()}
 
 
-_STEPS = ("floor", "ceil", "fmod", "arctan2")  # functions that are not continuous
-
-
+_FUNCTIONS = _in_float(_OF_NUMPY) | {"where": np.where}
+_OPERATORS = _in_float({kind: of for kind, (of, _) in _ARITHMETIC.items()}) | _LOGIC
+_TENSOR_OPERATORS = {kind: of for kind, (_, of) in _ARITHMETIC.items()} | _LOGIC
 _VARIABLES = ("x", "y", "pi")
-
-
 _LONGEST = 1000  # characters: a formula, no program, whose tree Python walks by recursion
 
 
@@ -293,10 +244,8 @@ class Expression:
             case ast.Name(id=name) if name in self._variables or name in _FUNCTIONS:
                 pass
             case ast.Name(id="t"):
-                self._refuse(
-                    "t",
-                    " (the time: fields and values on sides may depend on it, in steps)",
-                )
+                why = " (the time: fields and values on sides may depend on it, in steps)"
+                self._refuse("t", why)
             case ast.Name(id=name) if name.lower() in ("nan", "inf", "infinity"):
                 self._refuse(name, " (numbers are finite)")
             case ast.Name(id=name) | ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
@@ -312,28 +261,24 @@ class Expression:
             case _:
                 self._refuse(type(node).__name__.lower())
 
-    def _failed(self, error: Exception) -> ValueError:
-        """Return what to raise where a value cannot be computed."""
-        why = str(error)
-        if isinstance(error, TypeError) and any(
-            isinstance(node, ast.BitAnd | ast.BitOr | ast.Invert) for node in ast.walk(self._tree)
-        ):
-            why = "& | and ~ take comparisons in brackets, as (x < 1) & (y < 1)"
-        return ValueError(f"cannot evaluate the expression {self.text!r}: {why}")
-
     def uses(self, variable: str) -> bool:
         """Say whether a variable stands in the text."""
-        names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
-        return variable in names
+        return _uses(self._tree, variable)
 
     def may_jump(self, variable: str) -> bool:
         """Say whether it may jump where a variable moves: by what compares or counts it."""
-        return any(
-            isinstance(name, ast.Name) and name.id == variable
-            for node in ast.walk(self._tree)
-            for part in _jumping(node)
-            for name in ast.walk(part)
-        )
+        parts = itertools.chain.from_iterable(map(_jumping, ast.walk(self._tree)))
+        return any(_uses(part, variable) for part in parts)
+
+    def _value(self, values: dict, functions: dict, operators: dict) -> Any:
+        """Evaluate the tree; raise `ValueError` where an operator does not fit its values."""
+        try:
+            return _evaluated(self._tree, values, functions, operators)
+        except (TypeError, ValueError, RecursionError) as error:
+            why, logical = str(error), {ast.BitAnd, ast.BitOr, ast.Invert}
+            if type(error) is TypeError and logical & {*map(type, ast.walk(self._tree))}:
+                why = "& | and ~ take comparisons in brackets, as (x < 1) & (y < 1)"
+            raise ValueError(f"cannot evaluate the expression {self.text!r}: {why}") from None
 
     def __call__(self, **at: np.ndarray | float) -> np.ndarray:
         """Evaluate at coordinates by name that broadcast; overflow and the like give non-finite values.
@@ -343,13 +288,9 @@ class Expression:
         values: dict[str, Any] = {name: np.asarray(v, float) for name, v in at.items()}
         values |= {"pi": np.float64(np.pi)} | self._known
         with np.errstate(all="ignore"):
-            try:
-                result = _evaluated(self._tree, values, _FUNCTIONS, _OPERATORS)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise self._failed(error) from None
-        return np.array(
-            np.broadcast_to(result, np.broadcast_shapes(*map(np.shape, at.values()))), float
-        )
+            result = self._value(values, _FUNCTIONS, _OPERATORS)
+        shape = np.broadcast_shapes(*map(np.shape, at.values()))
+        return np.array(np.broadcast_to(result, shape), float)
 
     def of_tensors(self, **values: "torch.Tensor") -> "torch.Tensor":
         """Evaluate at tensors, through which torch can differentiate.
@@ -360,12 +301,12 @@ class Expression:
 
         functions = {name: getattr(torch, name) for name in _FUNCTIONS}
         like = next(iter(values.values()))
-        known = values | {"pi": math.pi}
-        try:
-            result = _evaluated(self._tree, known, functions, _TENSOR_OPERATORS)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._failed(error) from None
+        result = self._value(values | {"pi": math.pi}, functions, _TENSOR_OPERATORS)
         return torch.as_tensor(result, dtype=like.dtype).expand_as(like)
+
+
+def _uses(tree: ast.AST, variable: str) -> bool:
+    return variable in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _jumping(node: ast.AST) -> list[ast.expr]:

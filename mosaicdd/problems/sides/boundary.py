@@ -5,12 +5,13 @@ Values on all edges of a rectangle, of one or several problems: given, or made f
 The text is that by which a command line asks for boundary data: ``gp:...``, ``expr:...`` or a file.
 """
 
+import copy
 import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.ndimage
@@ -263,12 +264,54 @@ class Boundary:
         return cls.of_perimeter(values, grid)
 
 
+class EdgeData:
+    """Values on all edges of one or several problems, as they are; or made for a grid, by classes that derive.
+
+    `TypeError` if ``values`` are no `Boundary`, of each problem.
+    """
+
+    made: ClassVar[bool] = False
+    """Whether values are made when the grid is known."""
+
+    def __init__(self, values: Sequence[Boundary]):
+        if not values or not all(isinstance(boundary, Boundary) for boundary in values):
+            raise TypeError("sides must be conditions, or Boundary values of all edges")
+        self._values = list(values)
+        self._which = range(len(values))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_values(vars(self), vars(other))
+
+    def __hash__(self) -> int:
+        return hash(self._which)
+
+    @property
+    def problems(self) -> int:
+        """The number of problems."""
+        return len(self._which)
+
+    def some(self, which: range) -> Self:
+        """Return the values of some of the problems."""
+        other = copy.copy(self)
+        other._which = self._which[which.start : which.stop]
+        return other
+
+    def boundaries(self, grid: Grid) -> list[Boundary]:
+        """Return the values of each problem on the edges of a grid."""
+        return self._on(grid)[self._which.start : self._which.stop]
+
+    def _on(self, grid: Grid) -> list[Boundary]:
+        """Return the values of all problems, whichever are chosen."""
+        return self._values
+
+
+def is_file(spec: str) -> bool:
+    """Say whether ``spec`` names a file."""
+    return not spec.startswith(("gp:", "expr:")) and spec != "gp"
+
+
 _SEEDS = re.compile(r"(?:^|(?<=,))seed=([^,]*?)\.\.([^,]*)(?:,|$)")
-
-
 _MOST_SEEDS = 10**6
-
-
 _GP_SETTINGS = {
     "seed": (int, 0.0),
     "length": (float, 1e-12),
@@ -277,69 +320,7 @@ _GP_SETTINGS = {
 }
 
 
-@runtime_checkable
-class Data(Protocol):
-    """Values on all edges, which may be made when the grid is known.
-
-    ``problems``: of how many problems.
-    """
-
-    @property
-    def problems(self) -> int: ...  # noqa: D102 - said above
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
-        ...
-
-
-@dataclass(frozen=True)
-class GivenBoundaries:
-    """Those that are there: of each problem, or of one that serves all."""
-
-    values: tuple[Boundary, ...]
-
-    def __post_init__(self) -> None:
-        if not self.values or not all(isinstance(boundary, Boundary) for boundary in self.values):
-            raise TypeError("sides must be conditions, or Boundary values of all edges")
-
-    @property
-    def problems(self) -> int:
-        """Of how many problems."""
-        return len(self.values)
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return them; `Sides.edge_values` checks that they belong to the grid."""
-        return list(self.values)
-
-
-@dataclass(frozen=True)
-class SomeOfData:
-    """Those of some of the problems of others."""
-
-    data: Data
-    which: range
-
-    @property
-    def problems(self) -> int:
-        """Of how many problems."""
-        return len(self.which)
-
-    def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values of each problem on the edges of a grid."""
-        return self.data.boundaries(grid)[self.which.start : self.which.stop]
-
-
-def is_text(data: Data) -> bool:
-    """Say whether values are given by a text, which tells them from others, or are some of those."""
-    return is_text(data.data) if isinstance(data, SomeOfData) else hasattr(data, "text")
-
-
-def is_file(spec: str) -> bool:
-    """Say whether ``spec`` names a file."""
-    return not spec.startswith(("gp:", "expr:")) and spec != "gp"
-
-
-class BoundarySpec:
+class BoundarySpec(EdgeData):
     """Boundary data by a text, ``gp:seed=0,length=1.5`` or ``expr:sin(2*pi*x)``.
 
     ``gp:seed=0..63`` are 64 problems, one for each seed from the first to the last.
@@ -354,6 +335,8 @@ class BoundarySpec:
         The time, which may stand in an expression then.
     """
 
+    made: ClassVar[bool] = True
+
     def __init__(self, text: str, t: float | None = None):
         self.text = text
         self._t = t
@@ -362,17 +345,7 @@ class BoundarySpec:
         self._seeds: Sequence[int] = [0]
         if not self._expression:
             self._settings, self._seeds = _gp(text.partition(":")[2])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BoundarySpec) and (self.text, self._t) == (other.text, other._t)
-
-    def __hash__(self) -> int:
-        return hash((self.text, self._t))
-
-    @property
-    def problems(self) -> int:
-        """Of how many problems they are."""
-        return len(self._seeds)
+        self._which = range(len(self._seeds))
 
     @property
     def formula(self) -> str | None:
@@ -399,9 +372,8 @@ class BoundarySpec:
         """
         if self._expression:
             return [Boundary.of_expression(self._formula(self._t, len(grid.shape)), grid)]
-        return [
-            Boundary.of_gaussian_process(grid, seed=seed, **self._settings) for seed in self._seeds
-        ]
+        seeds = self._seeds[self._which.start : self._which.stop]
+        return [Boundary.of_gaussian_process(grid, seed=s, **self._settings) for s in seeds]
 
 
 def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:

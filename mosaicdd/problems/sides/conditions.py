@@ -1,11 +1,9 @@
-"""What holds on a side of the domain.
+"""Conditions on a side of the domain, and how their values are given.
 
 Values are a number, a function ``f(x, y)`` of arrays of coordinates, the text of an expression in
 ``x`` and ``y``, or an array of the side's nodes ``(N + 1,)``, from left to right or from bottom to
 top, of several problems ``(n, N + 1)``; or of several problems a list of functions and texts, one of
-each, which serves outlines, too.
-
-Values at points along an outline.
+each, which serves outlines, too. `Scattered` has values at points along an outline.
 """
 
 import math
@@ -22,8 +20,8 @@ from mosaicdd.settings import unknown
 Values = float | str | Callable | Any
 
 
-class _OnSide:
-    """What a condition says of the solution on its side."""
+class Condition:
+    """What holds on a side; two are equal if their values are, arrays by what they hold."""
 
     fixed: ClassVar[bool] = False
     """Whether it prescribes ``u``."""
@@ -33,20 +31,13 @@ class _OnSide:
     """Whether the flux depends on ``u``."""
     periodic: ClassVar[bool] = False
 
-    @property
-    def exchange(self) -> Values:
-        """The coefficient of ``u`` in the flux, as it was given; 0 without an exchange."""
-        return 0.0
-
-
-class _Given(_OnSide):
-    """A condition with values; two are equal if these are, arrays by what they hold."""
-
     values: Values
 
     def __post_init__(self) -> None:
-        what = f"what {type(self).__name__} is given"
-        object.__setattr__(self, "values", usable(self.values, what))
+        whose = {"alpha": "alpha of a Robin condition"}
+        for name, values in vars(self).items():
+            what = whose.get(name, f"what {type(self).__name__} is given")
+            object.__setattr__(self, name, usable(values, what))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and same_values(vars(self), vars(other))
@@ -54,9 +45,14 @@ class _Given(_OnSide):
     def __hash__(self) -> int:
         return hash(type(self))
 
+    @property
+    def exchange(self) -> Values:
+        """The coefficient of ``u`` in the flux, as it was given; 0 without an exchange."""
+        return vars(self).get("alpha", 0.0)
+
 
 @dataclass(frozen=True, eq=False)
-class Dirichlet(_Given):
+class Dirichlet(Condition):
     """``u = values``."""
 
     fixed: ClassVar[bool] = True
@@ -64,7 +60,7 @@ class Dirichlet(_Given):
 
 
 @dataclass(frozen=True, eq=False)
-class Neumann(_Given):
+class Neumann(Condition):
     """``a du/dn = values``, outward."""
 
     natural: ClassVar[bool] = True
@@ -72,7 +68,7 @@ class Neumann(_Given):
 
 
 @dataclass(frozen=True, eq=False)
-class Robin(_Given):
+class Robin(Condition):
     """``a du/dn + alpha u = values``, outward; ``alpha``, 0 or more, is given as values are, for all problems alike."""
 
     exchanges: ClassVar[bool] = True
@@ -81,19 +77,12 @@ class Robin(_Given):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        alpha = usable(self.alpha, "alpha of a Robin condition")
-        object.__setattr__(self, "alpha", alpha)
-        if is_number(alpha) and not 0 <= alpha < math.inf:
+        if is_number(self.alpha) and not 0 <= self.alpha < math.inf:
             raise ValueError(f"alpha of a Robin condition must be >= 0, got {self.alpha!r}")
 
-    @property
-    def exchange(self) -> Values:
-        """``alpha``."""
-        return self.alpha
 
-
-@dataclass(frozen=True)
-class Periodic(_OnSide):
+@dataclass(frozen=True, eq=False)
+class Periodic(Condition):
     """``u`` goes on at the opposite side, there larger by a number at the higher of both; given for both of a pair.
 
     A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
@@ -108,12 +97,9 @@ class Periodic(_OnSide):
         object.__setattr__(self, "jump", float(self.jump))
 
     @property
-    def values(self) -> float:
-        """By how much the solution jumps."""
+    def values(self) -> float:  # type: ignore[override]
+        """The jump of the solution."""
         return self.jump
-
-
-Condition = Dirichlet | Neumann | Robin | Periodic
 
 
 def is_one_each(values: Any) -> bool:
@@ -136,19 +122,18 @@ def condition_of_spec(text: str) -> Condition:
         "dirichlet": lambda: Dirichlet(values_of_spec(spec)),
         "neumann": lambda: Neumann(values_of_spec(spec)),
         "robin": lambda: Robin(values_of_spec(alpha), values_of_spec(rest)),
-        "periodic": lambda: Periodic(float(spec)) if spec else Periodic(),
+        "periodic": lambda: Periodic(float(spec or 0.0)),
     }
     if kind not in make:
         raise ValueError(unknown("condition", kind, make, "; as in dirichlet:0"))
     try:
         return make[kind]()
     except ValueError:
+        needs = "needs ALPHA >= 0, a comma, and then a" if kind == "robin" else "needs a"
+        form = f"{needs} number, expr:... or a file"
         if kind == "periodic":
-            raise ValueError(
-                f"periodic takes nothing, or a number to jump by, got {spec!r}"
-            ) from None
-        form = "ALPHA >= 0, a comma, and then a" if kind == "robin" else "a"
-        raise ValueError(f"{kind} needs {form} number, expr:... or a file, got {spec!r}") from None
+            form = "takes nothing, or a number to jump by"
+        raise ValueError(f"{kind} {form}, got {spec!r}") from None
 
 
 def split_at_comma(spec: str) -> tuple[str, str, str]:
@@ -163,18 +148,13 @@ def split_at_comma(spec: str) -> tuple[str, str, str]:
 
 def is_file(spec: Values) -> bool:
     """Say whether the values of a condition that was read are the name of a file."""
-    if not isinstance(spec, str) or _is_text(spec):
-        return False
-    return spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec
-
-
-def _is_text(spec: str) -> bool:
-    return spec.startswith("expr:")
+    named = isinstance(spec, str) and not spec.startswith("expr:")
+    return named and (spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec)
 
 
 def values_of_spec(spec: str) -> float | str:
     """Read values: a number, ``expr:...``, or the name of a file, which stays a text; `ValueError` if it is none."""
-    if _is_text(spec) or is_file(spec):
+    if spec.startswith("expr:") or is_file(spec):
         return spec
     try:
         number = float(spec)
@@ -213,10 +193,7 @@ class Scattered:
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the values at coordinates."""
         places = np.stack(np.broadcast_arrays(x, y), axis=-1)
-        count = min(2, len(self.points))
-        distances, nearest = self._tree.query(places, k=[1, 2][:count])
-        if count == 1:
-            return self.values[nearest[..., 0]]
+        distances, nearest = self._tree.query(places, k=[1, min(2, len(self.points))])
         first, other = self.points[nearest[..., 0]], self.points[nearest[..., 1]]
         along = other - first
         length = np.maximum((along**2).sum(-1), 1e-300)

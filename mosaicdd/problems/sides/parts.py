@@ -7,10 +7,11 @@ axis that it goes most along, so that no edge of the grid crosses it between two
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,32 +35,43 @@ from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
 _AT_ONCE = 2**20  # nodes at which a formula is evaluated at once
+_WHERE = "the place of what is held"
 
 
+@dataclass(frozen=True, eq=False)
 class HeldPlace:
-    """Nodes of a grid, by what people say of them.
+    """Nodes of a grid, by a formula, a mask, points of a line, or the nodes themselves.
 
-    ``told``: what was said.
+    Parameters
+    ----------
+    place
+        The formula, mask or points that a user gave.
+    text
+        For messages.
+    find
+        ``find(place, grid)``: the nodes ``(K, axes)``; `ValueError` or `TypeError` where there are none on such a grid.
     """
 
-    def __init__(self, told: Any):
-        self.told = told
-        self._kept: tuple[tuple[Any, ...], np.ndarray] | None = None
+    place: Any
+    text: str
+    find: Callable[[Any, Grid], np.ndarray]
+    _kept: list[tuple[Any, np.ndarray]] = field(default_factory=list, repr=False)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and same_values(self.told, vars(other)["told"])
+        places = [(p.text, p.place) for p in (self, other) if isinstance(p, HeldPlace)]
+        return len(places) == 2 and same_values(*places)
 
     def __hash__(self) -> int:
-        return hash(type(self))
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
     def nodes(self, grid: Grid, shape: Shape | None, periods: Periods) -> np.ndarray:
-        """Return those that a domain has, ``(K, axes)``, row by row; on both of periodic sides.
-
-        `ValueError` or `TypeError` if there are none on any grid like this.
-        """
+        """Return the nodes in a domain, ``(K, axes)``, row by row; on both of periodic sides."""
         key = grid, shape, periods
-        if self._kept is None or self._kept[0] != key:
-            nodes = self._on(grid)
+        if not self._kept or self._kept[0][0] != key:
+            nodes = self.find(self.place, grid)
             for axis, period in enumerate(periods):
                 ends = [] if period is None else [(0, period), (period, -period)]
                 for end, step in ends:
@@ -69,87 +81,65 @@ class HeldPlace:
             nodes = np.unique(nodes, axis=0)
             if shape is not None and len(nodes):
                 nodes = nodes[_inside(shape, grid, nodes)]
-            self._kept = key, nodes
-        return self._kept[1]
-
-    def _on(self, grid: Grid) -> np.ndarray:
-        raise NotImplementedError
+            self._kept[:] = [(key, nodes)]
+        return self._kept[0][1]
 
 
-class FormulaPlace(HeldPlace):
-    """All nodes where an expression or a function of the coordinates is true."""
-
-    def __str__(self) -> str:
-        return self.told.strip() if isinstance(self.told, str) else "where a function is true"
-
-    def _on(self, grid: Grid) -> np.ndarray:
-        nodes = []
-        for part in in_rows(tuple(slice(0, count) for count in grid.nodes), _AT_ONCE):
-            along = np.meshgrid(*grid.places(part), indexing="ij", sparse=True)
-            try:
-                holds = evaluate(self.told, along, "the place of what is held")
-            except ValueError as error:
-                raise ValueError(
-                    f"{error}; a place is points, as 0,1 2,1.5, a formula, as x < 1, or a file, and a name stands before a "
-                    "colon"
-                ) from None
-            nodes.append(np.argwhere(holds) + [p.start for p in part])
-        return np.concatenate(nodes)
+def nodes_at(points: np.ndarray) -> HeldPlace:
+    """Return the place of nodes at points, as files hold them, ``(K, axes)``, (x, y)."""
+    return HeldPlace(points, f"{len(points)} nodes", _nodes_at)
 
 
-class MaskPlace(HeldPlace):
-    """The nodes where an array is true.
+def _nodes_at(points: np.ndarray, grid: Grid) -> np.ndarray:
+    return np.rint(grid.cells(points[:, ::-1])).astype(int)
 
-    ``labelled``: an array that has coordinates of these nodes, if there are any.
-    """
 
-    def __init__(self, told: np.ndarray, labelled: Any = None):
-        super().__init__(told)
-        self._labelled = labelled
-
-    def __str__(self) -> str:
-        return f"{int(self.told.sum())} nodes of a mask"
-
-    def _on(self, grid: Grid) -> np.ndarray:
-        if self.told.shape != grid.nodes:
+def _nodes_where(formula: Any, grid: Grid) -> np.ndarray:
+    """Return all nodes where an expression or a function of the coordinates is true."""
+    nodes = []
+    for part in in_rows(tuple(slice(0, count) for count in grid.nodes), _AT_ONCE):
+        along = np.meshgrid(*grid.places(part), indexing="ij", sparse=True)
+        try:
+            holds = evaluate(formula, along, _WHERE)
+        except ValueError as error:
             raise ValueError(
-                f"the mask of what is held has the shape {self.told.shape}, the domain has {grid.nodes} nodes"
-            )
-        require_place(self._labelled, grid, "the mask of what is held")
-        return np.argwhere(self.told)
+                f"{error}; a place is points, as 0,1 2,1.5, a formula, as x < 1, or a file, and a name stands before a "
+                "colon"
+            ) from None
+        nodes.append(np.argwhere(holds) + [p.start for p in part])
+    return np.concatenate(nodes)
 
 
-class LinePlace(HeldPlace):
-    """The nodes nearest to a line through points, ``(k, axes)``, (x, y); of one point that nearest to it."""
-
-    def __str__(self) -> str:
-        if len(self.told) == 1:
-            return f"({spelled(self.told[0])})"
-        return f"the line through {len(self.told)} points from ({spelled(self.told[0])})"
-
-    def _on(self, grid: Grid) -> np.ndarray:
-        for place in self.told:
-            grid.require_inside(place, "the point ({}) of what is held is outside")
-        corners = grid.cells(self.told[:, ::-1])
-        nodes = [_nearest(corners)]
-        for first, last in itertools.pairwise(corners):
-            most = int(np.argmax(abs(last - first)))
-            low, high = sorted((first[most], last[most]))
-            steps = np.arange(math.ceil(low - ROUNDING), math.floor(high + ROUNDING) + 1)
-            if len(steps) and high > low:
-                share = (steps - first[most]) / (last[most] - first[most])
-                nodes.append(_nearest(first + share[:, None] * (last - first)))
-        return np.concatenate(nodes).clip(0, grid.shape)
+def _mask_of(values: Any, labelled: Any = None) -> HeldPlace:
+    """Return the place of the nodes where an array is true; ``labelled``: what has its coordinates, if any."""
+    mask = as_mask(values, _WHERE).copy()
+    find = functools.partial(_nodes_of_mask, labelled)
+    return HeldPlace(mask, f"{int(mask.sum())} nodes of a mask", find)
 
 
-class NodesPlace(HeldPlace):
-    """The nodes at these points, as files hold them, ``(K, axes)``, (x, y)."""
+def _nodes_of_mask(labelled: Any, mask: np.ndarray, grid: Grid) -> np.ndarray:
+    if mask.shape != grid.nodes:
+        raise ValueError(
+            f"the mask of what is held has the shape {mask.shape}, the domain has {grid.nodes} nodes"
+        )
+    require_place(labelled, grid, "the mask of what is held")
+    return np.argwhere(mask)
 
-    def __str__(self) -> str:
-        return f"{len(self.told)} nodes"
 
-    def _on(self, grid: Grid) -> np.ndarray:
-        return np.rint(grid.cells(self.told[:, ::-1])).astype(int)
+def _nodes_of_line(points: np.ndarray, grid: Grid) -> np.ndarray:
+    """Return the nodes nearest to a line through points, ``(k, axes)``, (x, y); of one point that nearest to it."""
+    for place in points:
+        grid.require_inside(place, "the point ({}) of what is held is outside")
+    corners = grid.cells(points[:, ::-1])
+    nodes = [_nearest(corners)]
+    for first, last in itertools.pairwise(corners):
+        most = int(np.argmax(abs(last - first)))
+        low, high = sorted((first[most], last[most]))
+        steps = np.arange(math.ceil(low - ROUNDING), math.floor(high + ROUNDING) + 1)
+        if len(steps) and high > low:
+            share = (steps - first[most]) / (last[most] - first[most])
+            nodes.append(_nearest(first + share[:, None] * (last - first)))
+    return np.concatenate(nodes).clip(0, grid.shape)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -187,17 +177,17 @@ def _place_of(where: Any) -> HeldPlace:
     if isinstance(where, HeldPlace):
         return where
     if isinstance(where, str):
-        return FormulaPlace(where.removeprefix("expr:"))
+        formula = where.removeprefix("expr:")
+        return HeldPlace(formula, formula.strip(), _nodes_where)
     if callable(where):
-        return FormulaPlace(where)
-    what = "the place of what is held"
-    if hasattr(where, "dims") or "bool" in str(getattr(where, "dtype", "")):
-        where = usable(where, what)
-        return MaskPlace(as_mask(where, what).copy(), where)
-    points = np.atleast_2d(real_array(where, what))
+        return HeldPlace(where, "where a function is true", _nodes_where)
+    where = usable(where, _WHERE)
+    if "bool" in str(getattr(where, "dtype", "")) or hasattr(where, "dims"):
+        return _mask_of(where, where)
+    points = np.atleast_2d(real_array(where, _WHERE))
     rows = points.ndim == 2 and (len(points) == 1 or points.shape[1] in (2, 3))
     if points.ndim in (2, 3) and not rows and np.isin(points, (0.0, 1.0)).all():
-        return MaskPlace(as_mask(where, what).copy())
+        return _mask_of(where)
     if points.ndim != 2 or not len(points) or points.shape[1] not in (2, 3):
         raise ValueError(
             "values are held along points, rows (x, y) or (x, y, z), where an expression or a function is true, or by a "
@@ -205,7 +195,10 @@ def _place_of(where: Any) -> HeldPlace:
         )
     if not np.isfinite(points).all():
         raise ValueError("a point of what is held is not finite")
-    return LinePlace(points)
+    text = f"({spelled(points[0])})"
+    if len(points) > 1:
+        text = f"the line through {len(points)} points from {text}"
+    return HeldPlace(points, text, _nodes_of_line)
 
 
 def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
@@ -226,27 +219,14 @@ def _nearest(places: np.ndarray) -> np.ndarray:
 
 
 _NAME = re.compile(r"(\w+)(?:\[([^\[\]]*:[^\[\]]*)\])?")
-
-
 _OUTLINE = re.compile(r"outline|outer|hole[1-9]\d*")
-
-
 _OWN_NAME = re.compile(r"\w[\w .-]*")
-
-
 _CHOSEN = re.compile(rf"({_OUTLINE.pattern})\[(.*)\]")
-
+EXAMPLES = {2: "0:0.5", 3: "0:0.5, :0.3"}
+"""Of parts of sides, by the number of axes of the domain."""
 
 Intervals = tuple[tuple[float, float], ...]
-
-
 """From one coordinate to another along each axis of a side, in units of domain length; empty for all of it."""
-
-
-EXAMPLES = {2: "0:0.5", 3: "0:0.5, :0.3"}
-
-
-"""Of parts of sides, by the number of axes of the domain."""
 
 
 def is_outline(name: str) -> bool:

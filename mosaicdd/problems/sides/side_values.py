@@ -26,7 +26,7 @@ from mosaicdd.problems.sides.conditions import (
     Scattered,
     is_one_each,
 )
-from mosaicdd.problems.sides.parts import Held, NodesPlace, SidePart
+from mosaicdd.problems.sides.parts import Held, SidePart, nodes_at
 from mosaicdd.settings import concerning
 
 ROUNDING_OF_ENDS = 1e-6
@@ -69,7 +69,7 @@ class EvaluatedPart:
         if isinstance(values, np.ndarray):
             values = values[number % len(values)]
         if self.kind == "Held":
-            return Held(NodesPlace(self.points), values)
+            return Held(nodes_at(self.points), values)
         alpha: Any = self.alpha
         if self.points is not None:
             values, alpha = (

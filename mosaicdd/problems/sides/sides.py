@@ -29,9 +29,7 @@ from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
 from mosaicdd.problems.sides.boundary import (
     Boundary,
-    Data,
-    GivenBoundaries,
-    SomeOfData,
+    EdgeData,
     joined_edges,
 )
 from mosaicdd.problems.sides.conditions import is_one_each
@@ -70,7 +68,7 @@ class Sides:
             self.parts = tuple(
                 part_of_name(name, condition, axes) for name, condition in conditions.items()
             )
-        elif isinstance(conditions, (Boundary, Data)) or (
+        elif isinstance(conditions, (Boundary, EdgeData)) or (
             isinstance(conditions, Sequence) and not isinstance(conditions, str)
         ):
             data = conditions
@@ -80,8 +78,8 @@ class Sides:
             )
         require_conditions(self.parts, axes)
         if isinstance(data, Boundary | Sequence):
-            data = GivenBoundaries((data,) if isinstance(data, Boundary) else tuple(data))
-        self.data: Data | None = data
+            data = EdgeData([data] if isinstance(data, Boundary) else data)
+        self.data: EdgeData | None = data
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sides) and same_values(
@@ -152,7 +150,7 @@ class Sides:
 
     def require_shape(self, grid: Grid) -> None:
         """Check that boundary data that are there already belong to a grid; else raise `ValueError`."""
-        if isinstance(self.data, GivenBoundaries):
+        if self.data is not None and not self.data.made:
             self.edge_values(grid)
 
     def require_parts(self, grid: Grid) -> None:
@@ -218,7 +216,7 @@ class Sides:
             conditions[part.as_given] = condition
         data = self.data
         if data is not None and data.problems > 1:
-            data = SomeOfData(data, which)
+            data = data.some(which)
         return Sides(conditions, data, self.axes)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
