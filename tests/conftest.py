@@ -22,7 +22,6 @@ from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.solvers.references import solve_by_sine_transform
@@ -70,29 +69,6 @@ def make_lattice():
         return Lattice(Grid(shape, subdomain.spacing), subdomain)
 
     return make
-
-
-@pytest.fixture
-def random_field():
-    """Return a factory of seeded fields on the nodes of a lattice, the same on every rank."""
-    return lambda lattice, seed=0: np.random.default_rng(seed).standard_normal(lattice.grid.nodes)
-
-
-@pytest.fixture
-def interface_of():
-    """Return a function that cuts the interface of a block out of a whole field."""
-
-    def cut(block, field):
-        s = block.lattice.spacing
-        v = Interface(block, device=torch.device("cpu"), dtype=torch.float64)
-        for axis, oriented in enumerate((field, field.T)):
-            first = block.origin[1 - axis]
-            nodes = slice(first, first + block.cells[1 - axis] + 1)
-            lines = oriented[::s][block.first[axis] : block.last[axis] + 1, nodes]
-            v.lines[axis].copy_(torch.from_numpy(lines.astype(float)))
-        return v
-
-    return cut
 
 
 @pytest.fixture

@@ -38,18 +38,13 @@ def pytest_addoption(parser):
 
 # Where four ranks show more than two, as they cut both axes: messages, the field of each engine.
 _CUT = (
-    *("schwarz/test_interface.py", "schwarz/test_transfer.py", "schwarz/test_block.py"),
     *("grid/", "parallel/", "gradients/test_domains.py", "problems/test_wells.py"),
-    *("solvers/multigrid/test_multigrid.py", "schwarz/test_fixed_point.py"),
+    *("solvers/multigrid/test_multigrid.py", "schwarz/test_engine.py"),
     *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
     *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
 )
 # Where a case takes milliseconds, all combinations of parameters run each day.
-_QUICK = (
-    *("grid/", "schwarz/test_interface.py", "schwarz/test_transfer.py", "schwarz/test_block.py"),
-    *("schwarz/test_lattice.py", "schwarz/test_subdomain.py", "schwarz/test_tiles.py"),
-    *("schwarz/local_solvers/", "parallel/", "planning/", "storage/"),
-)
+_QUICK = (*("grid/", "schwarz/local_solvers/", "parallel/", "planning/", "storage/"),)
 # Whose tests take up to a minute: first, and no process waits at the end for another that is in one.
 _LONG = ("test_types.py", "docs/", "cli/test_without_mpi.py", "faults/")
 

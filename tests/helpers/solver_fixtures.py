@@ -1,4 +1,4 @@
-"""Local solvers and blocks for the tests of the iteration."""
+"""Local solvers for the tests of the iteration."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,9 @@ from pretended_gpu import pretended_gpu
 
 import mosaicdd as m
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.local_solvers.loading import model_path
 from mosaicdd.solvers.references import solve_directly
-from mosaicdd.storage.model_file import read_model, write_model
 
 
 class Changed(SharedSolver):
@@ -74,50 +71,6 @@ def as_by_one(comm, known_by_one, by_one):
 def changed_exact():
     """Return the class of exact local solvers with changed values."""
     return Changed
-
-
-@pytest.fixture
-def block_of():
-    """Return a function: the block of this rank."""
-
-    def make(grid, lattice, halo=1):
-        start, stop = grid.partition(lattice.subdomains)
-        return Block(lattice, tuple(a + 1 for a in start), tuple(b + 1 for b in stop), halo)
-
-    return make
-
-
-@pytest.fixture
-def cpu():
-    """Return device and type of the tensors."""
-    return {"device": torch.device("cpu"), "dtype": torch.float64}
-
-
-_CHANGES = {
-    "20 % of noise": lambda w, rng: w * (1.0 + 0.2 * rng.standard_normal(w.shape)),
-    "random": lambda w, rng: w.std() * rng.standard_normal(w.shape),
-    "much too large": lambda w, rng: 10.0 * w,
-}
-
-
-@pytest.fixture(
-    params=[
-        "random",
-        pytest.param("20 % of noise", marks=pytest.mark.nightly),
-        pytest.param("much too large", marks=pytest.mark.nightly),
-    ]
-)
-def changed_model(request, tmp_path):
-    """Return a function of a shipped model: its file, with the weights changed."""
-
-    def make(name):
-        rng = np.random.default_rng(0)
-        card, weights = read_model(model_path(name))
-        change, path = _CHANGES[request.param], tmp_path / "changed.h5"
-        write_model(path, card, {key: change(w, rng).astype("f4") for key, w in weights.items()})
-        return path
-
-    return make
 
 
 @pytest.fixture

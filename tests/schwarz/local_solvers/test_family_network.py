@@ -9,9 +9,7 @@ from mosaicdd.networks.registry import (
     FamilyNetwork,
     FamilySettings,
     MatrixNetwork,
-    canonical,
     coordinates,
-    images,
     interior_images,
     invariants,
 )
@@ -65,15 +63,6 @@ def test_coordinates_have_no_units():
         c=3 * 9.0 * 4,
     )
     np.testing.assert_allclose(coordinates(operator, 0.5), coordinates(other, 0.25), rtol=1e-12)
-
-
-@OPERATOR
-def test_all_images_of_an_operator_are_one_canonical_one(operator, network):
-    p = coordinates(operator, 0.125)
-    for element, image in enumerate(images(p)):
-        found = coordinates(turned(operator, element, network.square), 0.125)
-        np.testing.assert_allclose(found, image, atol=1e-12)
-        np.testing.assert_allclose(canonical(image)[1], canonical(p)[1], atol=1e-12)
 
 
 def test_what_limits_a_family_is_the_same_for_all_images():
