@@ -7,7 +7,7 @@ What exchanges through the outlines of a shape: ``alpha`` of their Robin conditi
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -117,8 +117,8 @@ LEAST_DAMPING = 0.1
 
 
 @dataclass(frozen=True)
-class _AtNodes:
-    """Things that act on nodes, in arrays of the same length.
+class NodeTerms:
+    """Terms of the equations of nodes, in arrays of the same length.
 
     ``nodes``: flat in a part of the grid, ``(T,)``.
     """
@@ -143,7 +143,7 @@ class _AtNodes:
 
 
 @dataclass(frozen=True)
-class EliminatedCouplings(_AtNodes):
+class EliminatedCouplings(NodeTerms):
     """Conductances between active nodes and nodes with given values."""
 
     known: np.ndarray  # the numbers of the others among all known nodes
@@ -157,18 +157,20 @@ NO_TIES = EliminatedCouplings(np.empty(0, int), np.empty(0, int), np.empty(0))
 
 
 @dataclass(frozen=True)
-class BoundaryIntersections(_AtNodes):
+class BoundaryIntersections(NodeTerms):
     """Where outlines act on nodes of a part of the grid."""
 
     points: np.ndarray  # on the outline, ``(T, axes)``, (y, x), in cells
-    # Conductances of the ties to given values, or lengths of natural outlines in cells, ``(T,)``
+    # Conductances of the ties to given values, or what fluxes through natural outlines count, in cells, ``(T,)``
     weights: np.ndarray
     outlines: np.ndarray  # their numbers, ``(T,)``
 
     @classmethod
-    def none(cls, axes: int = 2) -> "BoundaryIntersections":
-        """Return those of a domain without an outline."""
-        return cls(np.empty(0, int), np.empty((0, axes)), np.empty(0), np.empty(0, int))
+    def none(cls, axes: int = 2) -> Self:
+        """Return the intersections of a domain without an outline."""
+        arrays = {field.name: np.empty(0) for field in fields(cls)}
+        integers = dict.fromkeys(("nodes", "outlines"), np.empty(0, int))
+        return cls(**arrays | integers | {"points": np.empty((0, axes))})
 
     def values(self, sides: Sides, names: Sequence[str], grid: Grid) -> np.ndarray:
         """Evaluate the conditions at the points, ``(n or 1, T)``; beyond periodic sides where they come round."""
@@ -186,21 +188,12 @@ class BoundaryIntersections(_AtNodes):
 
 
 @dataclass(frozen=True)
-class NaturalFacets(_AtNodes):
-    """Pieces of natural outlines, each in the volume of an active node."""
+class NaturalFacets(BoundaryIntersections):
+    """Facets of natural outlines, each in the volume of an active node; their weights are lengths over `damping`."""
 
-    # points, outlines: as those of `BoundaryIntersections`
-    points: np.ndarray
-    outlines: np.ndarray
     lengths: np.ndarray  # in cells, ``(T,)``
     distances: np.ndarray  # how far inside of the outline the nodes are, in cells, ``(T,)``
     alphas: np.ndarray  # of exchange through them, ``(T,)``
-
-    @classmethod
-    def none(cls, axes: int = 2) -> "NaturalFacets":
-        """Return those of a domain without any."""
-        empty = BoundaryIntersections.none(axes)
-        return cls(empty.nodes, empty.points, empty.outlines, np.empty(0), np.empty(0), np.empty(0))
 
     def damping(self, spacing: float, diffusion: Any, alphas: Any = None, of: Any = np) -> Any:
         """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
@@ -241,24 +234,19 @@ class NaturalFacets(_AtNodes):
             return inflow
         return inflow / self.damping(spacing, diffusion(), alphas, of)
 
-    def crossings(self, damping: np.ndarray) -> BoundaryIntersections:
-        """Return them with the lengths that count for fluxes."""
-        return BoundaryIntersections(self.nodes, self.points, self.lengths / damping, self.outlines)
-
 
 @dataclass(frozen=True)
 class BoundaryTerms:
     """Where the outline of a shape acts on a part of the grid."""
 
     ties: BoundaryIntersections  # of active nodes to values that are given on it
-    flows: BoundaryIntersections  # through natural outlines
+    natural: NaturalFacets  # through which fluxes are given
     on: BoundaryIntersections  # nodes on it whose values are given
     # Which nodes have values in a field, ``(rows, columns)``; all others are outside
     reported: np.ndarray
-    natural: NaturalFacets  # whose are the flows, one by one
 
     def part(self, *place: slice | np.ndarray) -> "BoundaryTerms":
-        """Return those of some of the nodes, along each axis."""
+        """Return the terms of some of the nodes, along each axis."""
         reported = self.reported
         places = tuple(places_among(n, p) for n, p in zip(reported.shape, place, strict=True))
         for axis, along in enumerate(place):
@@ -266,23 +254,21 @@ class BoundaryTerms:
         return self.moved(places, reported)
 
     def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "BoundaryTerms":
-        """Return those of nodes that are elsewhere; see `moved_nodes`."""
-        ties, flows, on = (
-            pieces.moved(places, reported.shape) for pieces in (self.ties, self.flows, self.on)
-        )
-        return BoundaryTerms(ties, flows, on, reported, self.natural.moved(places, reported.shape))
+        """Return the terms of nodes that are elsewhere; see `moved_nodes`."""
+        acting = (self.ties, self.natural, self.on)
+        return BoundaryTerms(*(each.moved(places, reported.shape) for each in acting), reported)
 
     def without_acting(self) -> "BoundaryTerms":
-        """Return what is known of nodes on outlines and inside them, but not how these act on others."""
+        """Return the nodes on outlines and inside them, without what acts on others."""
         axes = self.reported.ndim
-        none = BoundaryIntersections.none(axes)
-        return BoundaryTerms(none, none, self.on, self.reported, NaturalFacets.none(axes))
+        ties, natural = BoundaryIntersections.none(axes), NaturalFacets.none(axes)
+        return replace(self, ties=ties, natural=natural)
 
     def add_to_diagonal(self, reaction: np.ndarray, spacing: float) -> None:
         """Add ties, and ``alpha`` times the spacing, to the nodes of a part."""
-        flat = reaction.reshape(-1)
+        flat, natural = reaction.reshape(-1), self.natural
         np.add.at(flat, self.ties.nodes, self.ties.weights)
-        np.add.at(flat, self.flows.nodes, spacing * self.natural.alphas * self.flows.weights)
+        np.add.at(flat, natural.nodes, spacing * natural.alphas * natural.weights)
 
 
 def round_periods(points: np.ndarray, periods: Periods) -> np.ndarray:

@@ -14,9 +14,9 @@ On the staircase of a mask both are of first order; there it may be insulated, b
 known, so nothing can flow.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ import numpy as np
 from mosaicdd.axes import ends
 from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms, NaturalFacets
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.shapes.apertures import Apertures, Segments
 
@@ -34,51 +33,24 @@ _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not dr
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 
 
+@dataclass(frozen=True)
 class CutCells:
-    """What the outline of a shape makes of the nodes ``(rows, columns)`` of a part of the grid.
+    """The control volumes of the nodes ``(rows, columns)`` of a part of the grid, cut by the outline of a shape."""
 
-    Parameters
-    ----------
-    cover
-        What the domain has of the cells around the nodes, and where coefficients are known.
-    level
-        Of the shape.
-    fixed
-        Which nodes are outside of an outline with given values, or on it.
-    numbers
-        Of the outlines of these nodes.
-    segments
-        Of natural outlines.
-    reported
-        Which nodes have values in a field.
-    grid
-        Whose cells need be no squares.
-    alphas
-        Returns those of exchange through pieces, ``(T,)``, of nodes and at points ``(T, axes)``, of numbers of outlines.
-    """
-
-    def __init__(
-        self,
-        part: Part,
-        cover: Apertures,
-        level: np.ndarray,
-        fixed: np.ndarray,
-        numbers: np.ndarray,
-        segments: Segments | None,
-        *,
-        reported: np.ndarray,
-        grid: Grid,
-        alphas: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
-    ):
-        volumes = cover.volumes
-        self.volumes = np.where(volumes > _SMALLEST, volumes, 0.0)
-        self.level, self.given, self.reported = level, fixed, reported
-        counts = (self.volumes > 0) & ~self.given
-        self.cover = dataclasses.replace(cover, counts=counts)
-        self._numbers = numbers
-        self._segments = segments
-        self._grid, self._alphas = grid, alphas
-        self._origin = np.array([p.start for p in part])
+    cover: (
+        Apertures  # what the domain has of the cells around the nodes, and where coefficients count
+    )
+    volumes: np.ndarray  # parts of a cell, without slivers
+    level: np.ndarray  # of the shape
+    given: np.ndarray  # nodes outside of an outline with given values, or on it
+    numbers: np.ndarray  # of the outlines of these nodes
+    segments: Segments | None  # of natural outlines
+    reported: np.ndarray  # nodes with values in a field
+    grid: Grid  # whose cells need be no squares
+    # Places in cells ``(T, axes)`` of nodes of the part ``(T, axes)``
+    places: Callable[[np.ndarray], np.ndarray]
+    # Coefficients of exchange, ``(T,)``, of outlines by their numbers, at points ``(T, axes)``
+    alphas: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
     def on_outlines(
         self,
@@ -108,11 +80,12 @@ class CutCells:
             [BoundaryIntersections.none(active.ndim), *(edges.crossings for edges in cut)]
         )
         return BoundaryTerms(
-            dataclasses.replace(tied, weights=tie_conductances(cut, between)),
-            natural.crossings(natural.damping(self._grid.spacing, diffusion)),
+            replace(tied, weights=tie_conductances(cut, between)),
+            replace(
+                natural, weights=natural.lengths / natural.damping(self.grid.spacing, diffusion)
+            ),
             on,
             reported,
-            natural,
         )
 
     def cut_edges(self, active: np.ndarray) -> "list[CutEdges]":
@@ -130,7 +103,7 @@ class CutCells:
                 inner, outer = (self._places(n, active) for n in (nodes, flat[there][place]))
                 points = inner + theta[:, None] * (outer - inner)
                 crossings = BoundaryIntersections(
-                    nodes, points, 1 / theta, self._numbers[there][place]
+                    nodes, points, 1 / theta, self.numbers[there][place]
                 )
                 every.append(CutEdges(axis, bool(against), place, crossings))
         return every
@@ -143,28 +116,32 @@ class CutCells:
             steps = itertools.product(range(3), repeat=active.ndim)
             places = (tuple(n + d for n, d in zip(at, step, strict=True)) for step in steps)
             nodes = nodes[np.logical_or.reduce([around[place] for place in places])]
-        numbers = self._numbers.reshape(-1)[nodes]
+        numbers = self.numbers.reshape(-1)[nodes]
         return BoundaryIntersections(
             nodes, self._places(nodes, active), np.ones(len(nodes)), numbers
         )
 
     def _natural_pieces(self, active: np.ndarray) -> NaturalFacets:
         """Return where natural outlines lie in the volumes of active nodes."""
-        if self._segments is None:
+        segments = self.segments
+        if segments is None:
             return NaturalFacets.none(active.ndim)
-        segments = self._segments
         nodes = segments.nodes - 1
         inside = np.asarray(((nodes >= 0) & (nodes < active.shape)).all(axis=1))
         inside[inside] = active[tuple(nodes[inside].T)]
         nodes, outlines = nodes[inside], segments.outlines[inside]
-        points = segments.middles[inside] - 1 + self._origin
+        points, lengths = (
+            segments.middles[inside] - 1 + self.places(nodes) - nodes,
+            segments.lengths[inside],
+        )
         return NaturalFacets(
             np.ravel_multi_index(tuple(nodes.T), active.shape),
             points,
+            lengths,
             outlines,
-            segments.lengths[inside],
+            lengths,
             segments.distances[inside],
-            self._alphas(nodes + self._origin, points, outlines),
+            self.alphas(outlines, points),
         )
 
     def diffusion(self, between: Conductances, of: Any = np) -> Any:
@@ -173,7 +150,7 @@ class CutCells:
         ``between``: of numpy's or torch's arrays, as the module ``of``.
         """
         total, faces = of.zeros(self.level.shape, dtype=float), np.zeros(self.level.shape)
-        aspect = self._grid.aspect or (1.0,) * faces.ndim
+        aspect = self.grid.aspect or (1.0,) * faces.ndim
         for axis, (forth, back) in enumerate(zip(between.along, between.against, strict=True)):
             for end in ends(axis, faces.ndim):
                 total[end] += aspect[axis] ** 2 * (forth + back) / 2
@@ -182,12 +159,12 @@ class CutCells:
         return of.where(known, total, 1.0) / of.where(known, of.asarray(faces), 1.0)
 
     def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """Return where nodes are, ``(T, axes)``, (y, x) in cells."""
-        places = np.stack(np.unravel_index(nodes, active.shape), axis=1) + self._origin
-        return places.astype(float)
+        """Return the places of flat nodes, ``(T, axes)``, (y, x) in cells."""
+        indices = np.stack(np.unravel_index(nodes, active.shape), axis=1)
+        return self.places(indices).astype(float)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CutEdges:
     """Edges along an axis that end at given values on an outline."""
 
@@ -205,6 +182,11 @@ def tie_conductances(cut: Sequence[CutEdges], between: Conductances, of: Any = n
         for edges in cut
     ]
     return of.concatenate(grown) if grown else of.zeros(0, dtype=float)
+
+
+def without_slivers(volumes: np.ndarray) -> np.ndarray:
+    """Return the parts of cells that volumes have, zero of slivers."""
+    return np.where(volumes > _SMALLEST, volumes, 0.0)
 
 
 def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:

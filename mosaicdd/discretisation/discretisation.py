@@ -16,27 +16,20 @@ So whoever eliminates, factorises or multiplies sees conductances between nodes 
 nothing of shapes and conditions.
 
 Parts of the grid are slices with bounds per axis, which may reach beyond it: there is nothing outside,
-or along a periodic axis the grid again; or parts of a lattice that comes round after more nodes
-(`stretched`).
+or along a periodic axis the grid again; or parts of a lattice that comes round after more nodes (`PeriodicPadding`).
 """
 
-import copy
 import dataclasses
+from functools import partial
 
 import numpy as np
 
 from mosaicdd.axes import ends_of
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, require_fluxes
-from mosaicdd.discretisation.cut_cells import nonzero
-from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
-from mosaicdd.discretisation.node_equations import Equations, on_lattice
-from mosaicdd.discretisation.periodic import (
-    GridNodes,
-    glued,
-    glued_nodes,
-    periodic_padding,
-    places_of,
-)
+from mosaicdd.discretisation.cut_cells import CutCells, nonzero
+from mosaicdd.discretisation.embedded_boundary import embedded_boundary
+from mosaicdd.discretisation.node_equations import Equations, LinearEquations
+from mosaicdd.discretisation.periodic import glued, glued_nodes, grid_cells, places_of
 from mosaicdd.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
@@ -49,11 +42,9 @@ from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import BoundaryData, joined_values
 from mosaicdd.problems.sides.sides import mean_slope, slope_at
 
-_Tied = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-
-class Discretisation:
-    """What the problems of one medium, domain and kind of sides have in common.
+class Discretisation(LinearEquations):
+    """The equations that problems of one medium, domain and kind of sides have in common.
 
     `ValueError` if conditions do not fit the domain, or a part of it, or all of it with a velocity, has no given
     value.
@@ -78,13 +69,11 @@ class Discretisation:
     """
 
     def __init__(self, problem: Problem, medium: Medium, grid: Grid):
+        super().__init__(problem.conditions.periods(grid))
         self.grid, self.medium = grid, medium
-        self._rounds = problem.conditions.periods(grid)
-        self.periods = self._rounds  # of the unknowns, see `with_periods`
-        self._nodes: GridNodes | NodeSquares = GridNodes(grid.shape, self._rounds)
         self._pieces = problem.pieces(grid)
         shape, sides = problem.domain.shape, problem.conditions
-        self.outline = None if shape is None else EmbeddedBoundary(shape, grid, sides)
+        self.outline = embedded_boundary(problem, grid)
         if self.outline is not None and shape is not None and not shape.staircase:
             require_reached(sides.parts, self._pieces, self.outline.names)
         values = self.values(problem)
@@ -113,41 +102,40 @@ class Discretisation:
             # Any node may have any value; the mean is put right at the end.
             self.known = np.array([pin])
 
-    def with_periods(self, periods: Periods) -> "Discretisation":
-        """Return that with more unknowns than nodes along periodic axes, which repeat after so many."""
-        other = copy.copy(self)
-        other.periods = periods
-        return other
-
-    def in_squares(self, squares: NodeSquares, level: np.ndarray | None) -> "Discretisation":
-        """Return that of squares of nodes, side by side; of a domain without periodic axes.
-
-        ``level``: of the domain's shape at the places of the squares; None of a rectangle.
-        """
-        other = copy.copy(self)
-        other._nodes = squares
-        if self.outline is not None and level is not None:
-            other.outline = self.outline.at(*squares.nodes, level)
-        return other
-
     def values(self, problem: Problem) -> BoundaryData:
-        """Return what holds on the sides in a problem of the same kind."""
+        """Return the values and fluxes on the sides in a problem of the same kind."""
         return problem.conditions.values(self.grid, self._pieces)
 
-    def equations(self, part: Part) -> Equations:
-        """Return the left-hand sides of a part of the lattice; raise `ValueError` if coefficients are not sound."""
-        return on_lattice(part, self._rounds, self.periods, self._on_grid)
+    def uniform_conductances(self) -> Conductances | None:
+        """Return the conductances between 3 x 3 nodes far from sides and outlines, if all are alike in a plane."""
+        medium, around = self.medium, self.outline is not None and any(self.periods)
+        varies = any(field.number is None for field in medium.fields.values())
+        if varies or around or medium.couples_corners or len(self.periods) != 2:
+            return None
+        return medium.conductances(self.grid, (slice(0, 3), slice(0, 3)))
+
+    def in_squares(self, squares: NodeSquares) -> Equations:
+        """Return the left-hand sides at all places of squares but the outermost; of uniform conductances."""
+        return self._assembled(tuple(slice(1, count - 1) for count in squares.shape), squares)
 
     def _on_grid(self, part: Part) -> Equations:
-        """Return the left-hand sides of a part of the grid."""
-        cut = None
-        if self.outline is not None:
-            cut = self.outline.cut(part, self._nodes.cells(part, self._rounds))
-        if cut is not None and not any(self._rounds):
-            whole, volumes = self._within(part, cut.cover, cut.volumes)
+        return self._assembled(part, None)
+
+    def _assembled(self, part: Part, squares: NodeSquares | None) -> Equations:
+        """Return the left-hand sides of a part of the grid, or of squares."""
+        if squares is None:
+            cells = grid_cells(part, self.grid.shape, self.periods)
+            places = partial(places_of, part=part, periods=self.periods)
         else:
+            cells, places = squares.cells(part), partial(squares.places, part=part)
+        cut = None if self.outline is None else self.outline.cut(part, cells, squares)
+        if squares is None and any(self.periods):
             whole, volumes = self.between(part)
-        number = self._numbers(part)
+        else:
+            whole, volumes = self._within(part, *_cover(cells, cut))
+        number = np.full(volumes.shape, -1)
+        at, place = places(self.known)
+        number[place] = at
         on_sides = number >= 0
         if cut is not None:
             number[cut.given] = -1  # an outline's own values count there
@@ -156,7 +144,7 @@ class Discretisation:
         if cut is not None:
             active &= ~cut.given
         left = whole.among(active)
-        tied: list[_Tied] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+        tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         flat = np.arange(active.size).reshape(active.shape)
         for step, forth, back in whole.edges() if known.any() else ():
             first, last = ends_of(step)
@@ -166,12 +154,12 @@ class Discretisation:
         reaction = left.reaction
         ties = EliminatedCouplings(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
-        self._add(reaction, self.grid.spacing * self.exchange, part)
+        which, place = places(self._natural)
+        np.add.at(reaction, place, (self.grid.spacing * self.exchange)[which])
         outlines = None
-        if cut is not None and self.outline is not None:
+        if cut is not None:
             outlines = cut.on_outlines(active, on_sides, whole)
             outlines.add_to_diagonal(reaction, self.grid.spacing)
-        if cut is not None:
             # A volume that an outline cuts off from all others.
             active &= left.diagonal() > 0
         reaction[~active] = 1.0
@@ -184,25 +172,22 @@ class Discretisation:
 
         ``outline``: the problem's values on the sides; ``equations``: of the same part.
         """
-        h, stretch = self.grid.spacing, periodic_padding(part, self._rounds, self.periods)
-        on_grid = part if stretch is None else stretch.part
-        b = np.zeros((problem.problems, *(p.stop - p.start for p in on_grid)))
+        h = self.grid.spacing
+        b = np.zeros((problem.problems, *equations.active.shape))
         if problem.source is not None:
-            b += h**2 * self.loads(problem.source, on_grid, equations.volumes)
-        self._add(b, h * outline.fluxes, on_grid)
-        slope = mean_slope(problem.conditions, self.grid, on_grid)
+            b += h**2 * self.loads(problem.source, part, equations.volumes)
+        self._add(b, h * outline.fluxes, part)
+        slope = mean_slope(problem.conditions, self.grid, part)
         if slope is not None:
             require_fluxes(problem.conditions, self)
-            b -= self.between(on_grid)[0].of_all(slope)
-        if stretch is not None:
-            b = stretch.values(b)
+            b -= self.between(part)[0].of_all(slope)
         if not self.floating:
             ties, values = equations.ties, outline.values
             if slope is not None:
                 values = values - slope_at(problem.conditions, self.grid, outline.known)
             _add_at(b, ties.nodes, ties.conductances * values[:, ties.known])
         if equations.outlines is not None and self.outline is not None:
-            for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.flows, h)):
+            for acting, scale in ((equations.outlines.ties, 1.0), (equations.outlines.natural, h)):
                 values = acting.values(problem.conditions, self.outline.names, self.grid)
                 _add_at(b, acting.nodes, scale * acting.weights * values)
         counts = equations.active.copy()
@@ -215,7 +200,7 @@ class Discretisation:
 
     def between(self, part: Part) -> tuple[Conductances, np.ndarray]:
         """Return the conductances and volumes of a part of the grid that comes round."""
-        return glued(part, self._rounds, lambda p: self._within(p, *self.cover(p)))
+        return glued(part, self.periods, lambda p: self._within(p, *self.cover(p)))
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
         """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
@@ -227,7 +212,7 @@ class Discretisation:
         _, place = places_of(self._natural, part, self.periods)
         nodes = [np.ravel_multi_index(place, equations.active.shape), equations.ties.nodes]
         if equations.outlines is not None:
-            nodes += [equations.outlines.ties.nodes, equations.outlines.flows.nodes]
+            nodes += [equations.outlines.ties.nodes, equations.outlines.natural.nodes]
         return np.unique(np.concatenate(nodes))
 
     def given(
@@ -237,7 +222,7 @@ class Discretisation:
 
         ``outlines``: of the same part.
         """
-        at, place = places_of(outline.known, part, self._rounds)
+        at, place = places_of(outline.known, part, self.periods)
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
             return place, values
@@ -259,12 +244,8 @@ class Discretisation:
 
         ``periods``: of the rectangle, by default without what lies beyond its sides.
         """
-        cells = self._nodes.cells(part, periods)
-        if self.outline is None:
-            cover = Apertures.of_cells(cells)
-            return cover, cover.volumes
-        cut = self.outline.cut(part, cells)
-        return cut.cover, cut.volumes
+        cells = grid_cells(part, self.grid.shape, periods)
+        return _cover(cells, None if self.outline is None else self.outline.cut(part, cells))
 
     def _within(
         self, part: Part, cover: Apertures, volumes: np.ndarray
@@ -284,25 +265,26 @@ class Discretisation:
             if self.outline is not None:
                 inside = self.outline.known(tuple(slice(p.start - 1, p.stop + 1) for p in piece))
             own, cover = volumes, None
-            if any(self._rounds) or source.per_cell(self.grid):
+            if any(self.periods) or source.per_cell(self.grid):
                 cover, own = self.cover(piece)
             return sample_near(source, self.grid, piece, inside, fill=0.0, cover=cover) * own
 
-        return glued_nodes(part, self._rounds, natural)
-
-    def _numbers(self, part: Part) -> np.ndarray:
-        """Return the number of the known value at each node of a part, -1 where there is none."""
-        numbers = np.full([p.stop - p.start for p in part], -1)
-        at, place = self._nodes.places(self.known, part)
-        numbers[place] = at
-        return numbers
+        return glued_nodes(part, self.periods, natural)
 
     def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
         """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
-        at, place = self._nodes.places(self._natural, part)
+        at, place = places_of(self._natural, part, self.periods)
         added = np.atleast_2d(values)[:, at]
         for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
             np.add.at(field, place, added[number % len(added)])
+
+
+def _cover(cells: np.ndarray, cut: CutCells | None) -> tuple[Apertures, np.ndarray]:
+    """Return what a domain has of cells, and the volumes of the nodes between these."""
+    if cut is not None:
+        return cut.cover, cut.volumes
+    cover = Apertures.of_cells(cells)
+    return cover, cover.volumes
 
 
 def fixed_nodes(

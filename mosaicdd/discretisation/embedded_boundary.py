@@ -5,17 +5,18 @@ What it makes of the discrete equation in a part of the grid is an `CutCells`.
 What the domain of a problem has of the cells around nodes, as its discretisation counts them.
 """
 
-import copy
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import scipy.ndimage
 
 from mosaicdd.axes import contains, ends, in_rows, letters, others, spelled, within
 from mosaicdd.discretisation.crossings import RobinCoefficients
-from mosaicdd.discretisation.cut_cells import CutCells
-from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.discretisation.cut_cells import CutCells, without_slivers
+from mosaicdd.discretisation.periodic import grid_cells
+from mosaicdd.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import STRIP, evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
@@ -73,7 +74,6 @@ class EmbeddedBoundary:
         if self._parts and shape.voxels is None:
             self._numbers = self._chosen_nodes()
         self._exchange = RobinCoefficients(sides, self.names, grid)
-        self._nodes: tuple[np.ndarray, ...] = ()
         fixed = [part is None or part.condition.fixed for part in parts]
         self._given = np.array(fixed)
         for part in parts if shape.staircase else ():
@@ -136,17 +136,6 @@ class EmbeddedBoundary:
         known, level = self._known
         return level[within(part, known)]
 
-    def at(self, y: np.ndarray, x: np.ndarray, level: np.ndarray) -> "EmbeddedBoundary":
-        """Return the outline at nodes in any order, all in arrays of the same shape, with the level there."""
-        other = copy.copy(self)
-        other._known = tuple(slice(0, n) for n in level.shape), level
-        other._nodes = y, x
-        if self._numbers is not None:
-            there = (y >= 0) & (y < self._grid.nodes[0]) & (x >= 0) & (x < self._grid.nodes[1])
-            other._numbers = np.zeros(level.shape, int)
-            other._numbers[there] = self._numbers[y[there], x[there]]
-        return other
-
     def known(self, part: Part) -> np.ndarray:
         """Return at which nodes of a part it is known what is given there."""
         return self._shape.inside(self.level(part))
@@ -178,14 +167,6 @@ class EmbeddedBoundary:
     def _holding(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Say whether outlines, ``(T,)``, hold values at places ``(T, axes)`` in cells."""
         return self._given[outlines] | self._exchange.acts(outlines, cells)
-
-    def _alphas(self, nodes: np.ndarray, points: np.ndarray, outlines: np.ndarray) -> np.ndarray:
-        """Return those of exchange at points on outlines, in the volumes of nodes; see `CutCells`."""
-        if self._nodes:  # in any order: the points lie around these
-            y, x = self._nodes
-            places = tuple(nodes.T)
-            points = points + np.stack([y[places], x[places]], axis=1) - nodes
-        return self._exchange.alphas(outlines, points)
 
     def floating_part(self, fixed: np.ndarray) -> tuple[int, ...] | None:
         """Return a node of the domain if no value is given anywhere; None if one is.
@@ -226,13 +207,23 @@ class EmbeddedBoundary:
                 numbers[where] = self._numbers[there]
         return numbers
 
-    def cut(self, part: Part, cells: np.ndarray) -> CutCells:
-        """Return what the outline makes of a part.
+    def cut(self, part: Part, cells: np.ndarray, squares: NodeSquares | None = None) -> CutCells:
+        """Return what the outline makes of a part of the grid, or of squares with levels.
 
         ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        level, inner = self.level(ring), (slice(1, -1),) * len(part)
+        first, inner = np.array([p.start for p in part]), (slice(1, -1),) * len(part)
+        if squares is None:
+            level, every = self.level(ring), self._outline_of(ring)
+        else:
+            level, every = squares.level[ring], np.zeros(squares.shape, int)[ring]
+            if self._numbers is not None:
+                every = squares.numbers_at(self._numbers)[ring]
+
+        def places(nodes: np.ndarray) -> np.ndarray:
+            return nodes + first if squares is None else squares.nodes(nodes + first)
+
         segments: Segments | None = None
         voxels = self._shape.cells(part)
         if voxels is not None:
@@ -243,7 +234,6 @@ class EmbeddedBoundary:
                 every = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
                 fixed, numbers, _ = self._on_faces(every, part)
         else:
-            every = self._outline_of(ring)
             outside = (level >= 0) & self._given[every]
             # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)
@@ -260,18 +250,22 @@ class EmbeddedBoundary:
                     joined=self._shape.of_cells,
                 )
             fixed, numbers = outside[inner], every[inner]
-        cover = dataclasses.replace(cover, inside=self._shape.inside(level))
+        volumes, inside = without_slivers(cover.volumes), self._shape.inside(level)
+        counts = (volumes > 0) & ~fixed
+        cover = dataclasses.replace(cover, inside=inside, counts=counts)
         level = level[inner]
+        reported = self.reported(level)
         return CutCells(
-            part,
             cover,
+            volumes,
             level,
             fixed,
             numbers,
             segments,
-            reported=self.reported(level),
-            grid=self._grid,
-            alphas=self._alphas,
+            reported,
+            self._grid,
+            places,
+            self._exchange.alphas,
         )
 
     def _on_faces(self, faces: Faces, part: Part) -> tuple[np.ndarray, np.ndarray, Segments]:
@@ -329,7 +323,7 @@ class EmbeddedBoundary:
         if (self._given | self._exchange.possible).any():
             whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
             ring = around(voxels, whole, self._periods)
-            there = GridNodes(self._grid.shape, self._periods).cells(whole, self._periods)
+            there = grid_cells(whole, self._grid.shape, self._periods)
             faces = exposed(ring, there, whole, self._grid)
             outlines = self._numbers_of(faces, whole)
             held.append(faces.nodes[self._holding(outlines, faces.middles)])
@@ -366,22 +360,23 @@ def _require_periodic(shape: Shape, grid: Grid, periodic: tuple[bool, ...]) -> N
             )
 
 
-class CoveredCells:
-    """Of one problem; an outline is looked at when it is first asked for. Beyond periodic sides there is nothing."""
+def embedded_boundary(
+    problem: Problem, grid: Grid, *, each: bool = False
+) -> EmbeddedBoundary | None:
+    """Return the outline of a problem's domain, as `EmbeddedBoundary` has it; None of a rectangle or box."""
+    shape = problem.domain.shape
+    return None if shape is None else EmbeddedBoundary(shape, grid, problem.conditions, each=each)
 
-    def __init__(self, problem: Problem, grid: Grid):
-        self._problem, self._grid = problem, grid
 
-    @functools.cached_property
-    def _outline(self) -> EmbeddedBoundary | None:
-        shape = self._problem.domain.shape
-        return (
-            None if shape is None else EmbeddedBoundary(shape, self._grid, self._problem.conditions)
-        )
+def covered_cells(problem: Problem, grid: Grid) -> Callable[[Part], Apertures]:
+    """Return a function of parts: what a domain has of the cells around the nodes; beyond periodic sides nothing.
 
-    def __call__(self, part: Part) -> Apertures:
-        """Return it around the nodes of a part."""
-        cells = GridNodes(self._grid.shape, (None,) * len(part)).cells(part)
-        if self._outline is None:
-            return Apertures.of_cells(cells)
-        return self._outline.cut(part, cells).cover
+    An outline is looked at when it is first asked for.
+    """
+    outline = functools.cache(lambda: embedded_boundary(problem, grid))
+
+    def cover(part: Part) -> Apertures:
+        cells, boundary = grid_cells(part, grid.shape), outline()
+        return Apertures.of_cells(cells) if boundary is None else boundary.cut(part, cells).cover
+
+    return cover

@@ -70,7 +70,7 @@ def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
 
 def points_on(outlines: BoundaryTerms, names: Sequence[str]) -> Points:
     """Return where conditions on the outlines of these names are evaluated, each place once."""
-    every = BoundaryIntersections.joined([outlines.ties, outlines.flows, outlines.on])
+    every = BoundaryIntersections.joined([outlines.ties, outlines.natural, outlines.on])
     return {
         name: np.unique(every.points[every.outlines == number], axis=0)
         for number, name in enumerate(names)

@@ -11,25 +11,21 @@ whatever they are. So it counts ``sum k / d``: as much as the equation of a node
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, places_among
-from mosaicdd.discretisation.periodic import PeriodicPadding, periodic_padding
+from mosaicdd.discretisation.periodic import PeriodicPadding
 from mosaicdd.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.sides.side_values import BoundaryData, collected
 
-
-def on_lattice(
-    part: Part, rounds: Periods, periods: Periods, on_grid: Callable[[Part], "Equations"]
-) -> "Equations":
-    """Return the equations of a part of a lattice from those of parts of its grid."""
-    stretch = periodic_padding(part, rounds, periods)
-    return on_grid(part) if stretch is None else on_grid(stretch.part).stretched(stretch)
+if TYPE_CHECKING:
+    from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,56 @@ class Equations:
             outlines = outlines.moved(by.places, by.values(outlines.reported) > 0)
         ties = self.ties.moved(by.places, active.shape)
         return Equations(conductances, active, by.values(self.volumes), ties, outlines)
+
+
+class LinearEquations:
+    """Linear equations at the nodes of a grid, with nothing given on its sides; see `Discretisation` for what is.
+
+    ``periods``: after how many nodes each axis of the grid comes round; None where it does not.
+    """
+
+    floating = False
+    outline: "EmbeddedBoundary | None" = None
+
+    def __init__(self, periods: Periods):
+        self.periods = periods
+
+    def equations(self, part: Part, periods: Periods | None = None) -> Equations:
+        """Return the left-hand sides of a part of the grid; raise `ValueError` if coefficients are not sound.
+
+        ``periods``: of a lattice with more nodes than the grid along periodic axes, of which it is a part then.
+        """
+        if periods in (None, self.periods):
+            return self._on_grid(part)
+        padding = PeriodicPadding(part, self.periods, periods)
+        return self._on_grid(padding.part).stretched(padding)
+
+    def _on_grid(self, part: Part) -> Equations:
+        raise NotImplementedError
+
+    def uniform_conductances(self) -> Conductances | None:
+        """Return the conductances between nodes far from sides and outlines; None if not all are alike."""
+        return None
+
+    def values(self, problem: Problem) -> BoundaryData:
+        """Return the values and fluxes on the sides: none."""
+        return collected([], [], self.periods)
+
+    def given(
+        self, problem: Problem, outline: BoundaryData, part: Part, outlines: BoundaryTerms | None
+    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``."""
+        return (np.empty(0, int),) * len(part), np.empty((1, 0))
+
+    def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
+        """Return the nodes of a part where alone right-hand sides may not be zero; None if they may be anywhere."""
+        return None
+
+    def right_hand_side(
+        self, problem: Problem, outline: BoundaryData, part: Part, equations: Equations
+    ) -> np.ndarray:
+        """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``."""
+        raise NotImplementedError
 
 
 _ROWS_IN_CACHE = 64  # that are looked at at a time, for the cache

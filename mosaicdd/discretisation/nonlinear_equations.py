@@ -66,7 +66,7 @@ class NonlinearDiscretisation:
 
     Attributes
     ----------
-    rounds
+    periods
         After how many nodes of the grid.
     faces
         The discretisation of an equation with the factor of flows as conductance.
@@ -80,7 +80,7 @@ class NonlinearDiscretisation:
         whole = shape is None or shape.voxels is not None
         operator.require_flows(problem.equation.name, whole_cells=whole)
         self.operator, self.grid, self._problem = operator, grid, problem
-        self.rounds = problem.conditions.periods(grid)
+        self.periods = problem.conditions.periods(grid)
         self.faces = Discretisation(problem, operator.faces, grid)
         values = self.faces.values(problem)
         self.known = values.known
@@ -120,7 +120,7 @@ class NonlinearEquations:
 
     def __init__(self, discretisation: NonlinearDiscretisation, part: Part):
         self.grid, self.part = discretisation.grid, part
-        self.rounds = discretisation.rounds
+        self.periods = discretisation.periods
         self.operator = discretisation.operator
         self._discretisation = discretisation
         shape = tuple(p.stop - p.start for p in part)
@@ -135,11 +135,11 @@ class NonlinearEquations:
         self._place_neighbours(around, shape)
         self._place_outlines()
         # The fields at the nodes of the ring, ``(rows, columns)``; a number takes no memory.
-        cover, _ = discretisation.faces.cover(self._ring, self.rounds)
-        self._fields = self.operator.sampled(self.grid, self._ring, cover, self.rounds)
+        cover, _ = discretisation.faces.cover(self._ring, self.periods)
+        self._fields = self.operator.sampled(self.grid, self._ring, cover, self.periods)
         self._in_cells: InCells | None = None
         if self.operator.in_cells:
-            where = self._ring, self._centres, cover, self.rounds
+            where = self._ring, self._centres, cover, self.periods
             self._in_cells = InCells(self.operator, self.grid, *where)
         self._across: NonlinearPart | None = None
         if not self.operator.two_point_flux:
@@ -147,7 +147,7 @@ class NonlinearEquations:
             shares = len(cover.quarters) * cover.quarters[0]
             if self.operator.factor is not None:
                 factor = self.operator.fields[self.operator.factor]
-                values = cells_around(factor, self.grid, self._ring, cover, periods=self.rounds)
+                values = cells_around(factor, self.grid, self._ring, cover, periods=self.periods)
                 shares = shares * values[0]
             cells = torch.from_numpy(shares[(slice(1, -1),) * len(shape)])
             sampled = self.grid, self._ring, self._fields, cells
@@ -189,7 +189,7 @@ class NonlinearEquations:
     ) -> None:
         """Enter flows to given values, at ``ends`` ``(T, axes)`` from the first node of the part."""
         away = ends - np.stack(np.unravel_index(nodes, self.active.shape), axis=1)
-        for axis, period in enumerate(self.rounds):
+        for axis, period in enumerate(self.periods):
             if period is not None:  # the nearest one of all rounds
                 away[:, axis] -= period * np.round(away[:, axis] / period).astype(away.dtype)
         axes = away.shape[1]
@@ -240,7 +240,7 @@ class NonlinearEquations:
             where = problem.conditions, faces.outline.names, self.grid
             tied = outlines.ties.values(*where)
             beside.append(tied[number % len(tied)])
-            fluxes = outlines.flows.values(*where)
+            fluxes = outlines.natural.values(*where)
         held: tuple[tuple[np.ndarray, ...], np.ndarray] = (), np.empty(0)
         if self._across is not None:
             place, at_nodes = faces.given(problem, values, self._ring, self._around.outlines)

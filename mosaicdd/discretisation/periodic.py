@@ -90,41 +90,26 @@ def places_of(
     """Return which of some nodes ``(K, axes)`` lie in a part, and where in it, in every round."""
     shape = np.array([p.stop - p.start for p in part])
     which, places = [], []
-    for first in itertools.product(*map(_firsts, part, periods)):
+    for first in itertools.product(*map(firsts, part, periods)):
         moved = nodes + [at - p.start for at, p in zip(first, part, strict=True)]
         which.append(np.flatnonzero(((moved >= 0) & (moved < shape)).all(axis=1)))
         places.append(moved[which[-1]])
     return np.concatenate(which), tuple(np.concatenate(places).T)
 
 
-class GridNodes:
-    """Where the nodes of a grid, and its cells, are in a part of it.
+def grid_cells(part: Part, cells: tuple[int, ...], periods: Periods | None = None) -> np.ndarray:
+    """Say which cells around the nodes of a part are in a rectangle or box, ``(rows + 1, columns + 1)``.
 
-    Parameters
-    ----------
-    cells
-        Of the grid, per axis.
-    rounds
-        After how many nodes each axis comes round.
+    ``cells``: of the grid per axis; ``periods``: along axes with one there are cells everywhere, by default along none.
     """
-
-    def __init__(self, cells: tuple[int, ...], rounds: Periods):
-        self._cells, self._rounds = cells, rounds
-
-    def cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
-        """Say which cells around the nodes of a part are in the rectangle, ``(rows + 1, columns + 1)``."""
-        inside, periods = [], periods or (None,) * len(part)
-        for p, cells, period in zip(part, self._cells, periods, strict=True):
-            at = np.arange(p.start - 1, p.stop)
-            inside.append((at >= 0) & (at < cells) if period is None else np.ones(len(at), bool))
-        return functools.reduce(np.logical_and, crossed(*inside))
-
-    def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return which of some nodes ``(K, axes)`` lie in a part, and where in it; some at several places."""
-        return places_of(nodes, part, self._rounds)
+    inside = []
+    for p, count, period in zip(part, cells, periods or (None,) * len(part), strict=True):
+        at = np.arange(p.start - 1, p.stop)
+        inside.append(((at >= 0) & (at < count)) | (period is not None))
+    return functools.reduce(np.logical_and, crossed(*inside))
 
 
-def _firsts(part: slice, period: int | None) -> list[int]:
+def firsts(part: slice, period: int | None) -> list[int]:
     """Return node 0 of every round that a part has nodes of."""
     if period is None:
         return [0]
@@ -275,8 +260,3 @@ class PeriodicPadding:
     def _open(self) -> tuple[np.ndarray, ...]:
         """Which nodes of each axis are nodes of the grid, shaped to be compared with all nodes."""
         return crossed(*self.there)
-
-
-def periodic_padding(part: Part, cells: Periods, periods: Periods) -> PeriodicPadding | None:
-    """Return how a part of a lattice lies on its grid; None where it comes round as the grid does."""
-    return None if cells == periods else PeriodicPadding(part, cells, periods)

@@ -6,8 +6,6 @@ along outlines and sides, is evaluated in squares, many at a time.
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -19,13 +17,13 @@ from mosaicdd.discretisation.crossings import (
     BoundaryTerms,
     EliminatedCouplings,
     NaturalFacets,
+    NodeTerms,
 )
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations
+from mosaicdd.discretisation.node_equations import Equations, LinearEquations
 from mosaicdd.discretisation.periodic import places_of
 from mosaicdd.discretisation.squares_of_nodes import MARGIN, SIDE, ArrayInSquares, NodeSquares
-from mosaicdd.problems.fields.fields import Part
+from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
 _ROWS = 8  # of squares that are looked at at a time
@@ -34,30 +32,21 @@ _ROWS = 8  # of squares that are looked at at a time
 _AT_ONCE = 256  # squares, for the cache
 
 
-# Squares of a row between two that are cheaper to evaluate than to leave out (`benchmarks/holes.py`).
-_GAP = 32
-
-
-_Moved = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def region_equations(discretisation: Discretisation | LinearStep, part: Part) -> Equations:
-    """Return the left-hand sides of a part, as `Discretisation.equations` does.
+def region_equations(
+    discretisation: LinearEquations, part: Part, periods: Periods | None = None
+) -> Equations:
+    """Return the left-hand sides of a part, as `LinearEquations.equations` does.
 
     `ValueError` if coefficients are not sound.
     """
-    if isinstance(discretisation, LinearStep):
-        return discretisation.equations(part)
-    medium, grid = discretisation.medium, discretisation.grid
-    varies = any(field.number is None for field in medium.fields.values())
-    around = discretisation.outline is not None and any(discretisation.periods)
-    if varies or around or medium.couples_corners or len(part) != 2:  # squares are of planes
-        return discretisation.equations(part)
-    common = medium.conductances(grid, (slice(0, 3), slice(0, 3)))
-    return _Whole(common, discretisation, part).equations()
+    common = discretisation.uniform_conductances()
+    lattice = periods not in (None, discretisation.periods)
+    if common is None or lattice or not isinstance(discretisation, Discretisation):
+        return discretisation.equations(part, periods)
+    return _Region(common, discretisation, part).equations()
 
 
-class _Whole:
+class _Region:
     """Equations that are put together.
 
     ``common``: the conductances between 3 x 3 nodes where nothing is near.
@@ -80,16 +69,10 @@ class _Whole:
         self._kinds = np.full(self._squares, -1)
         self._values: list[list[np.ndarray]] = [[] for _ in self._plain]
         self._count = 0
-        self._ties = [NO_TIES]
-        self._crossings = {name: [BoundaryIntersections.none()] for name in ("ties", "flows", "on")}
-        self._natural = [NaturalFacets.none()]
+        self._ties, self._outlines = [NO_TIES], list[BoundaryTerms]()
         sides = ~self._inside_sides()
         near, level = (sides, None) if discretisation.outline is None else self._near(sides)
         numbers = np.argwhere(near)
-        if any(discretisation.periods):
-            for row in np.unique(numbers[:, 0]).tolist():
-                self._put_row(row, numbers[numbers[:, 0] == row, 1])
-            return
         # Those near sides first: at the others little is asked for.
         order = np.argsort(~sides[near], kind="stable")
         for batch in np.array_split(order, -(-len(order) // _AT_ONCE) or 1):
@@ -127,17 +110,17 @@ class _Whole:
     def _inside_sides(self) -> np.ndarray:
         """Say which squares are far from the sides of the rectangle, and from nodes without an unknown."""
         far = []
-        for origin, count, cells in zip(
-            self._origin, self._squares, self._discretisation.grid.shape, strict=True
-        ):
+        discretisation = self._discretisation
+        along = self._origin, self._squares, discretisation.grid.shape, discretisation.periods
+        for origin, count, cells, period in zip(*along, strict=True):
             first = origin + SIDE * np.arange(count)
-            far.append((first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN))
+            between = (first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN)
+            far.append(between | (period is not None))
         inside = far[0][:, None] & far[1]
         beyond = tuple(
             slice(first - MARGIN, first + count * SIDE + MARGIN)
             for first, count in zip(self._origin, self._squares, strict=True)
         )
-        discretisation = self._discretisation
         _, known = places_of(discretisation.known, beyond, discretisation.periods)
         # Of which squares, with their margins, each is: of two along an axis at most.
         along = [
@@ -149,88 +132,29 @@ class _Whole:
         return inside
 
     def _put(self, numbers: np.ndarray, level: np.ndarray | None) -> None:
-        """Evaluate the equations in some squares."""
-        squares = NodeSquares(numbers, self._origin, SIDE, self._discretisation.grid.shape)
-        plane = None if level is None else level.swapaxes(0, 1).reshape(squares.shape)
-        all_but_outermost = tuple(slice(1, count - 1) for count in squares.shape)
-        equations = self._discretisation.in_squares(squares, plane).equations(all_but_outermost)
-        self._keep(numbers, equations, squares.own)
-
-        def moved(places: np.ndarray) -> _Moved:
-            y, x = np.divmod(places, squares.shape[1] - 2)
-            return squares.moved(y + 1, x + 1)
-
-        self._enter_lists(equations, moved)
-
-    def _put_row(self, row: int, columns: np.ndarray) -> None:
-        """Evaluate the equations in squares of a row, those between some that are close, too."""
-        ends = np.flatnonzero(np.diff(columns) > _GAP)
-        for a, b in zip([0, *(ends + 1)], [*ends, len(columns) - 1], strict=True):
-            place = tuple(
-                slice(low * SIDE, (high + 1) * SIDE)
-                for low, high in ((row, row), (columns[a], columns[b]))
-            )
-            ring = tuple(
-                slice(p.start + first - 1, p.stop + first + 1)
-                for p, first in zip(place, self._origin, strict=True)
-            )
-            equations = self._discretisation.equations(ring)
-            numbers = np.arange(columns[a], columns[b] + 1)
-            numbers = np.stack([np.full(len(numbers), row), numbers], axis=1)
-
-            def own(values: np.ndarray, count: int = len(numbers)) -> np.ndarray:
-                inner = values[1 : SIDE + 1, 1 : count * SIDE + 1]
-                return inner.reshape(SIDE, count, SIDE).swapaxes(0, 1)
-
-            self._keep(numbers, equations, own)
-
-            def moved(places: np.ndarray, place: Part = place) -> _Moved:
-                y, x = np.divmod(places, place[1].stop - place[1].start + 2)
-                nodes = np.stack([y + place[0].start - 1, x + place[1].start - 1], axis=1)
-                own = [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, place, strict=True)]
-                which = np.flatnonzero(own[0] & own[1])
-                return which, nodes[which], np.zeros((len(which), 2), int)
-
-            self._enter_lists(equations, moved)
-
-    def _keep(
-        self, numbers: np.ndarray, equations: Equations, own: Callable[[np.ndarray], np.ndarray]
-    ) -> None:
-        """Keep what the equations are in some squares, of which ``own`` returns those of an array."""
+        """Evaluate the equations in some squares, and enter them."""
+        of = self._discretisation
+        squares = NodeSquares(numbers, self._origin, of.grid.shape, of.periods, level)
+        equations = of.in_squares(squares)
         y, x = numbers.T
         self._kinds[y, x] = self._count + np.arange(len(numbers))
         self._count += len(numbers)
         arrays = [*equations.conductances.arrays(), equations.volumes]
-        for kept, values in zip(self._values, arrays, strict=True):
-            kept.append(own(values))
-        _by_squares(self._active)[y, :, x] = own(equations.active)
-        if equations.outlines is not None:
-            _by_squares(self._reported)[y, :, x] = own(equations.outlines.reported)
+        for entered, values in zip(self._values, arrays, strict=True):
+            entered.append(squares.without_margins(values))
+        _by_squares(self._active)[y, :, x] = squares.without_margins(equations.active)
 
-    def _enter_lists(self, equations: Equations, moved: Callable[[np.ndarray], _Moved]) -> None:
-        """Enter what acts on some nodes.
-
-        ``moved``: returns which flat nodes count, what nodes of the part these are, ``(.., 2)``, and how far the
-        points are off.
-        """
-
-        def within(flat: np.ndarray) -> _Moved:
-            which, nodes, shift = moved(flat)
+        def entered_at(acting: NodeTerms) -> NodeTerms:
+            places = np.stack(np.divmod(acting.nodes, squares.shape[1] - 2), axis=1) + 1
+            which, nodes = squares.in_pattern(places)
             inside = (nodes < self._shape).all(axis=1)
-            return which[inside], nodes[inside] @ (self._shape[1], 1), shift[inside]
+            return acting.chosen(which[inside], nodes[inside] @ (self._shape[1], 1))
 
-        which, nodes, _ = within(equations.ties.nodes)
-        self._ties.append(equations.ties.chosen(which, nodes))
-        if equations.outlines is None:
-            return
-        for name, kept in self._crossings.items():
-            crossings = getattr(equations.outlines, name)
-            which, nodes, shift = within(crossings.nodes)
-            crossings = crossings.chosen(which, nodes)
-            kept.append(replace(crossings, points=crossings.points + shift))
-        which, nodes, shift = within(equations.outlines.natural.nodes)
-        natural = equations.outlines.natural.chosen(which, nodes)
-        self._natural.append(replace(natural, points=natural.points + shift))
+        self._ties.append(entered_at(equations.ties))
+        if (outlines := equations.outlines) is not None:
+            _by_squares(self._reported)[y, :, x] = squares.without_margins(outlines.reported)
+            acting = map(entered_at, (outlines.ties, outlines.natural, outlines.on))
+            self._outlines.append(BoundaryTerms(*acting, self._reported))
 
     def equations(self) -> Equations:
         """Return all."""
@@ -248,11 +172,14 @@ class _Whole:
         active, reported = self._active[nodes], self._reported[nodes]
         outlines = None
         if self._discretisation.outline is not None:
-            crossings = {
-                name: BoundaryIntersections.joined(kept) for name, kept in self._crossings.items()
-            }
-            natural = NaturalFacets.joined(self._natural)
-            outlines = BoundaryTerms(**crossings, reported=reported, natural=natural)
+            none = BoundaryIntersections.none()
+            terms = [*self._outlines, BoundaryTerms(none, NaturalFacets.none(), none, reported)]
+            outlines = BoundaryTerms(
+                BoundaryIntersections.joined([each.ties for each in terms]),
+                NaturalFacets.joined([each.natural for each in terms]),
+                BoundaryIntersections.joined([each.on for each in terms]),
+                reported,
+            )
         along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])
         conductances = Conductances(along, arrays[axes], against)
         return Equations(

@@ -1,26 +1,30 @@
-"""Squares of nodes of a grid, side by side, as if they were a part of one.
+"""Squares of nodes of a grid: where equations near outlines and sides are evaluated, and how they are stored.
 
-The equations near outlines and sides are wanted at few of a large grid's nodes: in squares here and
-there. What evaluates equations handles rectangles. So it is given a strip, ``(P, T P)``, of the squares of
-``P`` nodes a side, and where it asks for what is at a place of the strip, it gets what is there in the grid.
-Where two squares meet nothing is right: each has `MARGIN` nodes all around that are cut off.
+The equations near outlines and sides are wanted at few of a large grid's nodes. What evaluates equations handles
+rectangles. So it gets a strip, ``(P, T P)``, of ``T`` squares of ``P`` nodes a side, and asks for the places of its nodes
+in the grid. Where two squares meet nothing is right: each has `MARGIN` nodes all around that are cut off.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from mosaicdd.discretisation.periodic import firsts
 from mosaicdd.problems.fields.fields import Part, Periods
 
 MARGIN = 2
-
-
 """Nodes from a node to all that its equation depends on."""
+
+SIDE = 16
+"""Nodes along the side of a square, without its margin."""
+
+_PITCH = SIDE + 2 * MARGIN
 
 
 class NodeSquares:
-    """Squares of nodes.
+    """Squares of nodes, side by side in a strip.
 
     Parameters
     ----------
@@ -28,108 +32,90 @@ class NodeSquares:
         Rows and columns of the squares in a pattern that covers a part of the grid, ``(T, 2)``.
     origin
         The node at the lower-left corner of that pattern.
-    size
-        Nodes along the side of a square, without its margin.
-    cells
-        Of the grid, per axis.
+    cells, periods
+        Of the grid, per axis. Along a periodic axis there are cells everywhere.
+    level
+        Of a shape, in the squares with their margins, ``(T, P, P)``; None of a rectangle.
     """
 
     def __init__(
-        self, numbers: np.ndarray, origin: tuple[int, ...], size: int, cells: tuple[int, ...]
+        self,
+        numbers: np.ndarray,
+        origin: tuple[int, ...],
+        cells: tuple[int, ...],
+        periods: Periods,
+        level: np.ndarray | None = None,
     ):
-        self._cells = cells
-        self._numbers, self.size, self.pitch = numbers, size, size + 2 * MARGIN
+        self._cells, self._periods, self._numbers = cells, periods, numbers
         self._origin = np.array(origin)
-        self._lowest = numbers.min(axis=0) - 1
-        self._index = np.full(numbers.max(axis=0) - self._lowest + 2, -1)
+        self.shape = _PITCH, len(numbers) * _PITCH
+        self.level = None if level is None else level.swapaxes(0, 1).reshape(self.shape)
+        self._lowest = numbers.min(axis=0)
+        self._index = np.full(numbers.max(axis=0) - self._lowest + 1, -1)
         self._index[tuple((numbers - self._lowest).T)] = np.arange(len(numbers))
-        # From a place in the strip to a node of the grid.
-        first = np.arange(len(numbers))[:, None] * (0, self.pitch)
-        self._shift = numbers * size + self._origin - MARGIN - first
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the strip."""
-        return self.pitch, len(self._numbers) * self.pitch
+    def nodes(self, places: np.ndarray) -> np.ndarray:
+        """Return the nodes of the grid at places of the strip, ``(T, 2)`` each."""
+        number, column = np.divmod(places[:, 1], _PITCH)
+        within = np.stack([places[:, 0], column], axis=1) - MARGIN
+        return within + self._numbers[number] * SIDE + self._origin
 
-    @property
-    def nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and columns of the grid at all places, each ``shape``."""
-        rows, columns = self.shape
-        y, x = np.repeat(self._shift, self.pitch, axis=0).T
-        return np.arange(rows)[:, None] + y, np.broadcast_to(np.arange(columns) + x, self.shape)
-
-    def cells(self, part: Part, periods: Periods | None = None) -> np.ndarray:
+    def cells(self, part: Part) -> np.ndarray:
         """Say which cells around the places of a part of the strip are in the rectangle."""
-        there = [
-            (nodes >= 0) & (nodes < cells)
-            for nodes, cells in zip(self.nodes, self._cells, strict=True)
-        ]
-        return np.logical_and(*there)[*(slice(p.start - 1, p.stop) for p in part)]
+        along = []
+        at = np.arange(_PITCH) - MARGIN
+        for first, cells, period in zip(
+            (self._numbers * SIDE + self._origin).T, self._cells, self._periods, strict=True
+        ):
+            nodes = first[:, None] + at
+            along.append(((nodes >= 0) & (nodes < cells)) | (period is not None))
+        rows, columns = along
+        there = rows.T[:, :, None] & columns
+        return there.reshape(self.shape)[tuple(slice(p.start - 1, p.stop) for p in part)]
+
+    def numbers_at(self, numbers: np.ndarray) -> np.ndarray:
+        """Return whole numbers of the grid's nodes at all places of the strip; zero beyond the grid."""
+        indices = np.indices(self.shape).reshape(2, -1).T
+        nodes = self.nodes(indices)
+        there = ((nodes >= 0) & (nodes < numbers.shape)).all(axis=1)
+        strip = np.zeros(len(nodes), int)
+        strip[there] = numbers[tuple(nodes[there].T)]
+        return strip.reshape(self.shape)
 
     def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return which nodes ``(K, 2)`` of the grid are in a part of the strip, and where: some at several places."""
-        which, *at = self._places(nodes)
+        lowest = self._origin + self._lowest * SIDE - MARGIN
+        extent = np.array(self._index.shape) * SIDE + 2 * MARGIN
+        covered = [slice(low, low + n) for low, n in zip(lowest, extent, strict=True)]
+        found = [np.empty((3, 0), int)]
+        for first in itertools.product(*map(firsts, covered, self._periods)):
+            away = nodes + first - lowest
+            close = np.flatnonzero(((away >= 0) & (away < extent)).all(axis=1))
+            for step in itertools.product((-1, 0, 1), repeat=2):
+                square = (away[close] - MARGIN) // SIDE + step
+                y, x = (away[close] - square * SIDE).T
+                number = np.full(len(close), -1)
+                there = ((square >= 0) & (square < self._index.shape)).all(axis=1)
+                number[there] = self._index[tuple(square[there].T)]
+                x = x + number * _PITCH
+                inside = (number >= 0) & (x // _PITCH == number) & (y >= 0) & (y < _PITCH)
+                found.append(np.stack([close, y, x])[:, inside])
+        which, *at = np.concatenate(found, axis=1)
         along = [(n >= p.start) & (n < p.stop) for n, p in zip(at, part, strict=True)]
         inside = np.logical_and(*along)
-        places = (n[inside] - p.start for n, p in zip(at, part, strict=True))
-        return which[inside], tuple(places)
+        return which[inside], tuple(n[inside] - p.start for n, p in zip(at, part, strict=True))
 
-    def _places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        first = (nodes - self._origin) // self.size - self._lowest
-        near = [(at >= 0) & (at < n) for at, n in zip(first.T, self._index.shape, strict=True)]
-        close = np.flatnonzero(near[0] & near[1])
-        if not len(close):
-            return (close,) * 3
-        first, within = first[close], (nodes[close] - self._origin) % self.size
-        # Per axis: the node in the square before its own, in this, and in the one after, and where it has it.
-        along = []
-        for at in within.T:
-            places = [at - self.size * step + MARGIN for step in (-1, 0, 1)]
-            along.append([(place, (place >= 0) & (place < self.pitch)) for place in places])
-        at_places = []
-        for dy, (y, has_y) in enumerate(along[0], start=-1):
-            for dx, (x, has_x) in enumerate(along[1], start=-1):
-                those = np.flatnonzero(has_y & has_x)
-                square = first[those] + (dy, dx)
-                there = (square >= 0) & (square < self._index.shape)
-                those, square = (array[there[:, 0] & there[:, 1]] for array in (those, square))
-                number = self._index[square[:, 0], square[:, 1]]
-                those, number = those[number >= 0], number[number >= 0]
-                at_places.append((close[those], y[those], number * self.pitch + x[those]))
-        which, rows, columns = (np.concatenate(parts) for parts in zip(*at_places, strict=True))
-        return which, rows, columns
-
-    def own(self, values: np.ndarray) -> np.ndarray:
-        """Return squares ``(T, size, size)`` of values at all places but the outermost, or on edges."""
-        inner = slice(MARGIN - 1, MARGIN - 1 + self.size)
-        columns = np.arange(len(self._numbers))[:, None] * self.pitch + np.arange(self.size)
+    def without_margins(self, values: np.ndarray) -> np.ndarray:
+        """Return squares ``(T, SIDE, SIDE)`` of values at all places but the outermost, or on edges."""
+        inner = slice(MARGIN - 1, MARGIN - 1 + SIDE)
+        columns = np.arange(len(self._numbers))[:, None] * _PITCH + np.arange(SIDE)
         return values[inner, columns + MARGIN - 1].swapaxes(0, 1)
 
-    def moved(self, y: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return which places lie in squares without margins, and which nodes these are.
-
-        Returns
-        -------
-        which
-            Of the places.
-        nodes
-            Rows and columns in the pattern, ``(.., 2)``.
-        shift
-            From these places to nodes of the grid, ``(.., 2)``.
-        """
-        number, column = np.divmod(x, self.pitch)
-        own = [(at >= MARGIN) & (at < MARGIN + self.size) for at in (y, column)]
-        which = np.flatnonzero(own[0] & own[1])
-        shift = self._shift[number[which]]
-        nodes = np.stack([y[which], x[which]], axis=1) + shift - self._origin
-        return which, nodes, shift
-
-
-SIDE = 16
-
-
-"""Nodes along the side of a square."""
+    def in_pattern(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which places ``(T, 2)`` lie in squares without margins, and their nodes in the pattern, ``(.., 2)``."""
+        within = np.stack([places[:, 0], places[:, 1] % _PITCH], axis=1)
+        which = np.flatnonzero(((within >= MARGIN) & (within < MARGIN + SIDE)).all(axis=1))
+        return which, self.nodes(places[which]) - self._origin
 
 
 class ArrayInSquares(NDArrayOperatorsMixin):

@@ -17,7 +17,7 @@ import torch
 from mosaicdd.axes import letters, within
 from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms
 from mosaicdd.discretisation.cut_cells import CutCells, tie_conductances
-from mosaicdd.discretisation.periodic import GridNodes, places_of
+from mosaicdd.discretisation.periodic import grid_cells, places_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -77,7 +77,7 @@ class ActingOutlines:
             name + ".alpha" in parameters.names for name in self._names
         )
         self._alphas = torch.from_numpy(on.natural.alphas)
-        self._flows = self._acting(on.natural.crossings(np.ones(len(on.natural.nodes))))
+        self._flows = self._acting(on.natural)
         self._on = self._acting(on.on)
         own = self._mine[on.on.nodes]
         self._held = self._acting(on.on.chosen(own, on.on.nodes[own]))
@@ -194,7 +194,7 @@ class Lagrangian:
         problem, grid = parameters.problem, parameters.grid
         self.h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
-        cells = GridNodes(grid.shape, (None,) * len(wide)).cells(wide)
+        cells = grid_cells(wide, grid.shape)
         cover, cut, outline = Apertures.of_cells(cells), None, parameters.outline
         volumes = cover.volumes
         if outline is not None:

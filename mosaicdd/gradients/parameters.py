@@ -14,7 +14,7 @@ import torch
 from torch.autograd.forward_ad import unpack_dual
 
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, embedded_boundary
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
@@ -220,10 +220,7 @@ class Parameters:
     @functools.cached_property
     def outline(self) -> EmbeddedBoundary | None:
         """That of the domain; None of a rectangle."""
-        shape = self.problem.domain.shape
-        return (
-            None if shape is None else EmbeddedBoundary(shape, self.grid, self.problem.conditions)
-        )
+        return embedded_boundary(self.problem, self.grid)
 
     def acting(self, name: str) -> Sequence[tuple[np.ndarray, ...]]:
         """Return how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.

@@ -18,7 +18,7 @@ import scipy.sparse.linalg
 
 from mosaicdd.axes import common, crossed, ends, ends_of, within
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.periodic import GridNodes, places_of
+from mosaicdd.discretisation.periodic import grid_cells, places_of
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.shapes.apertures import Apertures
@@ -196,7 +196,7 @@ def _add_loads(volumes: ControlVolumes, field: FieldOnRank, sums: np.ndarray) ->
     if source is None and volumes.medium.pure:
         return
     for part in rows_of(field):
-        cover = Apertures.of_cells(GridNodes(grid.shape, (None,) * len(part)).cells(part))
+        cover = Apertures.of_cells(grid_cells(part, grid.shape))
         weights = grid.spacing**2 * cover.volumes
         if source is not None:
             sums[:, -5] += (source.sample(grid, part) * weights).reshape(-1, weights.size).sum(1)

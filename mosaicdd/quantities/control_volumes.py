@@ -24,8 +24,8 @@ import torch
 
 from mosaicdd.discretisation.crossings import BoundaryIntersections
 from mosaicdd.discretisation.cut_cells import CutCells
-from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
-from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.discretisation.embedded_boundary import embedded_boundary
+from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.jacobian import is_conserving
@@ -58,12 +58,9 @@ class ControlVolumes:
         operator = problem.operator
         self.nonlinear = None if operator.linear else operator
         self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
-        shape, self._conditions = problem.domain.shape, problem.conditions
-        self.outline = (
-            None if shape is None else EmbeddedBoundary(shape, grid, self._conditions, each=True)
-        )
+        self._conditions = problem.conditions
+        self.outline = embedded_boundary(problem, grid, each=True)
         axes = len(grid.shape)
-        self._nodes = GridNodes(grid.shape, (None,) * axes)
         self.scale = grid.spacing ** (axes - 2)
 
     @functools.cached_property
@@ -103,7 +100,7 @@ class ControlVolumes:
         return known
 
     def _cover(self, part: Part) -> tuple[Apertures, CutCells | None]:
-        cells = self._nodes.cells(part)
+        cells = grid_cells(part, self.grid.shape)
         cut = None if self.outline is None else self.outline.cut(part, cells)
         return Apertures.of_cells(cells) if cut is None else cut.cover, cut
 
@@ -128,7 +125,7 @@ class ControlVolumes:
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
         around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
-        shares = self._nodes.cells(part).astype(float)
+        shares = grid_cells(part, self.grid.shape).astype(float)
         if self.nonlinear.factor is not None and not self.nonlinear.two_point_flux:
             factor = self.nonlinear.fields[self.nonlinear.factor]
             shares = shares * cells_around(factor, self.grid, part, cover, periods=periods)[0]
@@ -161,8 +158,8 @@ class ControlVolumes:
         if here.outlines is None or self.outline is None:
             return np.empty(0, int), np.empty(0, int), np.zeros((len(u), 0)), np.empty(0)
         flat, h = u.reshape(len(u), -1), self.grid.spacing
-        ties, flows = here.outlines.ties, here.outlines.flows
-        alphas, (held, flowing) = here.outlines.natural.alphas, self._given(ties, flows)
+        ties, flows = here.outlines.ties, here.outlines.natural
+        alphas, (held, flowing) = flows.alphas, self._given(ties, flows)
         out = [
             ties.weights * (flat[:, ties.nodes] - held),
             h * flows.weights * (alphas * flat[:, flows.nodes] - flowing),

@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaicdd.axes import ends, ends_of, in_order, in_rows, last, letters, steps_across, within
 from mosaicdd.discretisation.crossings import BoundaryTerms
-from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import as_mask, require_place, usable
@@ -195,7 +195,7 @@ class RegionVolumes:
     def of(self, part: Part) -> np.ndarray:
         """Return the volumes around the nodes of a part, in units of domain length to the power of the axes."""
         grid, axes = self._grid, len(self._grid.shape)
-        cells = GridNodes(grid.shape, (None,) * axes).cells(part)
+        cells = grid_cells(part, grid.shape)
         if self._mask is not None and self._mask.shape == tuple(grid.shape):
             around = tuple(slice(p.start, p.stop + 1) for p in part)
             cells = cells & np.pad(self._mask, 1)[around]

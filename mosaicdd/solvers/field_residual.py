@@ -16,9 +16,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, ends_of, even, within
-from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations, RowWeights
+from mosaicdd.discretisation.node_equations import Equations, LinearEquations, RowWeights
 from mosaicdd.grid.partition import Region
 from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.ranks import Ranks
@@ -277,7 +275,7 @@ class BoundaryLifting:
         self,
         ranks: Ranks,
         region: Region,
-        discretisation: Discretisation | LinearStep,
+        discretisation: LinearEquations,
         problem: Problem,
         equations: Equations,
         *,

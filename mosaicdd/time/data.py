@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import coordinates, letters, spelled
-from mosaicdd.discretisation.embedded_boundary import CoveredCells
+from mosaicdd.discretisation.embedded_boundary import covered_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression, OfPlace, at_instant, takes_time
@@ -22,6 +22,7 @@ from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import one_corner
 from mosaicdd.problems.limits import exact
 from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
@@ -46,7 +47,7 @@ class SourceInTime:
     def __init__(self, problem: Problem, grid: Grid, interval: float):
         source = problem.source
         self._grid, self._shape = grid, problem.domain.shape
-        self._covering = CoveredCells(problem, grid)
+        self._covering = covered_cells(problem, grid)
         self._axes, self._interval = len(grid.shape), interval
         self._source: Any = None if source is None else source.values
         self._frames = 0
@@ -106,7 +107,11 @@ class SourceInTime:
 
 
 def sampled(
-    field: Field, shape: Shape | None, grid: Grid, part: Part, covering: CoveredCells | None = None
+    field: Field,
+    shape: Shape | None,
+    grid: Grid,
+    part: Part,
+    covering: Callable[[Part], Apertures] | None = None,
 ) -> np.ndarray:
     """Return values of one problem at the nodes of a part, ``(rows, columns)``.
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import within
-from mosaicdd.discretisation.periodic import GridNodes
+from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.ghosts import GhostNodes
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
@@ -173,7 +173,7 @@ class StepBalance:
         weights = np.zeros([p.stop - p.start for p in own])
         for part in rows_of(held):
             if self._volumes.outline is None:
-                cells = GridNodes(grid.shape, (None,) * len(part)).cells(part)
+                cells = grid_cells(part, grid.shape)
                 volumes = Apertures.of_cells(cells).volumes
             else:
                 wide = held.around(part)

@@ -11,7 +11,7 @@ import numpy as np
 from mosaicdd.axes import Slices, within
 from mosaicdd.discretisation.crossings import BoundaryTerms
 from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.discretisation.embedded_boundary import CoveredCells
+from mosaicdd.discretisation.embedded_boundary import covered_cells
 from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.ranks import Ranks
@@ -104,7 +104,7 @@ class Storage:
     def __init__(self, problem: Problem):
         self.name = problem.equation.storage or ""
         self._grid, self._shape = problem.domain.grid(), problem.domain.shape
-        self._covering = CoveredCells(problem, self._grid)
+        self._covering = covered_cells(problem, self._grid)
         values = problem.fields.get(self.name, problem.equation.parameters.get(self.name, 1.0))
         self._field = Field(self.name, values, len(problem.domain.cells))
         self.number = self._field.number

@@ -30,6 +30,16 @@ CASES = {
     "given outlines": ("distance", {"outline": m.Dirichlet("x*y"), "left": m.Neumann()}),
     "natural outlines": ("distance", NATURAL),
     "one hole is natural": ("distance", {"hole1": m.Neumann(1.0), "outline": m.Dirichlet(1.0)}),
+    "a periodic rectangle": (
+        None,
+        {
+            "left": m.Periodic(),
+            "right": m.Periodic(),
+            "top": m.Robin(0.5, 1.0),
+            "bottom[:0.9]": m.Neumann(),
+        },
+    ),
+    "periodic along both axes": (None, m.Periodic()),
     "no value anywhere": (
         "distance",
         {side: m.Neumann() for side in ("outline", "left", "right", "bottom", "top")},
@@ -69,7 +79,7 @@ def test_they_are_those_of_all_at_once(name, c):
             names = "nodes", "points", "weights", "outlines"
             pairs += [
                 (getattr(one.outlines, kind), getattr(other.outlines, kind), names)
-                for kind in ("ties", "flows", "on")
+                for kind in ("ties", "natural", "on")
             ]
             names = "nodes", "points", "outlines", "lengths", "distances"
             pairs.append((one.outlines.natural, other.outlines.natural, names))

@@ -109,8 +109,8 @@ def test_nodes_between_those_of_a_box_that_comes_round_change_nothing():
     problem = problem_of(3, sides, a="1 + x + y", c="y")
     place = (slice(0, 7), slice(0, 6), slice(0, 7))  # the grid has 4 nodes around, the lattice 6
     at_grid = Discretisation(problem, problem.operator, BOX).equations((slice(0, 5), *place[1:]))
-    stretched = Discretisation(problem, problem.operator, BOX).with_periods((6, None, None))
-    on_lattice = stretched.equations(place)
+    of_box = Discretisation(problem, problem.operator, BOX)
+    on_lattice = of_box.equations(place, (6, None, None))
     assert PeriodicPadding(place, (4, None, None), (6, None, None)).at_nodes[:, 2, 2].tolist() == [
         *[True] * 4, False, False, True
     ]  # fmt: skip

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, common, within
-from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations, RowWeights
+from mosaicdd.discretisation.node_equations import Equations, LinearEquations, RowWeights
 from mosaicdd.discretisation.region_equations import region_equations
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.machine import give_back_memory
@@ -69,7 +68,7 @@ class MultigridSystem:
         self,
         partition: Partition,
         medium: Medium | Linearised | LinearStep,
-        discretisation: Discretisation | LinearStep | None,
+        discretisation: LinearEquations | None,
         clock: Stopwatch,
         *,
         device: torch.device,
@@ -264,7 +263,7 @@ class MultigridSystem:
     def _sampled(
         self,
         medium: Medium | Linearised | LinearStep,
-        discretisation: Discretisation | LinearStep | None,
+        discretisation: LinearEquations | None,
         wide: Slices,
     ) -> tuple[Conductances, np.ndarray | None, Conductances]:
         """Return conductances and active nodes of a part around the region, and conductances of this.
@@ -283,7 +282,7 @@ class MultigridSystem:
             everywhere = region_equations(discretisation, wide)
             self.equations = everywhere.part(*within(part, wide))
         else:
-            everywhere = region_equations(discretisation.with_periods(self._rounds), wide)
+            everywhere = region_equations(discretisation, wide, self._rounds)
             # Of nodes at the edge of a part not all is known.
             wider = tuple(slice(p.start - 1, p.stop + 1) for p in part)
             self.equations = region_equations(discretisation, wider).part(*within(part, wider))

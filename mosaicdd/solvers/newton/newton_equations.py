@@ -212,7 +212,7 @@ class _OnOutlines(NewtonEquations):
             derivative,
             self._equations.part,
             self_adjoint=self.self_adjoint,
-            rounds=self._equations.rounds,
+            periods=self._equations.periods,
         )
         return LinearSystem(step, self._linear_source({}), step)
 
