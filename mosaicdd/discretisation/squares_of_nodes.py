@@ -87,7 +87,7 @@ class NodeSquares:
         lowest = self._origin + self._lowest * SIDE - MARGIN
         extent = np.array(self._index.shape) * SIDE + 2 * MARGIN
         covered = [slice(low, low + n) for low, n in zip(lowest, extent, strict=True)]
-        found = [np.empty((3, 0), int)]
+        matches = [np.empty((3, 0), int)]
         for first in itertools.product(*map(firsts, covered, self._periods)):
             away = nodes + first - lowest
             close = np.flatnonzero(((away >= 0) & (away < extent)).all(axis=1))
@@ -99,8 +99,8 @@ class NodeSquares:
                 number[there] = self._index[tuple(square[there].T)]
                 x = x + number * _PITCH
                 inside = (number >= 0) & (x // _PITCH == number) & (y >= 0) & (y < _PITCH)
-                found.append(np.stack([close, y, x])[:, inside])
-        which, *at = np.concatenate(found, axis=1)
+                matches.append(np.stack([close, y, x])[:, inside])
+        which, *at = np.concatenate(matches, axis=1)
         along = [(n >= p.start) & (n < p.stop) for n, p in zip(at, part, strict=True)]
         inside = np.logical_and(*along)
         return which[inside], tuple(n[inside] - p.start for n, p in zip(at, part, strict=True))
