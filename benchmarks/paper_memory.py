@@ -19,8 +19,7 @@ from common import ROOT, resident_bytes, write_csv
 from mosaicdd.networks.registry import build_network
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.training.equation_lesson import EquationLosses
-from mosaicdd.training.objective import Objective
+from mosaicdd.training.losses import pass_loss, residual_of
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import TrainingSettings
 
@@ -73,9 +72,9 @@ def _train(subdomains: int, way: tuple[str, bool] | None) -> None:
     network = build_network("sdnet", tomllib.loads(_RECIPE.read_text())["settings"], subdomain)
     network.recompute = recompute
     settings = TrainingSettings(pde_weight=1.0 if way else 0.0, laplacian=laplacian)
-    objective = Objective(network, EquationLosses(network, LAPLACE.at(), subdomain, settings))
-    g, silent = torch.randn(subdomains, 4 * subdomain.cells), torch.zeros_like(objective.signals)
+    loss = pass_loss(network, settings, residual_of(network, LAPLACE.at(), subdomain, settings))
+    g = torch.randn(subdomains, 4 * subdomain.cells)
     points, others = (2 * torch.rand(_POINTS, 2) - 1 for _ in range(2))
-    objective(Pass(g, 1.0, points, torch.randn(subdomains, _POINTS)), silent).backward()
+    loss(Pass(g, 1.0, points, torch.randn(subdomains, _POINTS))).backward()
     if way:
-        objective(Pass(g, 1.0, others), silent).backward()
+        loss(Pass(g, 1.0, others)).backward()

@@ -32,8 +32,8 @@ from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.solvers.settings import SolveSettings
-from mosaicdd.training.equation_lesson import EquationLosses
-from mosaicdd.training.objective import SIGNALS, Objective, ParallelObjective, RankGroup, rank_group
+from mosaicdd.training.losses import pass_loss, residual_of
+from mosaicdd.training.objective import Objective, ParallelObjective, RankGroup, rank_group
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
@@ -59,7 +59,7 @@ def _reductions() -> list[list]:
     """Time steps whose gradient is reduced once, and twice, in turn."""
     with rank_group(world()) as ranks:
         parallel, passes = _step(ranks)
-        weights = sum(w.numel() for w in parallel.objective.weights()) + len(SIGNALS)
+        weights = sum(w.numel() for w in parallel.objective.weights())
         ways = {
             1: lambda: parallel.backward(passes, [0.0] * 3),
             2: lambda: _twice(parallel, passes),
@@ -77,7 +77,8 @@ def _step(ranks: RankGroup) -> tuple[ParallelObjective, list[Pass]]:
     subdomain = Subdomain()
     network = build_network("sdnet", tomllib.loads(_RECIPE.read_text())["settings"], subdomain)
     settings = TrainingSettings(pde_weight=1.0)
-    objective = Objective(network, EquationLosses(network, LAPLACE.at(), subdomain, settings))
+    residual = residual_of(network, LAPLACE.at(), subdomain, settings)
+    objective = Objective(network, pass_loss(network, settings, residual))
     g = torch.randn(_SAMPLES, 4 * subdomain.cells)
     points, others = (2 * torch.rand(_POINTS, 2) - 1 for _ in range(2))
     passes = [Pass(g, 1.0, points, torch.randn(_SAMPLES, _POINTS)), Pass(g, 1.0, others)]
@@ -86,11 +87,9 @@ def _step(ranks: RankGroup) -> tuple[ParallelObjective, list[Pass]]:
 
 def _twice(parallel: ParallelObjective, passes: list[Pass]) -> None:
     """Reduce the gradient after each pass: the mean of what is there and what comes is the same."""
-    module = parallel.wrapper
-    module.zero_grad(set_to_none=True)
-    silent = torch.zeros(len(SIGNALS))
+    parallel.module.zero_grad(set_to_none=True)
     for part in passes:
-        module(part, silent).backward()
+        parallel.module(part).backward()
 
 
 def _overlap() -> list[list]:

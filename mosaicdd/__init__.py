@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from mosaicdd.solvers.settings import Output, SolveSettings
     from mosaicdd.time.march import march
     from mosaicdd.time.series import Series
+    from mosaicdd.training.generation import generate
     from mosaicdd.training.loop import train
-    from mosaicdd.training.samples import generate
     from mosaicdd.training.settings import ExecutionSettings, GenerationSettings, TrainingSettings
     from mosaicdd.unsupported import Unsupported
 

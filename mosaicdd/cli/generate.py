@@ -56,7 +56,7 @@ def generate(out: str, as_json: bool, **options: Any) -> None:
     run that was ended has made lies in OUT.parts, and the next call continues from it.
     """
     start = time.perf_counter()
-    from mosaicdd.training.samples import Generation
+    from mosaicdd.training.generation import Generation
 
     ranks = world()
     with bad_input():

@@ -128,8 +128,9 @@ def train(
     def described() -> Training:
         own = {**config, **_network_settings(options["set"])}
         how = collected(TrainingSettings, options), collected(ExecutionSettings, options)
-        task = (data, output, *how, network, own, tensorboard, options["pde"])
-        return Training(*task, overwrite=options["overwrite"])
+        training = Training(data, output, *how, network, own)
+        training.require(options["pde"], overwrite=options["overwrite"])
+        return training
 
     if tensorboard is not None:
         with bad_input("--tensorboard"):
@@ -145,14 +146,14 @@ def train(
             training.join(ranks, resume)
         if options["dry_run"]:
             if ranks.is_root:
-                _show_plan(training.memory(ranks), as_json)
+                _show_plan(training.memory(), as_json)
             return 0
         replaces = ranks.is_root and training.output.exists()
         watch = Watch(training.checkpoints.save, 60 * options["checkpoint_minutes"])
         quiet = as_json or not ranks.is_root
         with stage(f"training {network}", quiet=quiet) as show, listening(watch):
             try:
-                result = training.run(ranks, lambda now: show(now.progress, now.text), watch)
+                result = training.run(lambda now: show(now.progress, now.text), watch, tensorboard)
             except TrainingDivergedError as error:
                 raise click.ClickException(f"{error}; {training.checkpoints.last_good}") from error
         if ranks.is_root:

@@ -42,7 +42,7 @@ class FacesNetwork(Network):
     Settings = FacesSettings
     linear = True
     axes = (2, 3)
-    symmetric_only = True
+    symmetric_only, symmetry = True, None
     between_nodes = False  # sines end at zero, values on faces do not
     _kinds: torch.Tensor  # which of the weights a wave has, ``(N,)`` or ``(N, N)``
     # _places, _nodes: of perimeter nodes among those inside of all faces, ``(P,)``, of others the next after the last;

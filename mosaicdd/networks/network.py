@@ -118,17 +118,19 @@ def images(nodes: np.ndarray, cells: int) -> np.ndarray:
 class Network(torch.nn.Module):
     """A network ``N`` of perimeter values and points, as `registry` describes it."""
 
-    # Settings, settings: A frozen dataclass, and the network's own
-    Settings: ClassVar[type[Any]]
+    Settings: ClassVar[type[Any]]  # a frozen dataclass
     settings: Any
     linear: bool  # whether it is linear in the perimeter values
     axes: ClassVar[tuple[int, ...]] = (2,)  # of the subdomains that it can be for
-    # Whether it is for equations that have their symmetries alone
+    # Whether it is for equations that have their symmetries alone, and the symmetries that it uses
     symmetric_only: ClassVar[bool] = False
+    symmetry: Symmetry | None
     # Whether its values there are no worse than interpolated ones
     between_nodes: ClassVar[bool] = True
-    # Whether hidden layers are computed again in a backward pass; of networks that can
-    recompute: bool
+    # Whether hidden layers are computed again in a backward pass; None of networks that cannot
+    recompute: bool | None = None
+    # Values and derivatives ``jet(g, points, a, second_only)``, as `trunk`; None of networks that cannot
+    jet: Any = None
 
     def prepare(self, points: torch.Tensor) -> Any:
         """Prepare points ``(Q, 2)`` or ``(B, Q, 2)``; a linear network's operator ``(Q, P)`` or ``(B, Q, P)``."""

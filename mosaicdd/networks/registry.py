@@ -41,7 +41,7 @@ import importlib
 import math
 import os
 from dataclasses import dataclass, fields
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,6 +116,7 @@ class FamilyNetwork(Network):
 
     Settings = FamilySettings
     linear = True
+    symmetry = None
     # trunk, branches: ``(N, D)``, the trunk at interior nodes, and ``(1 + K, D, P)``; the first
     # branch is ``W_0``
     trunk: torch.Tensor
@@ -253,14 +254,24 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
+# What a network of the user's own may leave out.
+_LEFT_OUT = {
+    "symmetry": None,
+    "symmetric_only": False,
+    "between_nodes": True,
+    "recompute": None,
+    "jet": None,
+}
+
+
 def known_networks() -> list[str]:
     """Return the names of all networks that can be trained."""
     return sorted(NETWORKS)
 
 
-def is_family(network: torch.nn.Module) -> TypeGuard[FamilyNetwork]:
-    """Return whether a network serves a family of operators."""
-    return isinstance(network, FamilyNetwork)
+def network_for(network: Any, operator: EllipticOperator, subdomain: Subdomain) -> Network:
+    """Return the network for one operator: of a family one that is made of it, else the network itself."""
+    return network.at(operator, subdomain) if isinstance(network, FamilyNetwork) else network
 
 
 def network_class(name: str) -> type[Network]:
@@ -302,6 +313,9 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
             f"for these take {', '.join(able)}"
         )
     network = kind(len(subdomain.perimeter), checked)
+    for attribute, value in _LEFT_OUT.items():
+        if not hasattr(network, attribute):
+            setattr(network, attribute, value)
     if name not in NETWORKS:
         check_behaviour(name, network, subdomain)
     return network

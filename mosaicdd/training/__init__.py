@@ -1,7 +1,8 @@
 """Data and networks: datasets of small problems, and networks trained on them.
 
-To be read in this order: `settings`; `data`, which `generation` draws; `equation_lesson`, what a network is taught, and
-`family`, one for a range of parameters; `course`, a lesson with its data; `trainer`, its steps, with `objective`, `optimisers` and `memory`; `loop`, a training from a dataset to a model file.
+To be read in this order: `settings`; `generation`, which draws data; `samples` and `losses`; `equation_lesson`, what a
+network learns of them, and `family`, for a range of parameters; `trainer`, the steps of a training, with `objective`,
+`optimisers` and `memory`; `loop`, a training from a dataset to a model file.
 
 `generate` and `train` are the two functions that a program calls. They are imported at their first
 use, because the command line reads the settings here where nothing slow may be imported.
@@ -22,7 +23,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "generate":
-        from mosaicdd.training.samples import generate
+        from mosaicdd.training.generation import generate
 
         return generate
     if name == "train":

@@ -11,79 +11,24 @@ import numpy as np
 import torch
 
 from mosaicdd.networks.network import Network
-from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.schwarz.local_solvers.network_solver import SpectrumRange
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
-from mosaicdd.training.losses import GridResidual, UnitOperator, data_loss, pde_residual
+from mosaicdd.training.losses import pass_loss, residual_of
 from mosaicdd.training.memory import PROBES
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.reports import Report
-from mosaicdd.training.samples import (
-    Batches,
-    HeldOut,
-    LiftedSamples,
-    Pass,
-    StepPasses,
-    lift_samples,
-)
+from mosaicdd.training.samples import Batches, LiftedSamples, Pass, lift_samples, squared_error
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.unsupported import Unsupported
 
-
-class EquationLosses:
-    """Returns the mean loss of a pass; a discrete PDE loss has a ``grid_residual``."""
-
-    def __init__(
-        self,
-        network: Network,
-        operator: EllipticOperator,
-        subdomain: Subdomain,
-        settings: TrainingSettings,
-    ):
-        self._network, self._settings = network, settings
-        self.grid_residual: GridResidual | None = None
-        self._operator: UnitOperator | None = None
-        if not settings.pde_weight:
-            return
-        if settings.residual == "continuous":
-            self._operator = UnitOperator.of(operator, subdomain)
-        else:
-            # A linear network is evaluated on all nodes anyway.
-            self.grid_residual = GridResidual(
-                operator,
-                subdomain,
-                0 if network.linear else settings.collocation,
-                settings.residual == "multilevel",
-                next(network.parameters()).detach().new_empty(0),
-            )
-
-    def __call__(self, part: Pass) -> torch.Tensor:
-        """Return the loss of a pass with targets on data, of one without by the equation."""
-        if part.target is None:
-            return self._settings.pde_weight * self._pde_loss(part)
-        if part.points is None:
-            raise TypeError("a pass of the data loss needs points")
-        bf16 = self._settings.precision == "bf16"
-        with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
-            return data_loss(self._network, part.g, part.points, part.target)
-
-    def _pde_loss(self, part: Pass) -> torch.Tensor:
-        if self.grid_residual is not None and part.corner is not None:
-            return self.grid_residual.loss(self._network, part.g, part.corner)
-        if self._operator is not None and part.points is not None:
-            laplacian = self._settings.laplacian
-            residual = pde_residual(self._network, self._operator, part.g, part.points, laplacian)
-            return residual.square().mean()
-        raise TypeError("a pass of the PDE loss needs points, or a window of a discrete residual")
+_SAMPLED_NODES = 64
 
 
 class EquationLesson:
-    """A network, solutions of one linear equation, and what of them it is to learn; on one rank.
-
-    How it is trained is the same for all (`Trainer`): gradients, ranks, devices, sharding, the schedule and checkpoints.
+    """What a network learns of the solutions of one linear equation, on one rank.
 
     Attributes
     ----------
@@ -91,15 +36,16 @@ class EquationLesson:
         On the device, in the precision of the training.
     batches
         The samples of each step, of all ranks together.
-    passes
-        ``passes.draw(step, ranks, micro_batch)`` returns the forward passes of a step on one rank.
-    held_out
-        Samples that are not learned from, and windows of larger solutions.
+    loss
+        ``loss(part)``: the mean loss of a pass, on data or by the equation.
+    validation, windows
+        Samples that are not learned from, and windows of larger solutions, as a Schwarz iteration feeds them.
     samples_nodes
-        Whether errors in the middle of a training are at some nodes only.
+        Whether errors in the middle of a training are at some nodes only: a network that is not linear is evaluated at
+        each pair of a perimeter and a node.
     """
 
-    passes: Any
+    loss: Callable[[Pass], torch.Tensor]
 
     def __init__(
         self,
@@ -111,35 +57,72 @@ class EquationLesson:
         self.network, self._dataset, self._settings = network, dataset, settings
         self._ranks = ranks or RankGroup()
         self._like = placed(network, settings, self._ranks)
-        subdomain = dataset.subdomain
+        subdomain, learned = dataset.subdomain, len(dataset.boundary) - dataset.held_out
         self._points = self._tensor(unit_points(subdomain.interior, subdomain))
-        self.batches = self._taught()
-        held_out = slice(len(dataset.boundary) - dataset.held_out, len(dataset.boundary))
-        samples = dataset.boundary, dataset.solution
-        windows = dataset.window_boundary, dataset.window_solution
-        steps = settings.epochs * self.batches.per_epoch
-        sampled = HeldOut.sampled_nodes(network, self._points, self.batches.generator(steps))
-        self.held_out = HeldOut(
-            self._lifted(dataset.operators(held_out), subdomain, *samples),
-            self._lifted(dataset.window_operators, subdomain, *windows),
-            self._points,
-            sampled,
+        self.batches = self._teach(slice(0, learned))
+        self.validation = self._lifted(
+            dataset.operators(slice(learned, None)), dataset.boundary, dataset.solution
         )
-        self.samples_nodes = self.held_out.samples_nodes
+        self.windows = self._lifted(
+            dataset.window_operators, dataset.window_boundary, dataset.window_solution
+        )
+        self._nodes = torch.arange(len(self._points))
+        if not network.linear:
+            generator = self.batches.generator(settings.epochs * self.batches.per_epoch)
+            self._nodes = torch.randperm(len(self._points), generator=generator)[:_SAMPLED_NODES]
+        self.samples_nodes = len(self._nodes) < len(self._points)
 
-    def _taught(self) -> Batches:
-        """Take up what is learned, and return the batches of it."""
+    def _teach(self, learned: slice) -> Batches:
+        """Take up the samples that are learned from, and return their batches."""
         dataset, settings, network = self._dataset, self._settings, self.network
-        operators = dataset.operators(slice(0, len(dataset.boundary) - dataset.held_out))
-        samples = dataset.boundary, dataset.solution
-        self.samples = self._lifted(operators, dataset.subdomain, *samples)
-        batches = Batches(len(self.samples), settings.batch_size, settings.seed)
-        self._losses = EquationLosses(network, operators[0][0], dataset.subdomain, settings)
-        edge = unit_points(dataset.subdomain.perimeter, dataset.subdomain)
-        known = self._points if settings.labels else self._tensor(edge)
-        grid_residual = self._losses.grid_residual
-        self.passes = StepPasses(network, self.samples, known, settings, batches, grid_residual)
-        return batches
+        operators = dataset.operators(learned)
+        self.samples = self._lifted(operators, dataset.boundary, dataset.solution)
+        self._residual = residual_of(network, operators[0][0], dataset.subdomain, settings)
+        self.loss = pass_loss(network, settings, self._residual)
+        self._targets, self._data_points = self.samples.target, self._points
+        if not settings.labels:  # the solution at perimeter nodes
+            edge = unit_points(dataset.subdomain.perimeter, dataset.subdomain)
+            self._targets, self._data_points = self.samples.remainder, self._tensor(edge)
+        # A network that folds points, and is not linear, embeds a perimeter once for each symmetry that occurs among
+        # them: those of a step come from one triangle, or wedge.
+        self._pools = [torch.arange(len(self._data_points))]
+        if network.symmetry is not None and not network.linear:
+            element = network.symmetry.fold(self._data_points, merge=False).element.cpu()
+            self._pools = [torch.nonzero(element == e)[:, 0] for e in element.unique()]
+        return Batches(len(self.samples), settings.batch_size, settings.seed)
+
+    def draw(self, step: int, micro_batch: int) -> list[Pass]:
+        """Draw this rank's passes of a step, of at most so many samples if not 0: of the data, then of the PDE loss.
+
+        Points are the same on all ranks.
+        """
+        settings, generator = self._settings, self.batches.generator(step)
+        parts = self.batches.parts(step, self._ranks, micro_batch)
+        shares = [len(part) * self._ranks.size / self.batches.size for part in parts]
+        perimeters = [self.samples.remainder[part] for part in parts]
+        passes = []
+        # The boundary data are part of a discrete residual: without labels it says all.
+        if settings.labels or settings.residual == "continuous":
+            nodes = self._data_nodes(generator)
+            points = self._data_points[nodes]
+            values = (self._targets[part][:, nodes] for part in parts)
+            passes += [
+                Pass(g, share, points, target)
+                for g, share, target in zip(perimeters, shares, values, strict=True)
+            ]
+        if self._residual is not None:
+            places = self._residual.draw(generator)
+            passes += [Pass(g, share, places) for g, share in zip(perimeters, shares, strict=True)]
+        return passes
+
+    def _data_nodes(self, generator: torch.Generator) -> slice | torch.Tensor:
+        """Choose the data points of a step: all of them, or some of one pool."""
+        count = self._settings.points
+        if not 0 < count < len(self._data_points):
+            return slice(None)
+        pool = self._pools[int(torch.randint(len(self._pools), (), generator=generator))]
+        chosen = pool[torch.randperm(len(pool), generator=generator)[:count]]
+        return chosen.to(self._data_points.device)
 
     @classmethod
     def learned(cls, network: Network, dataset: Dataset) -> int:
@@ -170,11 +153,11 @@ class EquationLesson:
             raise Unsupported(
                 "double backward cannot recompute hidden layers; use laplacian taylor"
             )
-        if getattr(network, "symmetric_only", False) and not operators[0].symmetric:
+        if network.symmetric_only and not operators[0].symmetric:
             raise ValueError(
                 f"{dataset.pde} lacks the symmetries of the {dataset.subdomain.kind} that the network {name} has; train another"
             )
-        if getattr(network, "symmetry", None) is None:
+        if network.symmetry is None:
             return
         if not operators[0].symmetric:
             raise ValueError(
@@ -204,23 +187,18 @@ class EquationLesson:
             validation=0.25,
         )
         lesson = cls(network, few, replace(settings, batch_size=max(PROBES), base_batch_size=0))
-        return lesson.loss, lesson.probe(), lifted_bytes(dataset, settings)
+        return lesson.loss, lesson.draw(0, 0), lifted_bytes(dataset, settings)
 
-    def loss(self, part: Pass) -> torch.Tensor:
-        """Return the mean loss of a pass, on data or by the equation."""
-        return self._losses(part)
-
-    def probe(self) -> list[Pass]:
-        """Return the first passes of one process, to measure what they keep."""
-        return self.passes.draw(0, RankGroup(device=self._ranks.device), 0)
-
-    def error_sums(self, *, everywhere: bool) -> list[float]:
-        """Return the sums of squared errors on a rank's share of held-out samples and windows."""
-        return self.held_out.squared_errors(self.network, self._ranks, everywhere)
-
-    def errors(self, sums: list[float], *, everywhere: bool) -> list[float]:
-        """Return the mean squared errors."""
-        return self.held_out.means(sums, everywhere)
+    def squared_errors(self, *, everywhere: bool) -> tuple[list[float], list[int]]:
+        """Return sums of squared errors of a rank's share of held-out samples and windows, and the numbers of all values."""
+        nodes = torch.arange(len(self._points)) if everywhere else self._nodes
+        nodes = nodes.to(self._points.device)
+        kinds = self.validation, self.windows
+        sums = [
+            squared_error(self.network, kind, self._ranks.share(len(kind)), self._points, nodes)
+            for kind in kinds
+        ]
+        return sums, [len(kind) * len(nodes) for kind in kinds]
 
     def card(self, name: str, best: Report) -> ModelCard:
         """Write down what the network is, was trained on, and reaches; called by all ranks, with whole weights."""
@@ -229,7 +207,7 @@ class EquationLesson:
         figures, names = best.figures, dataset.parameter_names
         values = dataset.parameters[0].tolist()
         errors = {"mse": figures["validation_mse"], "window_mse": figures["window_mse"]}
-        left = self.held_out.validation.left_by_lifting()
+        left = self.validation.left_by_lifting()
         errors["relative_error"] = (errors["mse"] / left) ** 0.5 if left else 0.0
         # Around a square alone: faces have no one order of their nodes.
         operators = dataset.operators(slice(None)) if dataset.subdomain.axes == 2 else []
@@ -258,14 +236,11 @@ class EquationLesson:
     def _lifted(
         self,
         operators: list[tuple[EllipticOperator, slice]],
-        subdomain: Subdomain,
         boundary: np.ndarray,
         solution: np.ndarray,
     ) -> LiftedSamples:
-        degree, like = self._settings.lifting_degree, self._like
-        return lift_samples(
-            operators, subdomain, degree, boundary, solution, like.dtype, like.device
-        )
+        subdomain, degree = self._dataset.subdomain, self._settings.lifting_degree
+        return lift_samples(operators, subdomain, degree, boundary, solution, self._like)
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(values).to(self._like)
@@ -273,7 +248,7 @@ class EquationLesson:
 
 def require_recomputing(name: str, network: Network, execution: ExecutionSettings) -> None:
     """Raise `Unsupported` if hidden layers are to be computed again, and the network cannot."""
-    if execution.recompute and not hasattr(network, "recompute"):
+    if execution.recompute and network.recompute is None:
         raise Unsupported(
             f"the network {name} cannot recompute its hidden layers (mlp, sdnet and sdnet-concat can); "
             "leave recompute away"

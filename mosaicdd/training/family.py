@@ -11,9 +11,10 @@ Shape letters: ``n`` operators, ``P = 4 m`` perimeter nodes, ``N`` interior node
 modes.
 """
 
+import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,21 @@ class FamilyLesson(EquationLesson):
 
     network: FamilyNetwork
 
-    def _taught(self) -> Batches:
+    def _teach(self, learned: slice) -> Batches:
         """Put the modes of the operators into the network; their coordinates are learned."""
         settings, dataset = self._settings, self._dataset
-        learned = slice(0, len(dataset.boundary) - dataset.held_out)
         self.operators = fit_family(self.network, dataset, learned, settings.lifting_degree)
-        batches = Batches(len(self.operators), settings.batch_size, settings.seed)
-        self.passes = FamilyPasses(self.operators, batches)
-        return batches
+        self.loss = functools.partial(_coordinates_loss, self.network)
+        return Batches(len(self.operators[0]), settings.batch_size, settings.seed)
+
+    def draw(self, step: int, micro_batch: int) -> list[Pass]:
+        """Draw the passes of a step, over this rank's share of a batch of operators."""
+        p, z = self.operators
+        # The sum over K coordinates: the squared error at all nodes together. Their mean would be
+        # lost, for the last modes, in the optimiser's guard against divisions by zero.
+        share = z.shape[1] * self._ranks.size / self.batches.size
+        parts = self.batches.parts(step, self._ranks, micro_batch)
+        return [Pass(p[part], len(part) * share, target=z[part]) for part in parts]
 
     @classmethod
     def require(
@@ -110,14 +118,8 @@ class FamilyLesson(EquationLesson):
         like = placed(network, settings, RankGroup())
         p, z = like.new_zeros(max(PROBES), 5), like.new_zeros(max(PROBES), network.settings.modes)
 
-        def loss(part: Any) -> torch.Tensor:
-            return torch.nn.functional.mse_loss(network(part.g), part.target)
-
+        loss = functools.partial(_coordinates_loss, network)
         return loss, [Pass(p, 1.0, target=z)], lifted_bytes(dataset, settings)
-
-    def loss(self, part: Any) -> torch.Tensor:
-        """Return the mean squared error of coordinates."""
-        return torch.nn.functional.mse_loss(self.network(part.g), part.target)
 
     def card(self, name: str, best: Report) -> ModelCard:
         """Write down which parameters it is for, too."""
@@ -125,40 +127,18 @@ class FamilyLesson(EquationLesson):
         return replace(card, parameters={}, ranges=family_ranges(self._dataset))
 
 
-@dataclass(frozen=True)
-class FamilySamples:
-    """The canonical operators of a dataset, and their coordinates in a network's modes."""
-
-    # p, z: ``(n, 5)``, what a network is given, and ``(n, K)``, what it should answer
-    p: torch.Tensor
-    z: torch.Tensor
-
-    def __len__(self) -> int:
-        """Return the number of operators."""
-        return len(self.p)
-
-
-class FamilyPasses:
-    """Draws the forward passes of a step, over this rank's share of a batch of operators."""
-
-    def __init__(self, samples: FamilySamples, batches: Batches):
-        self._samples = samples
-        self._batches = batches
-
-    def draw(self, step: int, ranks: RankGroup, micro_batch: int) -> list[Pass]:
-        """Draw the passes of a step on one rank."""
-        p, z = self._samples.p, self._samples.z
-        # The sum over K coordinates: the squared error at all nodes together. Their mean would be
-        # lost, for the last modes, in the optimiser's guard against divisions by zero.
-        share = z.shape[1] * ranks.size / self._batches.size
-        parts = self._batches.parts(step, ranks, micro_batch)
-        return [Pass(p[part], len(part) * share, target=z[part]) for part in parts]
+def _coordinates_loss(network: FamilyNetwork, part: Pass) -> torch.Tensor:
+    """Return the mean squared error of coordinates."""
+    return torch.nn.functional.mse_loss(network(part.g), part.target)
 
 
 def fit_family(
     network: FamilyNetwork, dataset: Dataset, part: slice, lifting_degree: int | None
-) -> FamilySamples:
-    """Put the modes of a part's operators into a network, and return what is left to learn of it."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Put the modes of a part's operators into a network.
+
+    Returns the network's inputs, the canonical operators ``(n, 5)``, and its targets, their coordinates ``(n, K)``.
+    """
     runs = _determined(dataset, part)
     views = [_views(coordinates(operator, dataset.subdomain.size)) for operator, _ in runs]
     root = _covariance_root(network, dataset, runs, views, lifting_degree)
@@ -171,7 +151,7 @@ def fit_family(
     reach = (ends[1] - ends[0]) / 2
     network.reach.copy_(torch.where(reach > 0, reach, 1.0))
     like = network.centre
-    return FamilySamples(p.to(like), torch.as_tensor(z).to(like))
+    return p.to(like), torch.as_tensor(z).to(like)
 
 
 def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:

@@ -2,7 +2,8 @@
 
 Boundary data are Gaussian processes along the closed perimeter, of cubes in space, their length scales, and amplitudes
 where these vary, from a scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
-does not depend on how many others are drawn, nor on which rank draws it. Windows are subdomains cut
+does not depend on how many others are drawn, nor on which rank draws it. All ranks draw parts of a dataset, and
+the next run goes on from those of a run that was ended. Windows are subdomains cut
 out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
 
 For a network that serves a family of operators the equation's parameters are drawn, too, anew for
@@ -10,21 +11,31 @@ every ``4 m`` samples, which determine the operator, and for each of the larger 
 """
 
 import itertools
+import os
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid, perimeter_nodes
 from mosaicdd.networks.registry import coordinates
+from mosaicdd.parallel.machine import device_memory
+from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations import find_equation
 from mosaicdd.problems.fields.random_media import (
     sample_at_points,
     sample_closed_curve,
     sobol_hyperparameters,
 )
+from mosaicdd.settings import require_type
 from mosaicdd.solvers.references import MultigridSolver
-from mosaicdd.storage.dataset_file import Dataset
+from mosaicdd.storage.atomic import require_new
+from mosaicdd.storage.dataset_file import Dataset, DatasetParts, joined
+from mosaicdd.torch_defaults import on_processor
 from mosaicdd.training.settings import GenerationSettings
 
 _BATCH = 256  # samples: what an ended run makes again, at most, on each rank
@@ -34,6 +45,124 @@ _WINDOWS_ACROSS = {2: 8, 3: 4}
 _SAMPLES, _WINDOWS, _SAMPLE_OPERATORS, _WINDOW_OPERATORS = range(4)
 # A regression is worst at the rim of its data: every 4th operator is the farthest of 16 draws.
 _RIM_EVERY, _RIM_DRAWS = 4, 16
+
+
+@on_processor()
+def generate(
+    path: str | os.PathLike,
+    settings: GenerationSettings | None = None,
+    *,
+    ranks: Any = None,
+    overwrite: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Dataset | None:
+    """Draw and solve data to train on, and write them to a file; all ranks call this together.
+
+    Parameters
+    ----------
+    settings
+        What is drawn; the defaults if not given.
+    ranks
+        Who shares the work, the samples being the same on any number of ranks: a communicator,
+        `Ranks`, or None for this process alone.
+    overwrite
+        Whether a file that is there is replaced.
+    progress
+        Called with the fraction of this rank's work that is done.
+
+    Returns
+    -------
+    Dataset
+        What was written, on rank 0; None on the others.
+
+    Raises
+    ------
+    FileExistsError
+        If the file is there and is not to be overwritten.
+    ValueError
+        If the equation is unknown, cannot be learned or draws no parameters of its own, or parts of other
+        data lie beside the file.
+    OSError
+        If the file or a part of it cannot be written or read; what was made of the parts is kept.
+    RuntimeError
+        If multigrid misses its residual.
+    """
+    settings = GenerationSettings() if settings is None else settings
+    require_type("settings", settings, GenerationSettings)
+    with Ranks.of(ranks) as everyone:
+        generation = Generation(path, settings, everyone, overwrite=overwrite)
+        return generation.run(progress)
+
+
+class Generation:
+    """Data that are to be made by all ranks together: checked first, then run; for arguments and errors see `generate`.
+
+    The parts lie in ``PATH.parts`` until the file is complete.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        settings: GenerationSettings,
+        ranks: Ranks | None = None,
+        *,
+        overwrite: bool = False,
+    ):
+        self._path, self._settings, self._ranks = path, settings, ranks or Ranks.alone()
+        # As JSON gives it back.
+        identity = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(settings).items()}
+        self._parts = DatasetParts(Path(path), identity)
+
+        def check() -> None:
+            _require_memory(settings)
+            PartGenerator(settings)
+            require_new(path, overwrite=overwrite)
+            self._parts.open()
+
+        self._ranks.on_root(check)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> Dataset | None:
+        """Make what is missing of the parts, every ``size``-th on a rank, and write the file.
+
+        Errors are raised on all ranks, and all parts are kept.
+        """
+        generator, parts, ranks = PartGenerator(self._settings), self._parts, self._ranks
+        written: list[Dataset] = []
+
+        def make() -> None:
+            mine = range(ranks.rank, generator.parts, ranks.size)
+            for done, number in enumerate(mine, start=1):
+                if not parts.is_whole(number):
+                    parts.write(number, generator.part(number))
+                if progress:
+                    progress(done / len(mine))
+
+        def assemble() -> None:
+            made = generator.dataset(**joined(parts.every(generator.parts)))
+            if len(made) != self._settings.samples:
+                raise RuntimeError(
+                    f"{parts.folder} holds {len(made)} samples, {self._settings.samples} are to be "
+                    "written; remove the folder, and they are made anew"
+                )
+            made.write(self._path)
+            written.append(made)
+            parts.remove()
+
+        ranks.run_on_all(make)
+        ranks.on_root(assemble)
+        return written[0] if written else None
+
+
+def _require_memory(settings: GenerationSettings) -> None:
+    """Check that the dataset, which one rank writes, fits this machine's memory; else raise `ValueError`."""
+    subdomain, count = settings.subdomain, settings.samples + settings.windows
+    numbers = len(subdomain.perimeter) + (subdomain.cells + 1) ** subdomain.axes
+    needed, there = 8 * count * numbers, device_memory(torch.device("cpu"), 1)
+    if needed > there:
+        raise ValueError(
+            f"{settings.samples} samples and {settings.windows} windows of {subdomain.cells} cells per side take "
+            f"{needed / 2**30:.1f} GiB, this machine has {there / 2**30:.1f} GiB for them: draw fewer"
+        )
 
 
 class PartGenerator:

@@ -1,9 +1,7 @@
 """A training from a dataset to a model file, on any number of ranks.
 
 Beside the model ``OUT`` lie ``OUT.checkpoint-STEP`` while it runs, from which it can be resumed, and
-``OUT.metrics.jsonl``, one line per validation.
-
-A network's lesson, and the data that it learns from, read by each of the ranks that train together.
+``OUT.metrics.jsonl``, one line per validation. Each rank reads the data.
 """
 
 import logging
@@ -12,9 +10,9 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -38,78 +36,6 @@ from mosaicdd.training.reports import Report, TrainingResult
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 from mosaicdd.training.trainer import Trainer
 
-
-def find_lesson(network: str) -> type[EquationLesson]:
-    """Return what a network is taught by; errors as `network_class`."""
-    return FamilyLesson if issubclass(network_class(network), FamilyNetwork) else EquationLesson
-
-
-@dataclass(frozen=True)
-class Course:
-    """What is learned by which network; the same on all ranks."""
-
-    # lesson, name, values: of the network: its lesson, its name, and those of its settings that are
-    # not the defaults
-    lesson: type[EquationLesson]
-    name: str
-    values: dict
-    settings: dict  # all of the network's settings
-    dataset: Dataset
-    dataset_hash: str  # of its content
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        values: dict,
-        data: Any,
-        settings: TrainingSettings,
-        execution: ExecutionSettings,
-        ranks: RankGroup,
-    ) -> Self:
-        """Read data and check that the network can learn from them as the settings ask; on all ranks.
-
-        `ValueError` if network, data, settings and ranks do not fit each other.
-        """
-        lesson = find_lesson(name)
-        dataset = _read(data, ranks)
-
-        def own() -> dict:
-            network = build_network(name, values, dataset.subdomain)
-            lesson.require(name, network, dataset, settings, execution)
-            execution.require_ranks(ranks.size, settings, lesson.learned(network, dataset))
-            return asdict(network.settings)
-
-        described = ranks.agreed(own)
-        return cls(
-            lesson, name, values, described, dataset, ranks.of_root(lambda: dataset.content_hash)
-        )
-
-    def network(self) -> Network:
-        """Return a network with random weights."""
-        return build_network(self.name, self.values, self.dataset.subdomain)
-
-    def taught(self, settings: TrainingSettings, ranks: RankGroup) -> EquationLesson:
-        """Return the lesson of a network with random weights; called by all ranks."""
-        return self.lesson(self.network(), self.dataset, settings, ranks)
-
-
-def _read(data: str | os.PathLike | Dataset, ranks: RankGroup) -> Dataset:
-    """Return a dataset of a linear equation; the checksum of a file is checked by rank 0 alone."""
-
-    def read() -> Dataset:
-        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
-        equation(dataset.pde)
-        return dataset
-
-    if isinstance(data, Dataset):
-        return read()
-    dataset = ranks.agreed(lambda: read() if ranks.is_root else None)
-    if not ranks.is_root:
-        trust_seal(data)
-    return ranks.agreed(lambda: read() if dataset is None else dataset)
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -128,7 +54,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: Callable[[Report], None] | None = None,
-) -> "TrainingResult":
+) -> TrainingResult:
     """Train a network on a dataset and write its best weights to a model file.
 
     Parameters
@@ -160,11 +86,11 @@ def train(
     TrainingDivergedError
         If the loss becomes NaN or infinite.
     """
-    task = (data, output, settings, execution, network, network_settings)
-    training = Training(*task, pde=pde, overwrite=overwrite)
+    training = Training(data, output, settings, execution, network, network_settings)
+    training.require(pde, overwrite=overwrite)
     with rank_group(ranks, device) as group:
         training.join(group, resume)
-        return training.run(group, progress)
+        return training.run(progress)
 
 
 _KEPT = 2  # so that one is whole where the newest is damaged
@@ -240,18 +166,19 @@ class TrainingCheckpoints:
 
 
 class Training:
-    """A training whose settings have been checked: what is learned from, how, and into which file.
+    """What is learned from, by which network and how, and into which file.
+
+    `require` and `join` check it, the latter with the data and the ranks; `run` then trains.
 
     Parameters
     ----------
-    data, output, settings, execution, network, network_settings, pde, overwrite
-        As of `train`, and so are the errors.
-    tensorboard
-        Folder for events with the metrics; none if not given.
+    data, output, settings, execution, network, network_settings
+        As of `train`.
     """
 
+    ranks: RankGroup
+    dataset: Dataset
     checkpoints: TrainingCheckpoints
-    _course: Course
 
     def __init__(
         self,
@@ -261,76 +188,93 @@ class Training:
         execution: ExecutionSettings | None = None,
         network: str = "linear",
         network_settings: dict | None = None,
-        tensorboard: str | None = None,
-        pde: str | None = None,
-        *,
-        overwrite: bool = False,
     ):
-        self.output = Path(output)
+        self.data, self.output = data, Path(output)
         self.settings = settings or TrainingSettings()
         self.execution = execution or ExecutionSettings()
-        self.network = network
-        self.network_settings = network_settings or {}
-        self._data, self._tensorboard = data, tensorboard
-        if ":" in network:
-            allow(network)
-        find_lesson(network)
-        names = [data] if isinstance(data, (str, os.PathLike)) else []
-        require_replaceable(output, overwrite=overwrite, suffix=".h5", inputs=names)
-        self._own = None if pde is None else find_any_equation(pde).name
+        self.network, self.network_settings = network, network_settings or {}
+        self._own: str | None = None
         self._state: dict | None = None
+
+    def require(self, pde: str | None = None, *, overwrite: bool = False) -> None:
+        """Check what needs no data; arguments and errors as of `train`."""
+        if ":" in self.network:
+            allow(self.network)
+        network_class(self.network)
+        names = [self.data] if isinstance(self.data, (str, os.PathLike)) else []
+        require_replaceable(self.output, overwrite=overwrite, suffix=".h5", inputs=names)
+        self._own = None if pde is None else find_any_equation(pde).name
 
     @property
     def metrics_path(self) -> Path:
         """Where the metrics are written."""
         return Path(f"{self.output}.metrics.jsonl")
 
-    def join(self, ranks: RankGroup, resume: bool = False) -> None:
-        """Read this rank's data and the checkpoint to continue from, and check that all fits; on all ranks.
+    @property
+    def _lesson(self) -> type[EquationLesson]:
+        """What the network is taught by."""
+        family = issubclass(network_class(self.network), FamilyNetwork)
+        return FamilyLesson if family else EquationLesson
 
-        Errors are those of `Course.of` and of `TrainingCheckpoints.read`.
+    def _built(self) -> Network:
+        """Return the network with random weights."""
+        return build_network(self.network, self.network_settings, self.dataset.subdomain)
+
+    def join(self, ranks: RankGroup, resume: bool = False) -> None:
+        """Read the data and the checkpoint to continue from, and check that all fits; on all ranks.
+
+        `ValueError` if network, data, settings and ranks do not fit each other; errors are also those of
+        `TrainingCheckpoints.read`.
         """
-        self._course = Course.of(
-            self.network, self.network_settings, self._data, self.settings, self.execution, ranks
-        )
-        if self._own not in (None, self._course.dataset.pde):
+        self.ranks, self.dataset, lesson = ranks, _read(self.data, ranks), self._lesson
+
+        def described() -> dict:
+            network = self._built()
+            lesson.require(self.network, network, self.dataset, self.settings, self.execution)
+            learned = lesson.learned(network, self.dataset)
+            self.execution.require_ranks(ranks.size, self.settings, learned)
+            return asdict(network.settings)
+
+        identity = {"network": self.network, "network settings": ranks.agreed(described)}
+        self._hash = ranks.of_root(lambda: self.dataset.content_hash)
+        if self._own not in (None, self.dataset.pde):
             raise ValueError(
-                f"pde: it is the equation {self._own}, the data are of {self._course.dataset.pde}; leave it out"
+                f"pde: it is the equation {self._own}, the data are of {self.dataset.pde}; leave it out"
             )
-        identity = {"network": self.network, "network settings": self._course.settings}
-        identity |= asdict(self.settings) | {"dataset": self._course.dataset_hash}
+        identity |= asdict(self.settings) | {"dataset": self._hash}
         self.checkpoints = TrainingCheckpoints(
             self.output, identity | {"sharding": self.execution.sharding}
         )
         if resume:
             self._state = ranks.agreed(self.checkpoints.read)
 
-    def memory(self, ranks: RankGroup) -> MemoryPlan:
+    def memory(self) -> MemoryPlan:
         """Return the memory per device for each way to share it out; ranks on processors share it."""
-        course = self._course
+        network, ranks = self._built(), self.ranks
         levels = memory_plan(
-            *(course.lesson, course.network(), course.dataset),
-            *(self.settings, self.execution, ranks),
+            self._lesson, network, self.dataset, self.settings, self.execution, ranks
         )
         return MemoryPlan(levels, ranks.size, device_memory(ranks.device, ranks.size))
 
     def run(
         self,
-        ranks: RankGroup,
         progress: Callable[[Report], None] | None = None,
         watch: Watch | None = None,
-    ) -> "TrainingResult":
+        tensorboard: str | None = None,
+    ) -> TrainingResult:
         """Train, write metrics and, at the end, the model; all ranks call this together.
 
-        The watch may call for checkpoints and for an end: then no model is written.
+        The watch may call for checkpoints and for an end: then no model is written. ``tensorboard``: a folder for
+        events with the metrics.
         """
         metrics: list[MetricsFile | TensorBoardEvents] = []
+        ranks = self.ranks
 
         def open_metrics() -> None:
             kept = None if self._state is None else self._state["step"]
             metrics.append(MetricsFile(self.metrics_path, kept))
-            if self._tensorboard is not None:
-                metrics.append(TensorBoardEvents(self._tensorboard, kept))
+            if tensorboard is not None:
+                metrics.append(TensorBoardEvents(tensorboard, kept))
 
         def report(state: Report) -> None:
             ranks.on_root(lambda: [file.append(asdict(state)) for file in metrics])
@@ -338,51 +282,56 @@ class Training:
                 progress(state)
 
         ranks.on_root(open_metrics)
-        result = train_course(
-            self._course, self.settings, self.execution, ranks, report, watch, self._state
-        )
+        result = self.train(report, watch)
         if (card := result.card) is not None:
             ranks.on_root(lambda: write_model(self.output, card, extract_weights(result.network)))
             ranks.on_root(self.checkpoints.remove)
         return result
 
-
-def train_course(
-    course: Course,
-    settings: TrainingSettings,
-    execution: ExecutionSettings,
-    ranks: RankGroup,
-    progress: Callable[[Report], None] | None = None,
-    watch: Watch | None = None,
-    state: dict | None = None,
-) -> TrainingResult:
-    """Train, and write nothing; all ranks call this together; see `Training.run`.
-
-    ``state`` is `Trainer.state` of the run to continue.
-    """
-    start = time.perf_counter()
-    with seeded(settings.seed, ranks.device):
-        lesson = course.taught(settings, ranks)
-        trainer = Trainer(lesson, settings, start, ranks, execution)
-        before = 0
-        if state is not None:
-            trainer.load_state(state)
+    def train(
+        self, progress: Callable[[Report], None] | None = None, watch: Watch | None = None
+    ) -> TrainingResult:
+        """Train, and write nothing; all ranks call this together."""
+        settings, ranks, start = self.settings, self.ranks, time.perf_counter()
+        with seeded(settings.seed, ranks.device):
+            lesson = self._lesson(self._built(), self.dataset, settings, ranks)
+            trainer = Trainer(lesson, settings, start, ranks, self.execution)
+            if self._state is not None:
+                trainer.load_state(self._state)
             before = trainer.step
-        finished = trainer.run(progress, watch)
-    seconds = time.perf_counter() - start
-    network, best, card = lesson.network, trainer.best, None
-    if finished:
-        with trainer.parallel.whole_weights():
-            card = lesson.card(course.name, best)
-        how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": ranks.size}
-        how = {**asdict(settings), **asdict(execution), **how}
-        card = replace(card, training=how, dataset_hash=course.dataset_hash)
-    if trainer.parallel.sharded:  # this network has a rank's shards only
-        network = course.network()
-        network.load_state_dict(trainer.best_weights)
-    logger.info("trained %d steps: %s", trainer.step, best.errors)
-    rate = (trainer.step - before) * lesson.batches.size / seconds
-    return TrainingResult(course.name, network, card, best, trainer.step, seconds, rate, ranks.size)
+            finished = trainer.run(progress, watch)
+        seconds = time.perf_counter() - start
+        network, best, card = lesson.network, trainer.best, None
+        if finished:
+            with trainer.parallel.whole_weights():
+                card = lesson.card(self.network, best)
+            how = {"steps": trainer.step, "seconds": round(trainer.seconds, 1), "ranks": ranks.size}
+            how = {**asdict(settings), **asdict(self.execution), **how}
+            card = replace(card, training=how, dataset_hash=self._hash)
+        if trainer.parallel.sharded:  # this network has a rank's shards only
+            network = self._built()
+            network.load_state_dict(trainer.best_weights)
+        logger.info("trained %d steps: %s", trainer.step, best.errors)
+        rate = (trainer.step - before) * lesson.batches.size / seconds
+        return TrainingResult(
+            self.network, network, card, best, trainer.step, seconds, rate, ranks.size
+        )
+
+
+def _read(data: str | os.PathLike | Dataset, ranks: RankGroup) -> Dataset:
+    """Return a dataset of a linear equation; the checksum of a file is checked by rank 0 alone."""
+
+    def read() -> Dataset:
+        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
+        equation(dataset.pde)
+        return dataset
+
+    if isinstance(data, Dataset):
+        return read()
+    dataset = ranks.agreed(lambda: read() if ranks.is_root else None)
+    if not ranks.is_root:
+        trust_seal(data)
+    return ranks.agreed(lambda: read() if dataset is None else dataset)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ window.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.networks.trunk import Jet
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.lifting import unit_points
+from mosaicdd.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def data_loss(
 
 
 def pde_residual(
-    network: torch.nn.Module,
+    network: Any,
     operator: UnitOperator,
     g: torch.Tensor,
     points: torch.Tensor,
@@ -92,9 +94,8 @@ def pde_residual(
     ``laplacian``: ``"taylor"``: derivatives carried through the layers, where the network can; ``"autograd"``: by two
     backward passes, as in the paper.
     """
-    jet = getattr(network, "jet", None)
-    if laplacian == "taylor" and jet is not None:
-        return operator.apply(jet(g, points, operator.second, operator.second_only))
+    if laplacian == "taylor" and network.jet is not None:
+        return operator.apply(network.jet(g, points, operator.second, operator.second_only))
     return operator.apply(_double_backward(network, operator, g, points))
 
 
@@ -110,6 +111,36 @@ def _double_backward(
         (again,) = torch.autograd.grad(gradient[..., k].sum(), copies, create_graph=True)
         second = second + weight * again[..., k]
     return Jet(values, gradient.movedim(-1, 0), second)
+
+
+class CollocationResidual:
+    """Residuals of an equation at random points of a subdomain.
+
+    Points of a network that folds them come from one triangle, or wedge, another in each step: it embeds a perimeter
+    once for each symmetry that occurs among the points.
+    """
+
+    def __init__(self, operator: UnitOperator, network: Any, settings: TrainingSettings):
+        self._operator, self._settings = operator, settings
+        self._symmetry = None if network.linear else network.symmetry
+        self._like = next(network.parameters()).detach().new_empty(0)
+
+    def draw(self, generator: torch.Generator) -> torch.Tensor:
+        """Choose the points of a step, ``(Q, axes)``."""
+        axes = len(self._operator.second)
+        points = 2 * torch.rand(self._settings.collocation, axes, generator=generator) - 1
+        points = points.to(self._like)
+        if self._symmetry is not None:
+            canonical = self._symmetry.fold(points, merge=False).canonical
+            matrices = self._symmetry.matrices
+            element = int(torch.randint(len(matrices), (), generator=generator))
+            points = canonical @ matrices[element].to(canonical)
+        return points
+
+    def loss(self, network: Any, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Return the mean squared residual."""
+        laplacian = self._settings.laplacian
+        return pde_residual(network, self._operator, g, points, laplacian).square().mean()
 
 
 class GridResidual:
@@ -193,3 +224,35 @@ class GridResidual:
         field = torch.cat([values, g], dim=1)[:, order].view(len(g), *shape)
         applied = self._system.apply(field.movedim(0, -1)) * (0.5 * self._cells) ** 2
         return applied.movedim(-1, 0)
+
+
+Residual = CollocationResidual | GridResidual
+
+
+def residual_of(
+    network: Any, operator: EllipticOperator, subdomain: Subdomain, settings: TrainingSettings
+) -> Residual | None:
+    """Return the residuals of the PDE loss that the settings ask for, if they do."""
+    if not settings.pde_weight:
+        return None
+    if settings.residual == "continuous":
+        return CollocationResidual(UnitOperator.of(operator, subdomain), network, settings)
+    # A linear network is evaluated on all nodes anyway.
+    nodes = 0 if network.linear else settings.collocation
+    like = next(network.parameters()).detach().new_empty(0)
+    return GridResidual(operator, subdomain, nodes, settings.residual == "multilevel", like)
+
+
+def pass_loss(
+    network: Any, settings: TrainingSettings, residual: Residual | None
+) -> Callable[[Any], torch.Tensor]:
+    """Return the mean loss of a pass: on data, of one without targets by the equation."""
+
+    def loss(part: Any) -> torch.Tensor:
+        if part.target is None and residual is not None:
+            return settings.pde_weight * residual.loss(network, part.g, part.points)
+        bf16 = settings.precision == "bf16"
+        with torch.autocast(part.g.device.type, dtype=torch.bfloat16, enabled=bf16):
+            return data_loss(network, part.g, part.points, part.target)
+
+    return loss

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mosaicdd.training.objective import Objective, RankGroup
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import build_optimiser
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
 
@@ -31,29 +31,14 @@ PROBES = (2, 4)
 """Samples of the passes that are measured."""
 
 
-@dataclass(frozen=True)
-class KeptBytes:
-    """What a forward pass keeps: a straight line in the number of its samples."""
+def kept_line(loss: Callable[[Any], torch.Tensor], part: Any) -> tuple[float, float]:
+    """Return the bytes that passes like one of at least 4 samples keep: at all, and for each sample.
 
-    fixed: float  # bytes of weights, points and whatever is evaluated once for all samples
-    per_sample: float  # bytes that each sample adds
-
-    @classmethod
-    def of_forward(cls, forward: Callable[[int], torch.Tensor]) -> "KeptBytes":
-        """Measure passes over two small numbers of samples."""
-        few, more = (kept_bytes(functools.partial(forward, count)) for count in PROBES)
-        slope = (more - few) / (PROBES[1] - PROBES[0])
-        return cls(few - slope * PROBES[0], slope)
-
-    @classmethod
-    def of_pass(cls, objective: Objective, part: Any) -> "KeptBytes":
-        """Measure passes like one of at least 4 samples."""
-        silent = torch.zeros_like(objective.signals)
-        return cls.of_forward(lambda count: objective(part.first(count), silent))
-
-    def of(self, samples: int) -> int:
-        """Return the bytes for a number of samples."""
-        return round(self.fixed + self.per_sample * samples)
+    The first are of weights, points and what is evaluated once for all samples.
+    """
+    few, more = (kept_bytes(functools.partial(loss, part.first(count))) for count in PROBES)
+    slope = (more - few) / (PROBES[1] - PROBES[0])
+    return few - slope * PROBES[0], slope
 
 
 def kept_bytes(forward: Callable[[], torch.Tensor]) -> int:
@@ -72,14 +57,14 @@ def kept_bytes(forward: Callable[[], torch.Tensor]) -> int:
     return total
 
 
-def samples_per_pass(objective: Objective, passes: list[Any]) -> int:
+def samples_per_pass(loss: Callable[[Any], torch.Tensor], passes: list[Any]) -> int:
     """Return how many samples a pass may have, so that they keep 32 MB for its backward pass.
 
     What is evaluated once for all samples of a pass does not count: more passes would not keep less.
     """
     if len(passes[0]) < max(PROBES):
         return len(passes[0])
-    largest = max(KeptBytes.of_pass(objective, part).per_sample for part in passes)
+    largest = max(per_sample for _, per_sample in (kept_line(loss, part) for part in passes))
     return max(1, int(_PASS_BYTES / largest))
 
 
@@ -162,13 +147,14 @@ def memory_plan(
     if execution.recompute:
         network.recompute = True
     loss, passes, sample_bytes = lesson.sketch(network, dataset, settings)
-    objective, learned = Objective(network, loss), lesson.learned(network, dataset)
+    learned = lesson.learned(network, dataset)
     samples = -(-min(settings.batch_size, learned) // ranks.size)
     limit = execution.micro_batch
     if not limit and ranks.device.type == "cpu":
-        limit = samples_per_pass(objective, passes)
+        limit = samples_per_pass(loss, passes)
     samples = min(samples, limit or samples)
-    activations = max(KeptBytes.of_pass(objective, part).of(samples) for part in passes)
+    lines = (kept_line(loss, part) for part in passes)
+    activations = max(round(fixed + per_sample * samples) for fixed, per_sample in lines)
     size = 8 if settings.precision == "float64" else 4
     weights = size * sum(p.numel() for p in network.parameters())
     state = _optimiser_bytes(network, settings) * size // 4

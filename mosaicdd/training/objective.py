@@ -1,8 +1,6 @@
-"""The loss of a forward pass as a module, and its gradient over all ranks, whose weights are whole or in shards.
+"""Data-parallel training: its ranks, and the gradient of a loss over all of them.
 
-The ranks of a data-parallel training, and how their process group is opened.
-
-Under ``mpiexec`` and ``srun`` the group is opened from `Ranks`: rank 0 listens on a free
+Weights are whole on each rank, or lie in shards. Under ``mpiexec`` and ``srun`` the group is opened from `Ranks`: rank 0 listens on a free
 port and broadcasts it. Under ``torchrun`` it is opened from torchrun's own environment. One process
 alone needs no group: it is the size-1 case of the same code.
 """
@@ -11,7 +9,7 @@ import atexit
 import gc
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from inspect import signature
@@ -23,7 +21,7 @@ import torch.distributed as dist
 # Its functions keep the group that is open when it is imported, and DistributedDataParallel imports it.
 import torch.distributed.nn.functional
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -35,11 +33,8 @@ from mosaicdd.parallel.ranks import Ranks, Result, agreed
 from mosaicdd.training.settings import ExecutionSettings
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-
-
+# Groups that are open, and one that an error has left so.
 _OPENED: list[dist.ProcessGroup | None] = []
-
-
 _LEFT_BY_AN_ERROR: list[dist.ProcessGroup | None] = []
 
 
@@ -47,9 +42,8 @@ _LEFT_BY_AN_ERROR: list[dist.ProcessGroup | None] = []
 class RankGroup:
     """One process among those that train together."""
 
-    # rank, size: number of this process, and of all
-    rank: int = 0
-    size: int = 1
+    rank: int = 0  # number of this process
+    size: int = 1  # number of all
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where it computes
 
     @property
@@ -167,15 +161,8 @@ def _of_ranks(ranks: Ranks, name: str) -> RankGroup:
     return RankGroup(ranks.rank, ranks.size, device)
 
 
-SIGNALS = ("data_loss", "pde_loss", "seconds", "stop", "save")
-
-
 class Objective(torch.nn.Module):
-    """A network and its losses.
-
-    What the ranks tell each other beside the gradient travels inside it: `signals` is a parameter
-    that stays zero, and whose gradient is whatever each rank puts there. So a step has one
-    reduction, and all ranks know the loss, the clock of rank 0 and each other's interrupts.
+    """The loss of a forward pass, as the module that parallel training wraps.
 
     ``loss``: returns the mean loss of a pass, by the network.
     """
@@ -183,44 +170,31 @@ class Objective(torch.nn.Module):
     def __init__(self, network: torch.nn.Module, loss: Callable[[Any], torch.Tensor]):
         super().__init__()
         self.network = network
-        self.signals = torch.nn.Parameter(next(network.parameters()).new_zeros(len(SIGNALS)))
         self._loss = loss
 
     def weights(self) -> list[torch.nn.Parameter]:
         """Return the parameters of the network."""
         return list(self.network.parameters())
 
-    def forward(self, part: Any, flags: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one pass, whose gradient also carries the loss and the flags."""
-        loss = part.share * self._loss(part)
-        tell = flags.clone()
-        tell[SIGNALS.index(part.kind)] = loss.detach()
-        return _Complete.apply(loss, tell, self.signals, *self.network.parameters())
+    def forward(self, part: Any) -> torch.Tensor:
+        """Return the pass's share of the mean loss; all weights are in its graph."""
+        return _WithAllWeights.apply(part.share * self._loss(part), *self.weights())
 
 
-class _Complete(torch.autograd.Function):
-    """Make the signals and every weight a part of the loss's graph.
+class _WithAllWeights(torch.autograd.Function):
+    """A loss, with all weights in its graph.
 
-    The gradient of the signals is what is to be told, that of the weights nothing more: the PDE loss
-    does not see a last bias, and a wrapper that waits for all gradients would wait on.
+    The PDE loss does not see a last bias, and `DistributedDataParallel` waits for the gradients of all weights.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        loss: torch.Tensor,
-        tell: torch.Tensor,
-        signals: torch.Tensor,
-        *weights: torch.Tensor,
-    ) -> torch.Tensor:
-        ctx.save_for_backward(tell)
+    def forward(ctx: Any, loss: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
         ctx.count = len(weights)
         return loss.clone()
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (tell,) = ctx.saved_tensors
-        return grad, None, grad * tell, *([None] * ctx.count)
+        return grad, *([None] * ctx.count)
 
 
 # torch 2.13 has another name for it.
@@ -232,23 +206,28 @@ _SYNCHRONISE = next(
 
 
 _BUFFERS_STAY: dict[str, Any] = {_SYNCHRONISE: False}  # made from one seed, and never changed
+LOSSES = ("data_loss", "pde_loss")
 
 
 class ParallelObjective:
     """Runs the passes of a step and leaves the mean gradient of all ranks in the weights.
 
     The objective is equal on all ranks; it is changed in place where the weights are sharded.
+
+    Attributes
+    ----------
+    module
+        The objective, or torch's wrapper of it, whose backward pass reduces gradients.
     """
 
     def __init__(self, objective: Objective, ranks: RankGroup, execution: ExecutionSettings):
-        self.objective = objective
-        self.ranks = ranks
+        self.objective, self.ranks = objective, ranks
         self.sharded = execution.sharding in ("fsdp", "hybrid")
-        self._module: Any = objective  # or what wraps it: torch's wrappers declare no methods
+        self.module: Any = objective  # torch's wrappers declare no methods
         if self.sharded:
             fully_shard(objective, mesh=_mesh(ranks, execution))
         elif ranks.size > 1:
-            self._module = DistributedDataParallel(
+            self.module = DistributedDataParallel(
                 objective,
                 device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
                 bucket_cap_mb=execution.bucket_cap_mb,
@@ -256,31 +235,24 @@ class ParallelObjective:
                 **_BUFFERS_STAY,
             )
 
-    @property
-    def wrapper(self) -> torch.nn.Module:
-        """The module whose forward pass reduces gradients: for communication hooks."""
-        return self._module
-
-    def backward(self, passes: list[Any], flags: list[float]) -> dict[str, float]:
-        """Add up the gradients of all passes, reduce them once, and return the signals by name.
+    def backward(self, passes: list[Any], numbers: Sequence[float]) -> tuple[dict, list[float]]:
+        """Add up the gradients of all passes, and reduce them once.
 
         Algorithm 1 of the paper: nothing is reduced before the last pass (``no_sync`` holds its
         forward pass, too). Networks smaller than a bucket are reduced at the end of that one's
-        backward pass; of larger ones all buckets but the last while it goes on. Signals are the losses of the
-        global batch, and the sums over the ranks of flags, what each has to say.
+        backward pass; of larger ones all buckets but the last while it goes on.
+
+        Returns the losses of the global batch by name, and the sums over the ranks of ``numbers``.
         """
-        signals = self.objective.signals
-        self._module.zero_grad(set_to_none=True)
-        mine = torch.zeros(len(SIGNALS), dtype=signals.dtype)
-        mine[-len(flags) :] = torch.tensor(flags, dtype=signals.dtype) * self.ranks.size
-        mine = mine.to(self.ranks.device)
-        silent = torch.zeros_like(mine)
+        self.module.zero_grad(set_to_none=True)
+        sums = torch.tensor([0.0, 0.0, *numbers], dtype=torch.float64).to(self.ranks.device)
         for number, part in enumerate(passes, start=1):
-            last = number == len(passes)
-            with nullcontext() if last else self._without_reduction():
-                self._module(part, mine if last else silent).backward()
-        gradient = torch.zeros_like(signals) if signals.grad is None else signals.grad
-        return dict(zip(SIGNALS, self.whole(gradient).tolist(), strict=True))
+            with nullcontext() if number == len(passes) else self._without_reduction():
+                loss = self.module(part)
+                loss.backward()
+            sums[LOSSES.index(part.kind)] += loss.detach() / self.ranks.size
+        data, pde, *totals = self.ranks.total(sums).tolist()
+        return dict(zip(LOSSES, (data, pde), strict=True)), totals
 
     @staticmethod
     def whole(value: torch.Tensor) -> torch.Tensor:
@@ -290,15 +262,14 @@ class ParallelObjective:
     @contextmanager
     def whole_weights(self) -> Iterator[None]:
         """Let the network be used as it is: its weights are whole inside."""
-        match self.objective:
-            case FSDPModule() as sharded:
-                sharded.unshard()
-                try:
-                    yield
-                finally:
-                    sharded.reshard()
-            case _:
-                yield
+        module: Any = self.objective  # `fully_shard` gives it more methods
+        if self.sharded:
+            module.unshard()
+        try:
+            yield
+        finally:
+            if self.sharded:
+                module.reshard()
 
     def weights_state(self) -> dict[str, torch.Tensor]:
         """Return the whole weights and buffers of the network by name."""
@@ -309,44 +280,48 @@ class ParallelObjective:
         """Take up whole weights and buffers, each rank its shard."""
         with torch.no_grad():
             for name, value in self.objective.network.state_dict().items():
-                whole = state[name].to(value.device)
-                if isinstance(value, DTensor):
-                    whole = distribute_tensor(whole, value.device_mesh, value.placements)
-                value.copy_(whole)
+                value.copy_(_sharded_as(value, state[name].to(value.device)))
 
     def optimiser_state(self, optimiser: torch.optim.Optimizer) -> dict:
         """Return the whole state of an optimiser; of ZeRO's on rank 0 only."""
         if isinstance(optimiser, ZeroRedundancyOptimizer):
             optimiser.consolidate_state_dict(to=0)
             return optimiser.state_dict() if self.ranks.is_root else {}
-        return _replace_tensors(optimiser.state_dict(), self.whole)
+        state = optimiser.state_dict()
+        return self._each_value(state, lambda weight, v: self.whole(v)) if self.sharded else state
 
     def load_optimiser_state(self, optimiser: torch.optim.Optimizer, state: dict) -> None:
         """Take up the whole state of an optimiser, each rank its shard."""
-        if self.sharded:
-            weights: list[Any] = self.objective.weights()
-            for number, values in state["state"].items():
-                like = weights[int(number)]
-                state["state"][number] = {
-                    name: distribute_tensor(v, like.device_mesh, like.placements)
-                    if isinstance(v, torch.Tensor) and v.ndim
-                    else v
-                    for name, v in values.items()
-                }
-        optimiser.load_state_dict(state)
+        optimiser.load_state_dict(self._each_value(state, _sharded_as) if self.sharded else state)
+
+    def _each_value(self, state: dict, function: Callable[[Any, Any], Any]) -> dict:
+        """Return an optimiser's state with ``function(weight, value)`` in the place of each value of a weight."""
+        weights = self.objective.weights()
+        values = {
+            number: {name: function(weights[int(number)], v) for name, v in of_weight.items()}
+            for number, of_weight in state["state"].items()
+        }
+        return state | {"state": values}
 
     def _without_reduction(self) -> AbstractContextManager:
         if self.sharded:
             return self._keep_whole_gradients()
-        return nullcontext() if self.ranks.size == 1 else self._module.no_sync()
+        return nullcontext() if self.ranks.size == 1 else self.module.no_sync()
 
     @contextmanager
     def _keep_whole_gradients(self) -> Iterator[None]:
-        self._module.set_requires_gradient_sync(False)
+        self.module.set_requires_gradient_sync(False)
         try:
             yield
         finally:
-            self._module.set_requires_gradient_sync(True)
+            self.module.set_requires_gradient_sync(True)
+
+
+def _sharded_as(like: torch.Tensor, value: Any) -> Any:
+    """Return a whole value in the shards of a weight; numbers, and what has no shards, as they are."""
+    if not isinstance(like, DTensor) or not torch.is_tensor(value) or not value.ndim:
+        return value
+    return distribute_tensor(value, like.device_mesh, like.placements)
 
 
 def _mesh(ranks: RankGroup, execution: ExecutionSettings) -> DeviceMesh:
@@ -356,15 +331,3 @@ def _mesh(ranks: RankGroup, execution: ExecutionSettings) -> DeviceMesh:
         return init_device_mesh(kind, (ranks.size,))
     shape = (execution.replicas, ranks.size // execution.replicas)
     return init_device_mesh(kind, shape, mesh_dim_names=("replicas", "shards"))
-
-
-def _replace_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return a tree of dictionaries and lists with a function applied to its tensors."""
-    match tree:
-        case dict():
-            return {key: _replace_tensors(value, function) for key, value in tree.items()}
-        case list():
-            return [_replace_tensors(value, function) for value in tree]
-        case torch.Tensor():
-            return function(tree)
-    return tree

@@ -8,7 +8,7 @@ share of it. The weights with the least validation error are kept.
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.memory import hold_freed_memory, samples_per_pass
-from mosaicdd.training.objective import Objective, ParallelObjective, RankGroup
+from mosaicdd.training.objective import LOSSES, Objective, ParallelObjective, RankGroup
 from mosaicdd.training.optimisers import build_optimiser, learning_rate_factor, require_finite_step
 from mosaicdd.training.reports import Report
 from mosaicdd.training.settings import ExecutionSettings, TrainingSettings
@@ -53,8 +53,8 @@ class Trainer:
         torch.set_float32_matmul_precision(precise)
         self.steps = settings.epochs * lesson.batches.per_epoch
         self.step = 0
+        self.micro_batch = self.execution.micro_batch or self._samples_per_pass()
         objective = Objective(lesson.network, lesson.loss)
-        self.micro_batch = self.execution.micro_batch or self._samples_per_pass(objective)
         self.parallel = ParallelObjective(objective, self.ranks, self.execution)
         self.optimiser = build_optimiser(
             objective.weights(), settings, sharded=self.execution.sharding == "zero1"
@@ -62,7 +62,7 @@ class Trainer:
         self._validation_seconds = 0.0
         self._elapsed = 0.0  # of rank 0, as all ranks heard last
         self._before = 0.0  # seconds of the runs that this one continues
-        self._signals = {"data_loss": math.nan, "pde_loss": math.nan}
+        self._losses = dict.fromkeys(LOSSES, math.nan)
         self._next_validation = 1 / settings.validations
         self._best: Report | None = None
         self.best_weights: dict = {}
@@ -109,7 +109,7 @@ class Trainer:
         self._finish()
         return True
 
-    def take_step(self, done: float, calls: tuple[float, float] = (0.0, 0.0)) -> tuple:
+    def take_step(self, done: float, calls: Sequence[float] = (0.0, 0.0)) -> list[float]:
         """Take one step at the fraction ``done`` of the training.
 
         A rank's ``calls`` are what it asks for: stop, save; returned is how many asked for each.
@@ -118,22 +118,21 @@ class Trainer:
         factor = learning_rate_factor(done, settings.scaled_warmup, settings.decay_exponent)
         for group in self.optimiser.param_groups:
             group["lr"] = settings.scaled_lr * factor
-        passes = self.lesson.passes.draw(self.step, self.ranks, self.micro_batch)
+        passes = self.lesson.draw(self.step, self.micro_batch)
         seconds = self.seconds if self.ranks.is_root else 0.0
-        self._signals = self.parallel.backward(passes, [seconds, *calls])
-        self._elapsed = self._signals["seconds"]
-        norm = self._clip()
-        loss = self._signals["data_loss"] + self._signals["pde_loss"]
+        self._losses, totals = self.parallel.backward(passes, [seconds, *calls])
+        self._elapsed, *called = totals
+        norm, loss = self._clip(), sum(self._losses.values())
         require_finite_step(loss, norm, self.step + 1, self.steps, settings.lr)
         self.optimiser.step()
         self.step += 1
-        return self._signals["stop"], self._signals["save"]
+        return called
 
     def validate(self, everywhere: bool = False) -> Report:
         """Compute the errors on held-out samples and on windows, at some of the nodes or at all."""
         before = time.perf_counter()
         with self.parallel.whole_weights():
-            sums = self.lesson.error_sums(everywhere=everywhere)
+            sums, counts = self.lesson.squared_errors(everywhere=everywhere)
         now = time.perf_counter()
         clocks = [now - before, self.seconds] if self.ranks.is_root else [0.0, 0.0]
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
@@ -143,11 +142,10 @@ class Trainer:
             self.step,
             self.progress,
             elapsed,
-            self._signals["data_loss"],
-            self._signals["pde_loss"],
+            *self._losses.values(),
             self.optimiser.param_groups[0]["lr"],
             self.step * self.lesson.batches.size / max(elapsed, 1e-9),
-            *self.lesson.errors(sums, everywhere=everywhere),
+            *(total / count for total, count in zip(sums, counts, strict=True)),
         )
 
     def state(self) -> dict:
@@ -157,7 +155,7 @@ class Trainer:
             "seconds": self._elapsed,
             "validation_seconds": self._validation_seconds,
             "next_validation": self._next_validation,
-            "signals": self._signals,
+            "signals": self._losses,
             "best": asdict(self.best),
             "best_weights": self.best_weights,
             "weights": self.parallel.weights_state(),
@@ -170,7 +168,7 @@ class Trainer:
         self._before = self._elapsed = state["seconds"]
         self._validation_seconds = state["validation_seconds"]
         self._next_validation = state["next_validation"]
-        self._signals = state["signals"]
+        self._losses = {name: state["signals"][name] for name in LOSSES}
         self._best = Report(**state["best"])
         self.best_weights = state["best_weights"]
         self.parallel.load_weights_state(state["weights"])
@@ -205,11 +203,11 @@ class Trainer:
         """Time since the start, that of the runs which this one continues included."""
         return self._before + time.perf_counter() - self.start
 
-    def _samples_per_pass(self, objective: Objective) -> int:
+    def _samples_per_pass(self) -> int:
         """Return the samples of a pass where nobody says: all on a GPU, few on a processor."""
         if self.ranks.device.type != "cpu":
             return 0
         hold_freed_memory()
-        mine = samples_per_pass(objective, self.lesson.probe())
+        mine = samples_per_pass(self.lesson.loss, self.lesson.draw(0, 0))
         # All ranks make passes of the same size, whatever their shares.
         return int(self.ranks.sum([float(mine) if self.ranks.is_root else 0.0])[0])

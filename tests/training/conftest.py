@@ -35,12 +35,11 @@ def collectives():
 
 @pytest.fixture
 def gradients():
-    """Return a function of a trainer and the number of an epoch: the signals of its first step, and the gradients."""
+    """Return a function of a trainer and the number of a step: its losses, and the gradients."""
 
     def of(trainer, epoch=3):
-        lesson, parallel = trainer.lesson, trainer.parallel
-        passes = lesson.passes.draw(epoch, trainer.ranks, trainer.micro_batch)
-        signals = parallel.backward(passes, [0.0, 0.0, 0.0])
-        return signals, [p.grad.clone() for p in parallel.objective.weights()]
+        passes, parallel = trainer.lesson.draw(epoch, trainer.micro_batch), trainer.parallel
+        losses, _ = parallel.backward(passes, [])
+        return losses, [p.grad.clone() for p in parallel.objective.weights()]
 
     return of

@@ -97,7 +97,7 @@ def test_the_residual_of_a_parabola_is_its_second_derivatives(faces_network):
 
     operator, g = UnitOperator.of(LAPLACE.at(), CUBE), torch.zeros(2, 98, dtype=torch.float64)
     points = torch.rand(5, 3, dtype=torch.float64)
-    residual = pde_residual(parabola, operator, g, points)
+    residual = pde_residual(parabola, operator, g, points, "autograd")
     torch.testing.assert_close(residual, torch.full((2, 5), 6.0, dtype=torch.float64))
     assert pde_residual(faces_network(CUBE), operator, g, points).shape == (2, 5)
 

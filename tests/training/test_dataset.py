@@ -9,7 +9,7 @@ from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.training import samples as data
+from mosaicdd.training import generation as data
 
 SUBDOMAIN = Subdomain(cells=8, size=0.125)
 

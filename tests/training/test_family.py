@@ -19,7 +19,7 @@ from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel, find_local_solver
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
-from mosaicdd.training.loop import Course, Training, train_course
+from mosaicdd.training.loop import Training
 from mosaicdd.training.objective import RankGroup
 
 SUBDOMAIN = Subdomain(8, 0.125)
@@ -38,8 +38,9 @@ def datasets():
 
 
 def train_on(ranks, dataset, settings, name="family", network=NETWORK):
-    how = settings, ExecutionSettings(), ranks
-    return train_course(Course.of(name, network, dataset, *how), *how)
+    training = Training(dataset, "unwritten", settings, ExecutionSettings(), name, network)
+    training.join(ranks)
+    return training.train()
 
 
 def train(dataset, name="family", settings=NETWORK, **changes):
@@ -83,12 +84,12 @@ def test_a_family_comes_back_from_its_file(datasets, tmp_path):
 def test_with_all_modes_the_operators_of_the_data_are_reproduced(datasets, pde):
     dataset = datasets[pde]
     network = build_network("family", {"modes": 28, "width": 49}, SUBDOMAIN)
-    samples = fit_family(network, dataset, slice(0, 29 * 32), 2)
+    inputs, targets = fit_family(network, dataset, slice(0, 29 * 32), 2)
     operator, run = dataset.operators(slice(None))[5]
     _, p = canonical(coordinates(operator, SUBDOMAIN.size))
-    number = int((samples.p.double() - torch.as_tensor(p)).abs().sum(dim=1).argmin())
+    number = int((inputs.double() - torch.as_tensor(p)).abs().sum(dim=1).argmin())
     # In place of the perceptron's answer for this operator, that of the data.
-    network.forward = lambda p: samples.z[number][None]
+    network.forward = lambda p: targets[number][None]
     rows = network.at(operator, SUBDOMAIN).operator[1:-1, 1:-1].reshape(49, 32).double().numpy()
     matrix = Lifting(operator, SUBDOMAIN, 2).compile(rows, SUBDOMAIN.interior)
     error = dataset.boundary[run] @ matrix.T - dataset.solution[run, 1:-1, 1:-1].reshape(32, 49)
@@ -231,7 +232,7 @@ def test_a_family_s_training_is_resumed_as_if_it_had_not_been_ended(datasets, tm
         network_settings=NETWORK,
     )
     training.join(RankGroup())
-    whole = training.run(RankGroup())
+    whole = training.run()
     watch = Watch(training.checkpoints.save)
     reports = []
 
@@ -240,9 +241,9 @@ def test_a_family_s_training_is_resumed_as_if_it_had_not_been_ended(datasets, tm
         if report.progress >= 0.5:
             watch.interrupt()
 
-    assert not training.run(RankGroup(), stop_halfway, watch).finished
+    assert not training.run(stop_halfway, watch).finished
     training.join(RankGroup(), resume=True)
-    resumed = training.run(RankGroup())
+    resumed = training.run()
     assert resumed.finished
     assert resumed.best.validation_mse == whole.best.validation_mse
     solver = find_local_solver(str(tmp_path / "model.h5"))

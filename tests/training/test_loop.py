@@ -10,7 +10,7 @@ from drawn_data import generate_dataset
 
 from mosaicdd import ExecutionSettings, GenerationSettings, TrainingSettings
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.training.loop import Course, train_course
+from mosaicdd.training.loop import Training
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
 
@@ -35,9 +35,9 @@ def dataset():
 def train(dataset, name="linear", **changes):
     reports = []
     settings = TrainingSettings(**{"epochs": 20, "batch_size": 100, "validations": 8, **changes})
-    how = settings, ExecutionSettings(), RankGroup()
-    course = Course.of(name, SMALL[name], dataset, *how)
-    return train_course(course, *how, reports.append), reports
+    training = Training(dataset, "unwritten", settings, ExecutionSettings(), name, SMALL[name])
+    training.join(RankGroup())
+    return training.train(reports.append), reports
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from mosaicdd.networks.registry import build_network
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.training import memory
-from mosaicdd.training.equation_lesson import EquationLesson, EquationLosses
-from mosaicdd.training.memory import KeptBytes, kept_bytes, memory_plan, samples_per_pass
-from mosaicdd.training.objective import Objective, RankGroup
+from mosaicdd.training.equation_lesson import EquationLesson
+from mosaicdd.training.losses import pass_loss, residual_of
+from mosaicdd.training.memory import kept_bytes, kept_line, memory_plan, samples_per_pass
+from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.samples import Pass
 from mosaicdd.training.trainer import Trainer
 
@@ -27,8 +28,8 @@ def make(dataset, name="sdnet", execution=None, **changes):
 
 
 def kept(trainer, number):
-    part = trainer.lesson.passes.draw(0, trainer.ranks, trainer.micro_batch)[number]
-    return kept_bytes(lambda: trainer.parallel.objective(part, torch.zeros(5).double()))
+    part = trainer.lesson.draw(0, trainer.micro_batch)[number]
+    return kept_bytes(lambda: trainer.lesson.loss(part))
 
 
 @pytest.mark.parametrize("name", ["sdnet", "mlp", "sdnet-concat"])
@@ -63,8 +64,8 @@ def test_fewer_digits_change_the_loss_by_their_rounding(small_dataset, precision
     losses = []
     for chosen in ("float32", precision):
         trainer = make(small_dataset, precision=chosen, pde_weight=0.0)
-        passes = trainer.lesson.passes.draw(0, trainer.ranks, 0)
-        losses.append(trainer.parallel.backward(passes, [0.0, 0.0, 0.0])["data_loss"])
+        total, _ = trainer.parallel.backward(trainer.lesson.draw(0, 0), [])
+        losses.append(total["data_loss"])
     torch.set_float32_matmul_precision("highest")
     # 8 or 10 bits of mantissa, in five layers.
     assert losses[1] == pytest.approx(losses[0], rel=tolerance)
@@ -92,8 +93,8 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
     assert level.activations == pytest.approx(largest, rel=0.05)
     samples = (
         trainer.lesson.samples,
-        trainer.lesson.held_out.validation,
-        trainer.lesson.held_out.windows,
+        trainer.lesson.validation,
+        trainer.lesson.windows,
     )
     parts = (t for s in samples for t in (s.remainder, s.target, s.scale))
     assert level.samples == sum(t.numel() * 8 for t in parts)
@@ -118,16 +119,15 @@ def test_passes_on_a_processor_keep_the_same_memory_for_any_batch(name, points):
     torch.manual_seed(0)
     network = build_network(name, {}, subdomain)
     settings = TrainingSettings(pde_weight=1e-3, collocation=points)
-    losses = EquationLosses(network, LAPLACE.at(), subdomain, settings)
-    objective = Objective(network, losses)
+    residual = residual_of(network, LAPLACE.at(), subdomain, settings)
+    loss = pass_loss(network, settings, residual)
     generator = torch.Generator().manual_seed(0)
     g, x = torch.randn(8, 128, generator=generator), torch.rand(points, 2, generator=generator)
     passes = [Pass(g, 1.0, x, torch.zeros(8, points)), Pass(g, 1.0, x)]
-    samples = samples_per_pass(objective, passes)
-    kept = [KeptBytes.of_pass(objective, part) for part in passes]
-    largest = max(line.of(samples) - line.fixed for line in kept)
+    samples = samples_per_pass(loss, passes)
+    per_sample = max(kept_line(loss, part)[1] for part in passes)
     # One more sample would be too many.
-    assert largest <= 2**25 < largest + max(line.per_sample for line in kept)
+    assert samples * per_sample <= 2**25 < (samples + 1) * per_sample
     if name == "deeponet":  # evaluated once per point and once per sample, not at each pair
         assert samples > 1000
     else:
@@ -141,6 +141,6 @@ def test_a_step_of_few_samples_per_pass_has_the_gradients_of_one_pass(
     monkeypatch.setattr(memory, "_PASS_BYTES", 2**20)
     few = make(small_dataset)
     assert 1 < few.micro_batch < 20
-    assert len(few.lesson.passes.draw(0, few.ranks, few.micro_batch)) > 4
+    assert len(few.lesson.draw(0, few.micro_batch)) > 4
     for ours, theirs in zip(gradients(few, 0)[1], gradients(plain, 0)[1], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-15)

@@ -13,8 +13,7 @@ from mosaicdd import GenerationSettings, generate
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
-from mosaicdd.training.generation import PartGenerator
-from mosaicdd.training.samples import Generation
+from mosaicdd.training.generation import Generation, PartGenerator
 
 SETTINGS = GenerationSettings(
     subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"

@@ -1,4 +1,4 @@
-"""Training on ranks: the same gradients and losses as in one process, by one reduction a step."""
+"""Training on ranks: the same gradients and losses as in one process, the gradient reduced once a step."""
 
 import copy
 import time
@@ -76,7 +76,7 @@ def test_the_gradient_of_a_step_is_that_of_one_process(
 
 
 @ANY
-def test_a_step_makes_exactly_one_reduction(small_dataset, ranks):
+def test_a_step_reduces_its_gradient_exactly_once(small_dataset, ranks):
     if ranks.size == 1:
         pytest.skip("one process reduces nothing")
     trainer = make(small_dataset, ranks=ranks, execution=ExecutionSettings(micro_batch=5))
@@ -86,14 +86,14 @@ def test_a_step_makes_exactly_one_reduction(small_dataset, ranks):
         reduced.append(bucket.buffer().numel())
         return allreduce_hook(None, bucket)
 
-    trainer.parallel.wrapper.register_comm_hook(None, count)
+    trainer.parallel.module.register_comm_hook(None, count)
     weights = sum(p.numel() for p in trainer.parallel.objective.parameters())
     for _ in range(3):
         trainer.take_step(0.5)
     assert reduced == [weights] * 3
 
 
-def test_a_step_communicates_nothing_else(small_dataset, ranks, collectives):
+def test_a_step_communicates_its_losses_and_the_clock_beside(small_dataset, ranks, collectives):
     if ranks.size == 1:
         pytest.skip("one process reduces nothing")
     trainer = make(small_dataset, ranks=ranks)
@@ -102,7 +102,7 @@ def test_a_step_communicates_nothing_else(small_dataset, ranks, collectives):
     before = collectives()
     for _ in range(3):
         trainer.take_step(0.5)
-    assert collectives() - before == 3
+    assert collectives() - before == 2 * 3
 
 
 # Not SOAP: while its factors lack rank it works in a basis that rounding chooses.

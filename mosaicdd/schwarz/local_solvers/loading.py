@@ -14,8 +14,8 @@ import torch
 from mosaicdd.discretisation.system import separable_ends
 from mosaicdd.former import refuse_former
 from mosaicdd.grid.grid import Grid
-from mosaicdd.networks.network import Network, insert_weights
-from mosaicdd.networks.registry import FamilyNetwork, build_network, invariants
+from mosaicdd.networks.network import insert_weights
+from mosaicdd.networks.registry import build_network, invariants, network_for
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations import equation
 from mosaicdd.problems.equations.linear import LAPLACE
@@ -104,7 +104,7 @@ class TrainedModel:
                 "that does"
             )
         source = None if problem.source is None else Source(problem, grid, subdomain)
-        network = self._network_for(needed, subdomain)
+        network = network_for(self.network, needed, subdomain)
         return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
 
     def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
@@ -125,12 +125,8 @@ class TrainedModel:
     def as_trained(self) -> NetworkSolver:
         """Return the network as a solver of what it was trained for, without a source."""
         operator, subdomain = self._operator, self.card.subdomain
-        network = self._network_for(operator, subdomain)
+        network = network_for(self.network, operator, subdomain)
         return NetworkSolver(self.name, operator, subdomain, network, self.card)
-
-    def _network_for(self, operator: EllipticOperator, subdomain: Subdomain) -> Network:
-        family = self.network
-        return family.at(operator, subdomain) if isinstance(family, FamilyNetwork) else family
 
 
 def _said(pde: str, parameters: dict[str, float]) -> str:

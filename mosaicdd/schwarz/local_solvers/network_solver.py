@@ -217,7 +217,7 @@ class NetworkSolver(SharedSolver):
         self.card = card
         self.linear = network.linear
         # The effect of a source is known at nodes only.
-        self.between_nodes = source is None and getattr(network, "between_nodes", True)
+        self.between_nodes = source is None and network.between_nodes
         self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
         self._compiled: dict[bytes, np.ndarray] = {}
         self.precision: torch.dtype | None = None
