@@ -12,12 +12,11 @@ import numpy as np
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import is_number, read, real_array
+from mosaicdd.problems.fields.given import is_number, is_one_each, real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.boundary import BoundarySpec
-from mosaicdd.problems.sides.conditions import is_one_each
 from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 
@@ -113,7 +112,7 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
     if isinstance(values, (str, float, int)):
         return values
     if not callable(values):
-        numbers = real_array(read(values), what)
+        numbers = real_array(values, what)
     elif piece is not None:
         numbers = evaluate(values, tuple(grid.at(piece.nodes).T), what)
     else:

@@ -19,7 +19,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import Expression, OfPlace, at_instant, takes_time
 from mosaicdd.problems.fields.fields import Field, Part
-from mosaicdd.problems.fields.given import one_corner
+from mosaicdd.problems.fields.given import is_one_each, one_corner
 from mosaicdd.problems.limits import exact
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
@@ -27,7 +27,7 @@ from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec
-from mosaicdd.problems.sides.conditions import Condition, is_one_each
+from mosaicdd.problems.sides.conditions import Condition
 from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import argument, concerning

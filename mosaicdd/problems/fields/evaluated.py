@@ -1,9 +1,7 @@
-"""Values at coordinates, of a number, a function or an expression; node values that are read when they are sliced.
+"""Values at coordinates, of a number, a function or an expression; values that are read when sliced; checksums.
 
-A checksum of values at nodes, whoever holds them: ranks add theirs up, for any process grid.
-
-Each value's bits times a factor of its place, modulo 2^64: one pass over the memory, about 1 ms for
-1024 x 1024 values.
+A checksum of node values is the sum of each value's bits times a factor of its place, modulo 2^64: ranks add theirs up,
+for any process grid. It is one pass over the memory, about 1 ms for 1024 x 1024 values.
 """
 
 import functools
@@ -13,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import Slices, coordinates, in_rows, letters
-from mosaicdd.problems.fields.expressions import TIME, Expression, require_coordinates, signature_of
+from mosaicdd.problems.fields.expressions import Expression, require_arguments, require_coordinates
 from mosaicdd.problems.fields.given import is_number, real_array
 
 STRIP = 2**14
-
-
 """Values that are sampled or summed up at a time: with what a function makes by the way they stay in the cache."""
 
 
@@ -81,20 +77,20 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
     `ValueError` if an expression cannot be read, or a function gives nothing, or another shape than its coordinates.
     `TypeError` if ``values`` is none of these, or a function takes other arguments.
     """
-    shape = np.broadcast_shapes(*map(np.shape, places))
+    axes, shape = len(places), np.broadcast_shapes(*map(np.shape, places))
     if isinstance(values, str):
         try:
-            values = expression_at(values.removeprefix("expr:"), len(places))
+            values = expression_at(values, axes)
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     if isinstance(values, Expression):
-        return values(**dict(zip(letters(len(places)), places, strict=True)))
+        return values(**dict(zip(letters(axes), places, strict=True)))
     if callable(values):
-        require_coordinates(values, len(places), what)
+        require_coordinates(values, axes, what)
         try:
             returned = values(*(np.broadcast_to(place, shape) for place in reversed(places)))
         except TypeError:
-            _require_arguments(values, len(places), what)
+            require_arguments(values, axes, what)
             raise
         if returned is None:
             raise ValueError(f"{what} is a function that returns None; it must return values")
@@ -105,34 +101,18 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
                 f"{shape}, got {returned.shape}"
             )
         return np.broadcast_to(returned, shape).copy()
-    if np.ndim(values) == 0 and is_number(values):
+    if is_number(values):
         return np.full(shape, float(real_array(values, what)))
     raise TypeError(
-        f"{what} must be a number, a function of ({coordinates(len(places))}), an expression or an "
+        f"{what} must be a number, a function of ({coordinates(axes)}), an expression or an "
         f"array, got {type(values).__name__}"
     )
 
 
-def _require_arguments(function: Callable, axes: int, what: str) -> None:
-    """Check that a function can be called with a coordinate along each axis."""
-    signature = signature_of(function)
-    if signature is None:
-        return
-    try:
-        signature.bind(*[0.0] * axes)
-    except TypeError:
-        time = ""
-        if TIME in signature.parameters:
-            time = "; what depends on the time t is for steps (march)"
-        raise TypeError(
-            f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"
-        ) from None
-
-
 @functools.lru_cache
 def expression_at(text: str, axes: int) -> Expression:
-    """Return an expression, read once for all parts of a grid."""
-    return Expression(text, variables=(*reversed(letters(axes)), "pi"))
+    """Return the expression of a text, ``expr:`` in front or not, read once for all parts of a grid."""
+    return Expression(text.removeprefix("expr:"), variables=(*reversed(letters(axes)), "pi"))
 
 
 def require_finite(

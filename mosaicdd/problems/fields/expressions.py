@@ -60,7 +60,7 @@ def takes_time(function: Callable, axes: int) -> Takes | None:
         return None
     if isinstance(function, np.ufunc):  # whose other parameters are none of the function
         return "after" if function.nin == axes + 1 else None
-    signature = signature_of(function)
+    signature = _signature_of(function)
     if signature is None or _takes_any(signature):
         return _tried(function, axes)
     arguments, place = _arguments(signature), coordinates(axes)
@@ -94,7 +94,7 @@ def require_coordinates(function: Callable, axes: int, what: str) -> None:
     if isinstance(function, np.ufunc):
         if function.nin < axes:
             signature, taken = inspect.signature(function), "out"
-    elif signature := signature_of(function):
+    elif signature := _signature_of(function):
         expected = zip(_arguments(signature).items(), letters(axes)[::-1], strict=False)
         wrong = (name for (name, required), along in expected if not required and name != along)
         taken = next(wrong, None)
@@ -105,9 +105,23 @@ def require_coordinates(function: Callable, axes: int, what: str) -> None:
         )
 
 
+def require_arguments(function: Callable, axes: int, what: str) -> None:
+    """Check that a function can be called with a coordinate along each axis; else raise `TypeError`."""
+    signature = _signature_of(function)
+    try:
+        if signature is not None:
+            signature.bind(*[0.0] * axes)
+    except TypeError:
+        timed = TIME in signature.parameters  # type: ignore[union-attr]
+        time = "; what depends on the time t is for steps (march)" if timed else ""
+        raise TypeError(
+            f"{what} must be a function of ({coordinates(axes)}), this one takes {signature}{time}"
+        ) from None
+
+
 def require_of_time(function: Callable, what: str) -> None:
     """Check that a function takes the time alone, whatever its name; else raise `TypeError`."""
-    signature = None if isinstance(function, np.ufunc) else signature_of(function)
+    signature = None if isinstance(function, np.ufunc) else _signature_of(function)
     if signature is None or _takes_any(signature):
         return
     arguments = _arguments(signature)
@@ -118,7 +132,7 @@ def require_of_time(function: Callable, what: str) -> None:
         )
 
 
-def signature_of(function: Callable) -> inspect.Signature | None:
+def _signature_of(function: Callable) -> inspect.Signature | None:
     """Return the signature of a function; None of one, of a library, that has none."""
     try:
         return inspect.signature(getattr(function, "pyfunc", function))  # numpy's `vectorize`

@@ -1,7 +1,4 @@
-"""Values over the domain in whatever form the user has them, sampled at the nodes of a part of it.
-
-Which signs the values of coefficients must have.
-"""
+"""Fields over the domain in whatever form a user has them, sampled at the nodes of a part; signs of coefficients."""
 
 import functools
 import itertools
@@ -25,25 +22,17 @@ from mosaicdd.axes import (
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import STRIP, checksum_of, evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, usable
+from mosaicdd.problems.fields.given import is_number, real_array, require_spacing, shape_of, usable
 from mosaicdd.problems.fields.random_media import PREFIX, Lognormal
 from mosaicdd.unsupported import Unsupported
 
 _STRIP = 2**16  # values that are looked at at a time
-
-
+_READ = 2**20  # values of a file that are read at once
+DIFFUSION = "a", "axx", "ayy", "azz"
 Part = Slices
-
-
 """Nodes of the grid: a slice with bounds per axis, (y, x)."""
 
-
-_READ = 2**20  # values of a file that are read at once
-
-
 Periods = tuple[int | None, ...]
-
-
 """After how many nodes each axis comes round, (y, x); None where it does not."""
 
 
@@ -67,70 +56,59 @@ class Field:
         with a shape that gives an array when it is sliced, as a file that need not be read whole.
     axes
         Of the grid: in space functions are ``f(x, y, z)``, and node values ``(nz + 1, ny + 1, nx + 1)``.
+
+    Attributes
+    ----------
+    foils
+        The `Foils` in it; None without any. ``values`` are then those of the medium around them.
+    number
+        The number, if it is one.
     """
 
     def __init__(self, name: str, values: Any, axes: int = 2):
-        what = f"the field {name}"
-        # In a medium with foils all but these.
-        self._foils = values if hasattr(values, "foils") else None
-        values = usable(getattr(values, "beside", values) if self._foils else values, what)
-        if isinstance(values, (list, tuple)):
-            values = real_array(values, what)
-        elif is_number(values):
-            values = float(real_array(values, what))
-            if not math.isfinite(values):
-                raise ValueError(f"{what} must be finite, got {values}")
-        elif not (
-            callable(values)
-            or isinstance(values, str)
-            or getattr(values, "shape", None)
-            or hasattr(values, "sample")
-        ):
-            raise TypeError(
-                f"{what} must be a real number, a function of ({coordinates(axes)}), an expression or an "
-                f"array, got {type(values).__name__}"
-            )
-        self.name = name
-        self.values = values
-        self.axes = axes
+        self.name, self.axes = name, axes
+        self._what = f"the field {name}"
+        self.foils = values if hasattr(values, "foils") else None
+        values = usable(values if self.foils is None else values.beside, self._what)
+        is_one = is_number(values)
+        if is_one or isinstance(values, (list, tuple)):
+            values = real_array(values, self._what)
+        if is_one and not np.isfinite(values):
+            raise ValueError(f"{self._what} must be finite, got {values}")
+        self.values = float(values) if is_one else values
+        self.number: float | None = self.values if is_one and self.foils is None else None
+        self._shape, self._text = shape_of(values), isinstance(values, str)
         # What samples itself on a grid: random values, and points with a strength
         self._sampled = values if hasattr(values, "sample") else None
-        if isinstance(values, str) and values.startswith(PREFIX):
+        if self._text and values.startswith(PREFIX):
             self._sampled = Lognormal.of_text(values)
-        self._shape = tuple(getattr(values, "shape", ()))
+        if not (is_one or self._shape or self._text or self._sampled or callable(values)):
+            raise TypeError(
+                f"{self._what} must be a real number, a function of ({coordinates(axes)}), an expression or an "
+                f"array, got {type(values).__name__}"
+            )
         self._kept: tuple[Grid, Part, np.ndarray] | None = None
         self._fits: Grid | None = None  # to which node values are known to belong
 
-    @property
-    def foils(self) -> Any:
-        """The `Foils` in it; None without any."""
-        return self._foils
-
     def among_foils(self, values: Any) -> Any:
         """Return other values with the foils in it."""
-        return values if self._foils is None else self._foils.among(values)
-
-    @property
-    def number(self) -> float | None:
-        """The number, if it is one."""
-        return self.values if isinstance(self.values, float) and self._foils is None else None
+        return values if self.foils is None else self.foils.among(values)
 
     @property
     def value(self) -> Hashable | None:
         """What it is, where that cannot change: a number, a text, or what values say of themselves."""
-        if isinstance(self.values, (float, str)):
-            return self.values if self._foils is None else (self.values, self._foils.foils)
-        return getattr(self.values, "as_value", None)
+        fixed = self._text or type(self.values) is float
+        value = self.values if fixed else getattr(self.values, "as_value", None)
+        return value if self.foils is None or value is None else (value, self.foils.foils)
 
     def told(self, grid: Grid, part: Part) -> Hashable:
         """Return what tells it from others at the nodes of a part: its value, or a checksum."""
         if self.value is not None:
             return self.value
-        held = self.values if isinstance(self.values, np.ndarray) or not self._shape else None
-        strip = _READ if held is None else STRIP
+        held = type(self.values) is np.ndarray or not self._shape
         sample = functools.partial(self.sample_as_given, grid, checked=False)
-        total = checksum_of(sample, part, strip=strip)
-        return total if self._foils is None else (total, self._foils.foils)
+        total = checksum_of(sample, part, strip=STRIP if held else _READ)
+        return total if self.foils is None else (total, self.foils.foils)
 
     def keep(self, grid: Grid, part: Part) -> None:
         """Keep what a function returns at the nodes of a part: samples within it are these values, then."""
@@ -146,16 +124,15 @@ class Field:
     def follow(self, other: "Field") -> None:
         """Read from where another one does, which has the same values; what is kept stays."""
         if self._kept is None:
-            self.values, self._shape, self._fits = other.values, other._shape, None
-            self._sampled, self._foils = other._sampled, other._foils
+            vars(self).update(vars(other), _kept=None, _fits=None)
 
     def __str__(self) -> str:
         """Say in a few words what it is."""
-        if self._foils is not None:
-            return f"{Field(self.name, self.values, self.axes)} with {self._foils}"
+        if self.foils is not None:
+            return f"{Field(self.name, self.values, self.axes)} with {self.foils}"
         if self.number is not None:
             return f"{self.number:g}"
-        if isinstance(self.values, str):
+        if self._text:
             return self.values
         if self._shape and not hasattr(self.values, "name"):
             return f"array of shape {self._shape}"
@@ -178,11 +155,10 @@ class Field:
 
         ``in_time``: whether they may have an axis for times; ``cells``: whether they may be per cell.
         """
-        self.require_spacing(grid)
+        require_spacing(self.values, grid, self._what)
         if self._sampled is not None:
             self._sampled.require_grid(grid)
-        axes = self.axes
-        most = axes + 1 + in_time
+        axes, most = self.axes, self.axes + 1 + in_time
         fits = self._shape[-axes:] == grid.nodes or (cells and self.per_cell(grid))
         if self._shape and (len(self._shape) > most or not fits):
             sizes = ", ".join(f"n{letter} + 1" for letter in letters(axes))
@@ -195,7 +171,7 @@ class Field:
             elif len(self._shape) <= axes + 1 and backwards in (grid.nodes, grid.shape):
                 hint = f": its axes are in the order ({coordinates(axes)}), give its transpose"
             raise ValueError(
-                f"the field {self.name} has the shape {self._shape}, the grid has {grid.nodes} nodes "
+                f"{self._what} has the shape {self._shape}, the grid has {grid.nodes} nodes "
                 f"({sizes}){hint}"
             )
 
@@ -203,14 +179,10 @@ class Field:
         """Check that values belong to a grid, as `require_shape`, and serve all problems; else raise `Unsupported`."""
         if self.problems > 1:
             raise Unsupported(
-                f"the field {self.name} is of {self.problems} problems; problems that are solved "
+                f"{self._what} is of {self.problems} problems; problems that are solved "
                 "at once share their coefficients: solve them one by one"
             )
         self.require_shape(grid, cells=cells)
-
-    def require_spacing(self, grid: Grid) -> None:
-        """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
-        require_spacing(self.values, grid, f"the field {self.name}")
 
     def per_cell(self, grid: Grid) -> bool:
         """Say whether values are given per cell of a grid."""
@@ -236,11 +208,11 @@ class Field:
             values = values.reshape(self.problems, *values.shape[-len(part) :])
         else:
             values = self._values(grid, part)
-        return require_finite(values, f"the field {self.name}") if checked else values
+        return require_finite(values, self._what) if checked else values
 
     def sample_cells(self, part: Part) -> np.ndarray:
-        """Return values that are given per cell, in some cells, ``(.., rows, columns)``, finite or not."""
-        return real_array(self.values[last(part)], f"the field {self.name}")
+        """Return the values of an array in some cells, or at nodes, ``(.., rows, columns)``, finite or not."""
+        return real_array(self.values[last(part)], self._what)
 
     def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
@@ -262,7 +234,7 @@ class Field:
         """Return values of a part; raise `ValueError` if one is not finite, with how many of those given are not."""
         return require_finite(
             values,
-            f"the field {self.name}",
+            self._what,
             (0, *(p.start for p in part)),
             kind="cell" if self.per_cell(grid) else "node",
             counts=lambda: self.count(lambda held: ~np.isfinite(held)),
@@ -275,7 +247,6 @@ class Field:
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
-        what = f"the field {self.name}"
         if self._kept is not None and self._kept[0] == grid:
             whole, kept = self._kept[1:]
             if contains(whole, part):
@@ -286,11 +257,11 @@ class Field:
             if self._fits is not grid:
                 self.require_shape(grid)
                 self._fits = grid
-            values = real_array(self.values[last(part)], what)
+            values = self.sample_cells(part)
         elif self._sampled is not None:
             values = self._sampled.sample(grid, part)
         else:
-            values = evaluate(self.values, crossed(*grid.places(part)), what)
+            values = evaluate(self.values, crossed(*grid.places(part)), self._what)
         return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])
 
     def _means(self, grid: Grid, part: Part) -> np.ndarray:
@@ -317,13 +288,7 @@ def cells_of(part: Part, grid: Grid) -> Part:
 
 def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:
     """Return what a part has of so many rows and columns, in the whole and in the part."""
-    there = tuple(
-        slice(max(p.start, 0), max(min(p.stop, n), p.start, 0))
-        for p, n in zip(part, counts, strict=True)
-    )
-    return there, tuple(
-        slice(t.start - p.start, t.stop - p.start) for t, p in zip(there, part, strict=True)
-    )
+    return next(overlaps(part, counts, (None,) * len(counts)))
 
 
 def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[tuple[Part, Part]]:
@@ -358,9 +323,6 @@ class LocalPart:
     def __getitem__(self, place: tuple) -> np.ndarray:
         """Return ``[..., rows, columns]`` of the domain; `IndexError` if this rank does not hold all of them."""
         return self._values[within(place[-len(self._part) :], self._part)]
-
-
-DIFFUSION = "a", "axx", "ayy", "azz"
 
 
 def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np.ndarray:

@@ -7,19 +7,16 @@ y, from the bottom to the top: of arrays that name their axes and have coordinat
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from mosaicdd.axes import coordinates, letters
 from mosaicdd.grid.grid import Grid
 
-_AXES = ("z", "y", "x")  # in their order; z in space
 _ROWS = 64  # of a mask that are looked at at a time
-_PICTURE = (
-    8  # pixels along either side, from which on a box three voxels thick looks like a picture
-)
+_PICTURE = 8  # pixels along each side, from which on a box of three voxels looks like a picture
 _FEW = 16  # levels of 255, up to which what is no bytes may be a medium
 _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are rounded by as much
 
@@ -31,18 +28,13 @@ def real_array(values: Any, what: str) -> np.ndarray:
     """
     if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.carray:
         return values  # as most are, at every step
-    values = usable(values, what)
-    if hasattr(values, "detach"):
-        values = values.cpu()
-        # numpy has no bfloat16; float32 holds all of it
-        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
-    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    array = _of_numpy(usable(values, what))
     if np.iscomplexobj(array):
         raise ValueError(f"{what} must be real, got complex values")
     try:
         if array.dtype.kind in "mM":
             raise TypeError
-        if isinstance(array, np.ma.MaskedArray):
+        if np.ma.isMaskedArray(array):
             array = np.ma.filled(array.astype(float), np.nan)
         array = np.asarray(array, float)
     except (TypeError, ValueError):
@@ -57,14 +49,8 @@ def as_mask(values: Any, what: str) -> np.ndarray:
 
     `ValueError` if other numbers are in it, or some are masked. `TypeError` if it is none.
     """
-    if type(values) is np.ndarray and values.dtype == bool:
-        return values
-    values = usable(values, what)
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
-    array = np.asanyarray(values)
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+    array = _of_numpy(usable(values, what))
+    if np.ma.is_masked(array):
         raise ValueError(
             f"{what} is masked at {np.count_nonzero(array.mask)} of {array.size} places: give its filled(False), or "
             "filled(True)"
@@ -87,12 +73,22 @@ def as_mask(values: Any, what: str) -> np.ndarray:
     return mask
 
 
+def _of_numpy(values: Any) -> np.ndarray:
+    """Return usable values as an array of numpy's, masked ones as they are, of a file all."""
+    if hasattr(values, "detach"):
+        values = values.cpu()
+        # numpy has no bfloat16; float32 holds all of it
+        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+    read_later = hasattr(values, "shape") and not hasattr(values, "__array__")
+    return np.asanyarray(values[...] if read_later else values)
+
+
 def of_colours(values: Any) -> str:
     """Say what to do with a picture in colours, ``(rows, columns, 3)`` or 4 of bytes or their shares; nothing of others."""
-    shape, kind = tuple(getattr(values, "shape", ())), str(getattr(values, "dtype", ""))
+    shape = shape_of(values)
     if len(shape) != 3 or shape[-1] not in (3, 4) or min(shape[:2]) < _PICTURE:
         return ""
-    coloured = False
+    kind, coloured = str(values.dtype), False
     if kind == "uint8":
         coloured = bool(values.max() > 1)
     elif kind in ("float32", "float64"):  # as matplotlib and scikit-image read pictures
@@ -110,23 +106,32 @@ def of_colours(values: Any) -> str:
     )
 
 
-def read(values: Any) -> Any:
-    """Return arrays, lists and tensors as they are, of what gives an array when it is sliced, as a file, all."""
-    is_array = isinstance(values, (np.ndarray, list, tuple)) or hasattr(values, "detach")
-    return values if is_array else values[...]
-
-
 def is_read_later(values: Any) -> bool:
     """Say whether a field holds what is given itself, or what cannot change, and no copy of it."""
     fixed = isinstance(values, (float, int, str)) or callable(values)
-    return fixed or (isinstance(values, np.ndarray) and values.ndim > 0)
+    return fixed or (type(values) is np.ndarray and values.ndim > 0)
 
 
 def is_number(values: Any) -> bool:
-    """Say whether values are one number, of Python, numpy or torch; complex ones are none."""
-    if hasattr(values, "detach") or isinstance(values, np.ndarray):
-        return tuple(values.shape) == () and "complex" not in str(values.dtype)
-    return isinstance(values, numbers.Real)
+    """Say whether values are one real number, also as an array of numpy's or torch's without axes."""
+    if isinstance(values, numbers.Real):
+        return True
+    return getattr(values, "shape", None) == () and "complex" not in str(
+        getattr(values, "dtype", "")
+    )
+
+
+def is_one_each(values: Any) -> bool:
+    """Say whether values are a list of functions or texts, one of each of several problems."""
+    return isinstance(values, (list, tuple)) and any(
+        isinstance(v, str) or callable(v) for v in values
+    )
+
+
+def shape_of(values: Any) -> tuple[int, ...]:
+    """Return the shape of an array, or of lists of numbers; () of numbers, texts and functions."""
+    listed = isinstance(values, (list, tuple)) and not is_one_each(values)
+    return np.shape(values) if listed else tuple(getattr(values, "shape", ()))
 
 
 def usable(values: Any, what: str) -> Any:
@@ -139,20 +144,9 @@ def usable(values: Any, what: str) -> Any:
     """
     if type(values) in (np.ndarray, float, int, str):
         return values
-    if getattr(values, "requires_grad", False):
-        raise TypeError(
-            f"{what} requires gradients, and a solve does not propagate them: give values.detach(), or see differentiable"
-        )
-    if hasattr(values, "full_tensor"):
-        return _whole(values, what)
-    if getattr(values, "is_sparse", False) or "sparse" in str(getattr(values, "layout", "")):
-        raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")
-    if hasattr(values, "tocsr"):
-        raise TypeError(f"{what} is a sparse matrix: give values.toarray()")
-    if hasattr(values, "data_vars"):
-        raise TypeError(
-            f"{what} is a dataset of several arrays: give one of them, {', '.join(map(str, values.data_vars))}"
-        )
+    for mark, convert in _KINDS.items():
+        if getattr(values, mark, False) is not False:
+            values = convert(values, what)
     if isinstance(values, (list, tuple)):
         try:
             np.shape(values)
@@ -160,13 +154,6 @@ def usable(values: Any, what: str) -> Any:
             raise TypeError(
                 f"{what} has rows of different lengths: give as many values in each"
             ) from None
-    if hasattr(values, "iloc"):
-        raise TypeError(
-            f"{what} is a table ({type(values).__name__}): give values.to_numpy(), whose rows go from the "
-            "bottom to the top"
-        )
-    if hasattr(values, "dims") and hasattr(values, "isel"):
-        return _ordered(values, what)
     return values
 
 
@@ -180,11 +167,17 @@ def _whole(values: Any, what: str) -> Any:
     return values.full_tensor()
 
 
+def _dense(values: Any, what: str) -> Any:
+    if "sparse" in str(values.layout):
+        raise TypeError(f"{what} is a sparse tensor: give values.to_dense()")
+    return values
+
+
 def _ordered(values: Any, what: str) -> Any:
     """Return an array of xarray's with its last axes (y, x), along which coordinates grow."""
     if all(name == f"dim_{i}" for i, name in enumerate(values.dims)):
         return values  # without names of its own
-    named = [name for name in _AXES if name in values.dims]
+    named = [name for name in letters(3) if name in values.dims]
     others = [name for name in values.dims if name not in named]
     if len(named) < min(2, values.ndim) or len(others) > 1:
         raise TypeError(
@@ -192,21 +185,50 @@ def _ordered(values: Any, what: str) -> Any:
             "them, or give values.to_numpy(), whose rows go from the bottom to the top"
         )
     values = values.transpose(*others, *named)
-    for name in named:
-        step = step_along(values, name, what)
-        if step is not None and step < 0:
-            values = values.isel({name: slice(None, None, -1)})
-    return values
+    falling = [name for name in named if (step_along(values, name, what) or 0.0) < 0]
+    return values.isel(dict.fromkeys(falling, slice(None, None, -1)))
+
+
+def _refused(text: str) -> Callable[[Any, str], NoReturn]:
+    """Return what refuses values of a kind, with the way out."""
+
+    def refuse(values: Any, what: str) -> NoReturn:
+        names = ", ".join(map(str, getattr(values, "data_vars", ())))
+        raise TypeError(f"{what} {text.format(kind=type(values).__name__, names=names)}")
+
+    return refuse
+
+
+_KINDS: dict[str, Callable[[Any, str], Any]] = {
+    "requires_grad": _refused(
+        "requires gradients, and a solve does not propagate them: give values.detach(), or see differentiable"
+    ),
+    "full_tensor": _whole,
+    "layout": _dense,
+    "tocsr": _refused("is a sparse matrix: give values.toarray()"),
+    "data_vars": _refused("is a dataset of several arrays: give one of them, {names}"),
+    "iloc": _refused(
+        "is a table ({kind}): give values.to_numpy(), whose rows go from the bottom to the top"
+    ),
+    "isel": _ordered,
+}
+"""Attributes by which arrays of other libraries are known, and what converts, or refuses, them."""
+
+
+def _coordinates(values: Any, name: str) -> np.ndarray:
+    """Return the coordinates along an axis, ``"y"`` or ``"x"``; none of what has no two."""
+    coords = getattr(values, "coords", {})
+    return np.asarray(coords[name] if name in coords and len(coords[name]) > 1 else ())
 
 
 def step_along(values: Any, name: str, what: str) -> float | None:
-    """Return from where to where coordinates of an axis, ``"y"`` or ``"x"``, go on; None without any.
+    """Return the step of coordinates along an axis, ``"y"`` or ``"x"``; None without any.
 
     `ValueError` if they are not evenly spaced.
     """
-    if name not in getattr(values, "coords", ()) or len(values.coords[name]) < 2:
+    along = _coordinates(values, name)
+    if not len(along):
         return None
-    along = np.asarray(values.coords[name])
     steps, rounding = np.diff(along.astype(float)), np.spacing(abs(along).max())
     step = float(steps.mean())
     if np.ptp(steps) > _UNEVEN * abs(step) + 2 * float(rounding) or step == 0.0:
@@ -223,15 +245,14 @@ def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
     `ValueError` if they are not evenly spaced, or some axes have none.
     """
     steps = {name: step_along(values, name, what) for name in letters(axes)}
-    lacking = [name for name, step in steps.items() if step is None]
-    if len(lacking) == axes:
-        return None
-    if lacking:
+    sizes = tuple(abs(step) for step in steps.values() if step is not None)
+    if 0 < len(sizes) < axes:
+        lacking = [name for name, step in steps.items() if step is None]
         raise ValueError(
             f"{what} has no two coordinates along {' and '.join(lacking)}, and along the other axes it has: give the "
             "spacing"
         )
-    return tuple(abs(step) for step in steps.values() if step is not None)
+    return sizes or None
 
 
 def require_place(values: Any, grid: Grid, what: str) -> None:
@@ -239,8 +260,8 @@ def require_place(values: Any, grid: Grid, what: str) -> None:
     require_spacing(values, grid, what)
     names = letters(len(grid.shape))
     for name, step, count, own in zip(names, grid.steps, grid.shape, grid.ends, strict=True):
-        places = np.asarray(values.coords[name] if name in getattr(values, "coords", ()) else [])
-        if len(places) not in (count, count + 1) or len(places) < 2:
+        places = _coordinates(values, name)
+        if len(places) not in (count, count + 1):
             continue  # which is refused as such
         first = float(places.min()) - (step / 2 if len(places) == count else 0.0)
         rounding = np.spacing(abs(places)).max() if places.dtype.kind == "f" else 0.0
@@ -280,7 +301,7 @@ def one_corner(
     first = {letter: ("its origin", along) for letter, along in told.items()}
     for name, field in fields.items():
         values = getattr(field, "beside", field)  # of wells and foils
-        shape = tuple(getattr(values, "shape", ()))[-len(cells) :]
+        shape = shape_of(values)[-len(cells) :]
         if shape not in (cells, tuple(count + 1 for count in cells)):
             continue  # which is refused as such
         for letter in names:
@@ -288,7 +309,7 @@ def one_corner(
             if step is None:
                 continue
             # Of values per cell the middle of the first cell has the first coordinate.
-            corner = float(values.coords[letter][0]) - (step / 2 if shape == cells else 0.0)
+            corner = float(_coordinates(values, letter)[0]) - (step / 2 if shape == cells else 0.0)
             before, known = first.setdefault(letter, (f"the raster of {name}", corner))
             if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
                 by, way_out = "that", "cut them to the same rectangle"
@@ -303,17 +324,17 @@ def one_corner(
 
 def same_values(first: Any, second: Any) -> bool:
     """Say whether two things that people gave are equal: arrays by what they hold, functions only themselves."""
+    both = first, second
     if first is second:
         return True
-    if hasattr(first, "keys") and hasattr(second, "keys"):
-        return first.keys() == second.keys() and all(
-            same_values(first[k], second[k]) for k in first
-        )
-    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+    if all(isinstance(values, Mapping) for values in both):
+        keys = [*first]
+        alike = first.keys() == second.keys()
+        return alike and same_values([first[k] for k in keys], [second[k] for k in keys])
+    if all(isinstance(values, (list, tuple)) for values in both):
         return len(first) == len(second) and all(map(same_values, first, second))
-    held = [hasattr(v, "detach") or isinstance(v, np.ndarray) for v in (first, second)]
+    held = [hasattr(values, "detach") or isinstance(values, np.ndarray) for values in both]
     if any(held):
-        return all(held) and np.array_equal(
-            real_array(first, "values"), real_array(second, "values"), equal_nan=True
-        )
+        arrays = (real_array(values, "values") for values in both if all(held))
+        return all(held) and np.array_equal(*arrays, equal_nan=True)
     return bool(first == second)

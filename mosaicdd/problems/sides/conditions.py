@@ -102,13 +102,6 @@ class Periodic(Condition):
         return self.jump
 
 
-def is_one_each(values: Any) -> bool:
-    """Say whether values are a list of functions or texts, one of each of several problems."""
-    return isinstance(values, (list, tuple)) and any(
-        callable(value) or isinstance(value, str) for value in values
-    )
-
-
 def condition_of_spec(text: str) -> Condition:
     """Read a condition: ``dirichlet:SPEC``, ``neumann:SPEC``, ``robin:ALPHA,SPEC``, ``periodic`` or ``periodic:JUMP``.
 

@@ -25,12 +25,7 @@ from mosaicdd.problems.fields.fields import Periods
 from mosaicdd.problems.fields.given import as_mask, real_array, require_place, same_values, usable
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.shapes.shape import Shape
-from mosaicdd.problems.sides.conditions import (
-    Condition,
-    Dirichlet,
-    Neumann,
-    Values,
-)
+from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Values
 from mosaicdd.settings import concerning, unknown
 from mosaicdd.unsupported import Unsupported
 
@@ -318,7 +313,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
         return SidePart(name, condition)
     chosen = _CHOSEN.fullmatch(str(name))
     if chosen is not None:
-        where = expression_at(chosen[2].strip().removeprefix("expr:"), axes)
+        where = expression_at(chosen[2].strip(), axes)
         return SidePart(chosen[1], condition, where=where.text, given=str(name))
     match = _NAME.fullmatch(str(name))
     whole = match is not None and match[2] is None

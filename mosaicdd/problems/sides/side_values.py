@@ -15,7 +15,7 @@ from mosaicdd.axes import letters, others
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import is_number, read, real_array, require_place
+from mosaicdd.problems.fields.given import is_number, is_one_each, real_array, require_place
 from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -24,7 +24,6 @@ from mosaicdd.problems.sides.conditions import (
     Periodic,
     Robin,
     Scattered,
-    is_one_each,
 )
 from mosaicdd.problems.sides.parts import Held, SidePart, nodes_at
 from mosaicdd.settings import concerning
@@ -112,7 +111,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
                 f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
             )
         require_place(values, grid, what)
-        at_nodes = real_array(read(values), what)
+        at_nodes = real_array(values, what)
         side: tuple[int, ...] = (nodes,)
         if piece.side is not None:
             side = tuple(np.delete(grid.nodes, piece.side[0]).tolist())

@@ -23,16 +23,11 @@ from mosaicdd.axes import crossed, others, times
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Part, Periods
-from mosaicdd.problems.fields.given import is_number, real_array, same_values
+from mosaicdd.problems.fields.given import is_number, is_one_each, real_array, same_values
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
-from mosaicdd.problems.sides.boundary import (
-    Boundary,
-    EdgeData,
-    joined_edges,
-)
-from mosaicdd.problems.sides.conditions import is_one_each
+from mosaicdd.problems.sides.boundary import Boundary, EdgeData, joined_edges
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -159,10 +154,10 @@ class Sides:
         for part in self.parts:
             for values in part.values if is_one_each(part.values) else [part.values]:
                 if isinstance(values, str):
-                    expression_at(values.removeprefix("expr:"), self.axes)
+                    expression_at(values, self.axes)
             if isinstance(part.alpha, str):
                 with concerning(part.exchanging.called):
-                    expression_at(part.alpha.removeprefix("expr:"), self.axes)
+                    expression_at(part.alpha, self.axes)
             if is_outline(part.name) or part.whole:
                 continue
             along = others(names[part.name][0], self.axes)[::-1]
