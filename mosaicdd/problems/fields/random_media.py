@@ -1,8 +1,6 @@
-"""Random media: a lognormal coefficient over a domain of any size.
+"""Random media, a lognormal coefficient over a domain of any size, and random boundary data.
 
-Random boundary data: a Gaussian process along a closed curve, or at points in space.
-
-The kernel is the squared exponential, made periodic by summing it over all windings of the curve,
+These are a Gaussian process along a closed curve, or at points in space. The kernel is the squared exponential, made periodic by summing it over all windings of the curve,
 so its spectrum is a Gaussian and a sample costs one FFT (infinitely differentiable, as in section
 5.1 of the paper).
 """
@@ -16,6 +14,8 @@ import scipy.sparse
 from mosaicdd.axes import common, within
 from mosaicdd.grid.grid import Grid
 from mosaicdd.settings import read_settings
+
+_WAVES = 256
 
 
 def sample_closed_curve(
@@ -47,9 +47,6 @@ def sample_closed_curve(
     white = np.fft.rfft(rng.standard_normal(nodes))
     smooth = np.fft.irfft(white * np.sqrt(spectrum * nodes / two_sided), n=nodes)
     return amplitude * smooth + noise * rng.standard_normal(nodes)
-
-
-_WAVES = 256
 
 
 def sample_at_points(
@@ -86,17 +83,9 @@ def sobol_hyperparameters(
 
 
 PREFIX = "lognormal:"
-
-
 _SETTINGS = {"seed": (int, 0.0), "length": (float, 0.0), "contrast": (float, 1.0)}
-
-
 _REACH = 10  # points of the noise on both sides of a place: exp(-25) of the weight is beyond
-
-
 _TILE = 64  # points a side
-
-
 _DEVIATIONS = 6.0  # between the values whose ratio is the contrast: three on both sides
 
 
@@ -140,8 +129,9 @@ class Lognormal:
 
     def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
         """Return the values at the nodes of a part of a grid, in an array of its axes."""
-        if any(p.stop <= p.start for p in part):
-            return np.empty([max(0, p.stop - p.start) for p in part])
+        shape = [max(0, p.stop - p.start) for p in part]
+        if 0 in shape:
+            return np.empty(shape)
         sigma = np.log(self.contrast) / _DEVIATIONS
         if self.length == 0.0:
             return np.exp(sigma * self._noise(part))

@@ -1,4 +1,4 @@
-"""Points with a strength: a source whose total at each place is what is given, on or between the nodes."""
+"""Points with a strength: a source of a given total at each place, on or between the nodes."""
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,6 +16,7 @@ from mosaicdd.problems.limits import exact
 from mosaicdd.unsupported import Unsupported
 
 Strength = float | str | Callable[[float], float]
+_STRENGTH = "the strength of a well"
 
 
 class Wells:
@@ -92,9 +93,9 @@ class Wells:
     @property
     def may_jump(self) -> bool:
         """Whether a strength may jump in time."""
-        strengths = [strength for _, strength in self.points]
-        texts = [s for s in strengths if isinstance(s, str)]
-        return any(map(callable, strengths)) or any(_in_text(s, 0.0).may_jump("t") for s in texts)
+        strengths = (strength for _, strength in self.points)
+        changing = (s for s in strengths if not isinstance(s, float))
+        return any(callable(s) or _expression(s, 0.0).may_jump("t") for s in changing)
 
     def at_time(self, t: float, beside: Any) -> Self:
         """Return them at a time, with what is beside them then; themselves if nothing differs."""
@@ -134,56 +135,52 @@ class Wells:
         return self._spread[1:]
 
     def _spread_on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-        axes = len(grid.shape)
         for place, _ in self.points:
             grid.require_inside(place, "the well at ({}) is outside")
         at = grid.cells(np.array([place[::-1] for place, _ in self.points]))
         first = np.minimum(np.floor(at).astype(int), np.array(grid.shape) - 1)
         nodes, shares = [], []
-        for step in itertools.product((0, 1), repeat=axes):
+        for step in itertools.product((0, 1), repeat=len(grid.shape)):
             node = first + step
             weights = np.prod(np.where(np.array(step) == 1, at - first, 1 - (at - first)), axis=1)
             ends = (node == 0) | (node == grid.shape)
             volumes = np.prod(np.where(ends, 0.5, 1.0), axis=1) * np.prod(grid.steps)
             nodes.append(node)
             shares.append(weights / volumes)
-        return np.stack(nodes, axis=1).reshape(-1, axes), np.stack(shares, axis=1).ravel()
+        return np.concatenate(np.stack(nodes, axis=1)), np.stack(shares, axis=1).ravel()
 
 
 def _sound(strength: Any) -> Strength:
     """Return a strength that is one; else raise `TypeError` or `ValueError`."""
-    if isinstance(strength, str):
-        text = strength.removeprefix("expr:")
-        Expression(text, ("pi",), t=0.0)
-        return text
     if callable(strength):
-        require_of_time(strength, "the strength of a well")
-        return strength
-    if not is_number(strength):
+        require_of_time(strength, _STRENGTH)
+    elif isinstance(strength, str):
+        strength = strength.removeprefix("expr:")
+        _expression(strength, 0.0)
+    elif is_number(strength):
+        strength = float(real_array(strength, _STRENGTH))
+    else:
         raise TypeError(
-            f"the strength of a well must be a number, an expression in t or a function of it, got {type(strength).__name__}"
+            f"{_STRENGTH} must be a number, an expression in t or a function of it, got {type(strength).__name__}"
         )
-    return float(real_array(strength, "the strength of a well"))
+    return strength
 
 
 def _at(strength: Strength, t: float | None) -> float:
     """Return a strength at a time; `ValueError` if it is not finite, or depends on a time that there is none of."""
+    value = strength
     if isinstance(strength, str):
-        value = float(_in_text(strength, t)())
+        value = float(_expression(strength, t)())
     elif callable(strength):
         if t is None:
-            raise ValueError(
-                "the strength of a well is a function of the time: it is for steps (march)"
-            )
-        value = float(real_array(strength(float(t)), "the strength of a well"))
-    else:
-        value = strength
+            raise ValueError(f"{_STRENGTH} is a function of the time: it is for steps (march)")
+        value = float(real_array(strength(float(t)), _STRENGTH))
     if not np.isfinite(value):
-        raise ValueError(f"the strength of a well must be finite, got {value}")
+        raise ValueError(f"{_STRENGTH} must be finite, got {value}")
     return value
 
 
-def _in_text(text: str, t: float | None) -> Expression:
+def _expression(text: str, t: float | None) -> Expression:
     """Return the expression of a strength at a time; the very time of a `TimeLimit` unless it may jump there."""
     if t is None:
         return Expression(text, ("pi",))
