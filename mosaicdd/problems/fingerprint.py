@@ -12,7 +12,7 @@ import numpy as np
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import is_number, is_one_each, real_array
+from mosaicdd.problems.fields.given import is_number, real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Level
@@ -99,9 +99,8 @@ def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
         )
     pieces = problem.pieces(grid)
     for part in conditions.parts:
-        each = part.values if is_one_each(part.values) else [part.values]
         piece = pieces.get(part.name)
-        told[f"side {part}"] = [_told_on_part(part, piece, values, grid) for values in each]
+        told[f"side {part}"] = [_told_on_part(part, piece, values, grid) for values in part.each]
     return told
 
 

@@ -22,7 +22,15 @@ from mosaicdd.axes import in_rows, letters, others, spelled
 from mosaicdd.grid.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.evaluated import evaluate, expression_at
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import as_mask, real_array, require_place, same_values, usable
+from mosaicdd.problems.fields.given import (
+    as_mask,
+    is_one_each,
+    real_array,
+    require_place,
+    same_values,
+    shape_of,
+    usable,
+)
 from mosaicdd.problems.shapes.outline import OutlinePiece, name_of_side, side_names, sides
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, Neumann, Values
@@ -264,6 +272,16 @@ class SidePart:
     def alpha(self) -> Any:
         """Of a Robin condition, as it was given, else 0."""
         return self.condition.exchange
+
+    @property
+    def each(self) -> list[Any]:
+        """The values of each of several problems, where these are functions and texts; else all in one."""
+        return [*self.values] if is_one_each(self.values) else [self.values]
+
+    def problems(self, axes: int) -> int:
+        """Return of how many problems the values are, in a domain of so many axes."""
+        shape = (len(self.each), *shape_of(self.values))
+        return shape[1] if len(shape) - 1 == (2 if self.inside else axes) else shape[0]
 
     @property
     def exchanging(self) -> "SidePart":

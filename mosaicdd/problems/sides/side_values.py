@@ -15,7 +15,7 @@ from mosaicdd.axes import letters, others
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.fields import Periods
-from mosaicdd.problems.fields.given import is_number, is_one_each, real_array, require_place
+from mosaicdd.problems.fields.given import is_number, real_array, require_place, shape_of
 from mosaicdd.problems.shapes.outline import OutlinePiece, side_names
 from mosaicdd.problems.sides.conditions import (
     Condition,
@@ -99,37 +99,40 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
 
     Those beyond the part are anything.
     """
-    values: Any = part.values
-    what, nodes = part.called, len(piece.nodes)
-    is_array = getattr(values, "shape", ()) or isinstance(values, (list, tuple))
-    if is_array and not is_one_each(values):
-        axes, along = len(grid.shape), ""
-        if piece.side is not None:
-            along = "".join(letters(axes)[axis] for axis in others(piece.side[0], axes))
-        if hasattr(values, "isel") and set(letters(axes)) & set(values.dims) - set(along):
-            raise ValueError(
-                f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
-            )
-        require_place(values, grid, what)
-        at_nodes = real_array(values, what)
-        side: tuple[int, ...] = (nodes,)
-        if piece.side is not None:
-            side = tuple(np.delete(grid.nodes, piece.side[0]).tolist())
-        if at_nodes.ndim > len(side) + 1 or at_nodes.shape[-len(side) :] != side:
-            needed = (
-                f"{side} nodes along {' and '.join(along)}" if len(along) > 1 else f"{nodes} nodes"
-            )
-            raise ValueError(f"{what} has values of the shape {np.shape(values)}, it has {needed}")
-        at_nodes = at_nodes.reshape(-1, nodes)
+    if shape_of(part.values):
+        at_nodes = _of_array(part, piece, grid)
     else:
         at_nodes = evaluated_at(part, tuple(grid.at(piece.nodes).T))
     if piece.inside is not None:
         if len(grid.shape) == 2:
             at_nodes = _finite_near(at_nodes, piece.inside)
         at_nodes = np.where(piece.inside | np.isfinite(at_nodes), at_nodes, 0.0)  # of no meaning
-    if part.whole:
-        require_finite(at_nodes[0] if len(at_nodes) == 1 else at_nodes, what)
-    return at_nodes
+    return _finite(at_nodes, part) if part.whole else at_nodes
+
+
+def _of_array(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
+    """Return the values of an array at all nodes of its piece, ``(n or 1, M)``."""
+    values, what, axes, nodes = part.values, part.called, len(grid.shape), len(piece.nodes)
+    along, side = "", (nodes,)
+    if piece.side is not None:
+        along = "".join(letters(axes)[axis] for axis in others(piece.side[0], axes))
+        side = tuple(np.delete(grid.nodes, piece.side[0]).tolist())
+    if set(letters(axes)) & {*getattr(values, "dims", ())} - set(along):
+        raise ValueError(
+            f"{what} has values along {values.dims[-1]}, it goes along {' and '.join(along)}"
+        )
+    require_place(values, grid, what)
+    at_nodes = real_array(values, what)
+    if at_nodes.ndim > len(side) + 1 or at_nodes.shape[-len(side) :] != side:
+        needed = f"{side} nodes along {' and '.join(along)}" if len(along) > 1 else f"{nodes} nodes"
+        raise ValueError(f"{what} has values of the shape {at_nodes.shape}, it has {needed}")
+    return at_nodes.reshape(-1, nodes)
+
+
+def _finite(values: np.ndarray, part: SidePart) -> np.ndarray:
+    """Return values ``(n or 1, M)`` that are finite; else raise `ValueError`."""
+    require_finite(values[0] if len(values) == 1 else values, part.called)
+    return values
 
 
 @concerning("sides")
@@ -173,14 +176,12 @@ def require_alphas(
 @concerning("sides")
 def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
     """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
-    each = part.values if is_one_each(part.values) else [part.values]
-    shape = np.shape(part.values) if not is_one_each(part.values) else ()
-    if shape:
+    if shape := shape_of(part.values):
         raise TypeError(
             f"{part.called} goes along no nodes, so it takes no array, got one of the shape {shape}: give a function of "
             "the coordinates, which may look values up there, or a file of points"
         )
-    return np.stack([evaluate(values, places, part.called) for values in each])
+    return np.stack([evaluate(values, places, part.called) for values in part.each])
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -254,30 +255,23 @@ def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> 
 
 
 @concerning("sides")
-def enter(
-    part: SidePart,
-    piece: OutlinePiece,
-    lengths: np.ndarray,
-    inside: np.ndarray,
-    grid: Grid,
-    known: list,
-    natural: list,
-) -> None:
-    """Enter what a condition says: a value at the nodes inside, a flux where it has a length."""
-    fixed = part.condition.fixed
+def entries(
+    part: SidePart, piece: OutlinePiece, share: tuple[np.ndarray, np.ndarray], grid: Grid
+) -> tuple[np.ndarray, ...]:
+    """Return nodes and values, or fluxes and exchange where a condition is natural, as `BoundaryData` has them.
+
+    ``share``: the length of each node's piece on which it acts, in cells, and which nodes it holds.
+    """
+    lengths, inside = share
     if piece.inside is not None:
         inside = inside & piece.inside
-    at = inside if fixed else lengths > ROUNDING_OF_ENDS
-    values = evaluated(part, piece, grid)[:, at]
-    require_finite(values[0] if len(values) == 1 else values, part.called)
-    if fixed:
-        known.append((piece.nodes[at], values))
-        return
+    at = inside if part.condition.fixed else lengths > ROUNDING_OF_ENDS
+    nodes, values = piece.nodes[at], _finite(evaluated(part, piece, grid)[:, at], part)
+    if part.condition.fixed:
+        return nodes, values
     if piece.side is not None:
         lengths = lengths * grid.face(piece.side[0])
-    natural.append(
-        (piece.nodes[at], values * lengths[at], alphas(part, piece, grid, at) * lengths[at])
-    )
+    return nodes, values * lengths[at], alphas(part, piece, grid, at) * lengths[at]
 
 
 def collected(known: list, natural: list, periods: Periods) -> BoundaryData:

@@ -1,4 +1,4 @@
-"""What people give as sides: conditions by the names of pieces of the outline, or values on all edges.
+"""Sides of a domain: conditions by the names of pieces of the outline, or values on all edges.
 
 A condition belongs to a piece, or to a part of a side, as ``left[0:0.5]``, from one coordinate along it
 to another. Where nothing is said a value is given: zero, or that of boundary data for all edges.
@@ -13,7 +13,7 @@ nodes are counted on and on; the slope is zero in the middle of the grid.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, si
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
 from mosaicdd.problems.sides.boundary import Boundary, EdgeData, joined_edges
+from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.problems.sides.parts import (
     SidePart,
     is_outline,
@@ -136,12 +137,8 @@ class Sides:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Of how many problems the values of each part are, by its name."""
-        counts = {}
-        if self.data is not None:
-            counts["the boundary"] = self.data.problems
-        for part in self.parts:
-            counts[part.called] = self._problems(part)
-        return counts
+        counts = {} if self.data is None else {"the boundary": self.data.problems}
+        return counts | {part.called: part.problems(self.axes) for part in self.parts}
 
     def require_shape(self, grid: Grid) -> None:
         """Check that boundary data that are there already belong to a grid; else raise `ValueError`."""
@@ -152,12 +149,11 @@ class Sides:
         """Raise `ValueError` where a part reaches beyond its side, or a text is no expression in ``x`` and ``y``."""
         names = side_names(self.axes)
         for part in self.parts:
-            for values in part.values if is_one_each(part.values) else [part.values]:
-                if isinstance(values, str):
-                    expression_at(values, self.axes)
-            if isinstance(part.alpha, str):
+            for text in filter(_is_text, part.each):
+                expression_at(text, self.axes)
+            for text in filter(_is_text, part.exchanging.each):
                 with concerning(part.exchanging.called):
-                    expression_at(part.alpha, self.axes)
+                    expression_at(text, self.axes)
             if is_outline(part.name) or part.whole:
                 continue
             along = others(names[part.name][0], self.axes)[::-1]
@@ -203,16 +199,13 @@ class Sides:
         conditions = {}
         for part in self.parts:
             condition, values = part.condition, part.values
-            if self._problems(part) > 1 and not condition.periodic:
-                if not is_one_each(values):
-                    values = real_array(values, part.called)
-                values = values[which.start : which.stop]
-                condition = dataclasses.replace(condition, values=values)
+            if part.problems(self.axes) > 1 and not condition.periodic:
+                values = values if is_one_each(values) else real_array(values, part.called)
+                condition = dataclasses.replace(condition, values=values[which.start : which.stop])
             conditions[part.as_given] = condition
         data = self.data
-        if data is not None and data.problems > 1:
-            data = data.some(which)
-        return Sides(conditions, data, self.axes)
+        several = data is not None and data.problems > 1
+        return Sides(conditions, data.some(which) if several else data, self.axes)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the given values on all edges, of each problem; zero on natural sides.
@@ -237,15 +230,13 @@ class Sides:
     def _boundaries(self, grid: Grid) -> list[Boundary]:
         pieces = rectangle_outline(grid)
         edges = {name: np.zeros((1, len(piece.nodes))) for name, piece in pieces.items()}
-        if self.data is not None:
-            edges = self._edges(grid)
+        edges |= self._edges(grid)
         for part in self.parts:
-            if is_outline(part.name) or part.inside:
+            if is_outline(part.name) or part.inside or not part.whole:
                 continue
-            if part.whole and part.condition.fixed:
+            edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
+            if part.condition.fixed:
                 edges[part.name] = side_values.evaluated(part, pieces[part.name], grid)
-            elif part.whole:
-                edges[part.name] = np.zeros((1, len(pieces[part.name].nodes)))
         return [
             joined_edges({name: edge[i % len(edge)] for name, edge in edges.items()}, grid)
             for i in range(max(map(len, edges.values())))
@@ -268,29 +259,33 @@ class Sides:
         `ValueError` if values are of another shape than their piece, or not finite, or a part reaches beyond its
         side.
         """
-        known: list[tuple[np.ndarray, np.ndarray]] = []
-        natural: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        edges = {} if self.data is None else self._edges(grid)
+        known: list[tuple[np.ndarray, ...]] = []
+        natural: list[tuple[np.ndarray, ...]] = []
+        for piece, own in self._complete(grid, pieces):
+            # What a part says comes before what is said of the whole.
+            parts = [part for part in own if not part.whole]
+            (default,) = (part for part in own if part.whole)
+            shares = [side_values.covered(part, piece, grid) for part in parts]
+            rest = piece.lengths - sum(lengths for lengths, _ in shares)
+            acting = [*zip(parts, shares, strict=True)]
+            if not default.condition.periodic:
+                acting += [(default, (rest, side_values.beside_parts(parts, piece, grid)))]
+            for part, share in acting:
+                entries = known if part.condition.fixed else natural
+                entries.append(side_values.entries(part, piece, share, grid))
+        return side_values.collected(known, natural, self.periods(grid))
+
+    def _complete(
+        self, grid: Grid, pieces: Mapping[str, OutlinePiece]
+    ) -> Iterator[tuple[OutlinePiece, list[SidePart]]]:
+        """Yield pieces and what holds on each, with values of the edges, or zeros, where none is of the whole."""
+        edges = self._edges(grid)
         for name, piece in pieces.items():
             own = [part for part in self.parts if part.name == name]
-            # What a part says comes before what is said of the whole.
-            default = next((part for part in own if part.whole), None)
-            parts = [part for part in own if not part.whole]
-            rest, beside = piece.lengths.copy(), side_values.beside_parts(parts, piece, grid)
-            for part in parts:
-                lengths, inside = side_values.covered(part, piece, grid)
-                rest -= lengths
-                side_values.enter(part, piece, lengths, inside, grid, known, natural)
-            if default is not None and default.condition.periodic:
-                continue
-            if default is not None:
-                side_values.enter(default, piece, rest, beside, grid, known, natural)
-            else:
-                values = edges.get(name, np.zeros((1, len(rest))))
-                if piece.inside is not None:
-                    beside &= piece.inside
-                known.append((piece.nodes[beside], values[:, beside]))
-        return side_values.collected(known, natural, self.periods(grid))
+            if not any(part.whole for part in own):
+                edge = piece.as_side(edges[name], grid) if name in edges else 0.0
+                own = [SidePart(name, Dirichlet(edge)), *own]
+            yield piece, own
 
     def leaves(self, piece: OutlinePiece, name: str, grid: Grid) -> bool:
         """Say whether conditions on parts of a side leave some of it over, or there are none."""
@@ -311,42 +306,29 @@ class Sides:
         But for sides that the outline of a shape replaces: what is said of that holds there.
         """
         parts = []
-        edges = {} if self.data is None else self._edges(grid)
-        for name, piece in pieces.items():
-            if piece.replaced:
-                continue
-            own = [part for part in self.parts if part.name == name]
-            if not any(part.whole for part in own):
-                values = edges.get(name, np.zeros((1, len(piece.nodes))))
-                parts.append(
-                    side_values.EvaluatedPart(name, "Dirichlet", 0.0, piece.as_side(values, grid))
-                )
-            for part in own:
+        for piece, own in self._complete(grid, pieces):
+            for part in own if not piece.replaced else ():
+                lengths, holds = side_values.covered(part, piece, grid)
                 values = side_values.evaluated(part, piece, grid)
-                if not part.whole:
-                    lengths, holds = side_values.covered(part, piece, grid)
-                    values = np.where((lengths > 0) | holds, values, 0.0)
+                values = piece.as_side(np.where((lengths > 0) | holds, values, 0.0), grid)
                 kind = type(part.condition).__name__
-                values = piece.as_side(values, grid)
                 places = grid.at(piece.nodes)[:, ::-1] if part.inside else None
                 alpha = side_values.alpha_on_side(part, piece, grid)
                 parts.append(side_values.EvaluatedPart(str(part), kind, alpha, values, places))
         return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
+        """Return the values that are given on all edges by the names of these, ``(n, M)``; nothing without any."""
         boundaries = self.edge_values(grid)
         return {
             name: np.stack([boundary.edges[side].ravel() for boundary in boundaries])
             for name, side in side_names(len(grid.shape)).items()
+            if boundaries
         }
 
-    def _problems(self, part: SidePart) -> int:
-        values, axes = part.values, 2 if part.inside else self.axes
-        if is_one_each(values):
-            return len(values)
-        shape: tuple[int, ...] = np.shape(values) if isinstance(values, (list, tuple)) else ()
-        shape = tuple(getattr(values, "shape", shape))
-        return shape[0] if len(shape) == axes else 1
+
+def _is_text(values: Any) -> bool:
+    return isinstance(values, str)
 
 
 def jumps_of(sides: Sides) -> tuple[float, ...]:
