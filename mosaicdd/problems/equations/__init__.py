@@ -1,70 +1,32 @@
-"""The equations, and how one is found by its name."""
+"""The equations of the package, and those of a user, by their names."""
 
 import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from mosaicdd.problems.equations.linear import (
-    ADVECTION_DIFFUSION,
-    ANISOTROPIC_DIFFUSION,
-    BILINEAR_DIFFUSION,
-    DIFFUSION,
-    HEAT,
-    LAPLACE,
-    POISSON,
-    SCREENED_POISSON,
-    Equation,
-)
-from mosaicdd.problems.equations.nonlinear import (
-    ALLEN_CAHN,
-    BURGERS,
-    MINIMAL_SURFACE,
-    P_LAPLACE,
-    POISSON_BOLTZMANN,
-    QUASILINEAR_DIFFUSION,
-    REACTION_DIFFUSION,
-    NonlinearEquation,
-)
+from mosaicdd.problems.equations import linear, nonlinear
+from mosaicdd.problems.equations.linear import Equation, NamedEquation
+from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.settings import unknown
 
-EQUATIONS = {
-    pde.name: pde
-    for pde in (
-        LAPLACE,
-        POISSON,
-        SCREENED_POISSON,
-        ANISOTROPIC_DIFFUSION,
-        ADVECTION_DIFFUSION,
-        DIFFUSION,
-    )
-}
-"""The linear ones, by name: those that networks are trained for."""
-
-NONLINEAR = {
-    pde.name: pde
-    for pde in (
-        ALLEN_CAHN,
-        BURGERS,
-        MINIMAL_SURFACE,
-        P_LAPLACE,
-        POISSON_BOLTZMANN,
-        QUASILINEAR_DIFFUSION,
-        REACTION_DIFFUSION,
-    )
-}
-"""Those that are not linear, by name."""
-
-IN_TIME = {HEAT.name: HEAT}
-"""Those that are solved in time only, by name."""
-
 _SHIPPED: dict[str, Equation | NonlinearEquation] = {
-    **EQUATIONS,
-    BILINEAR_DIFFUSION.name: BILINEAR_DIFFUSION,
-    **NONLINEAR,
-    **IN_TIME,
+    pde.name: pde
+    for module in (linear, nonlinear)
+    for pde in vars(module).values()
+    if isinstance(pde, NamedEquation)
 }
 _own: dict[str, Equation | NonlinearEquation] = {}
+
+NONLINEAR = {name: pde for name, pde in _SHIPPED.items() if not pde.linear}
+"""The nonlinear equations by name."""
+
+EQUATIONS = {
+    name: pde
+    for name, pde in _SHIPPED.items()
+    if pde.linear and pde.steady is None and not pde.bilinear
+}
+"""The linear equations that networks are trained for, by name."""
 
 
 def shipped_equations() -> list[str]:
@@ -72,23 +34,12 @@ def shipped_equations() -> list[str]:
     return sorted(_SHIPPED)
 
 
-def any_equation(name: str) -> Equation | NonlinearEquation:
-    """Look an equation up by its name, or by that of one of the user's own that is in use.
-
-    `ValueError` if there is no equation of this name.
-    """
-    known = {**_SHIPPED, **_own}
-    if name in known:
-        return known[name]
-    raise ValueError(unknown("pde", name, sorted(known), ", or your own as FILE.py:NAME"))
-
-
 def equation(name: str) -> Equation:
-    """Look a linear equation up by its name, or by that of one of the user's own that is in use.
+    """Look a linear equation up by its name, also one of the user's own that is in use.
 
-    `ValueError` if there is no equation of this name.
+    `ValueError` if there is no linear equation of this name.
     """
-    return _linear(any_equation(name))
+    return _linear(_named(name))
 
 
 def find_equation(spec: str) -> Equation:
@@ -109,7 +60,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     """
     place, colon, member = spec.rpartition(":")
     if not colon:
-        return any_equation(spec)
+        return _named(spec)
     try:
         pde = getattr(_module(place), member)
     except SystemExit as error:
@@ -117,7 +68,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
-    if not isinstance(pde, Equation | NonlinearEquation):
+    if not isinstance(pde, NamedEquation):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{spec} is no Equation of mosaicdd.problems.equations, but {type(pde).__name__}"
         )
@@ -134,7 +85,7 @@ def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquat
     ValueError
         If the name is that of an equation of the package.
     """
-    if not isinstance(pde, Equation | NonlinearEquation):
+    if not isinstance(pde, NamedEquation):
         kind = type(pde).__name__
         raise TypeError(f"an equation is a name, or an Equation or NonlinearEquation, got {kind}")
     shipped = _SHIPPED.get(pde.name, pde)
@@ -143,6 +94,13 @@ def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquat
     if pde.name not in _SHIPPED:
         _own[pde.name] = pde
     return pde
+
+
+def _named(name: str) -> Equation | NonlinearEquation:
+    known = {**_SHIPPED, **_own}
+    if name not in known:
+        raise ValueError(unknown("pde", name, sorted(known), ", or your own as FILE.py:NAME"))
+    return known[name]
 
 
 def _linear(pde: Equation | NonlinearEquation) -> Equation:

@@ -1,8 +1,6 @@
-"""The linear equations of the package: constant coefficients, and where `varying` says so fields.
+"""Linear equations: a name, parameters, which may be fields where `varying` says so, and the operator for their values.
 
-What an equation is: its name, its parameters, and the operator for their values.
-
-A file of the user's own has the same form as the package's, `linear`:
+A file of the user's own has the same form as this one:
 
 ```python
 from mosaicdd import EllipticOperator, Equation
@@ -253,6 +251,8 @@ class Equation(NamedEquation):
             ) from error
 
 
+_DIAGONAL = "axx", "ayy", "azz"  # of a tensor
+
 # The families that networks are trained for: the largest c in 1 / squared domain length, which fades within 1/5 of a
 # subdomain; ratio of a tensor's eigenvalues; and velocity, a cell Peclet number of 2 at a spacing of 1/64.
 _LARGEST_C, _LARGEST_RATIO, _LARGEST_VELOCITY = 100.0, 100.0, 128.0
@@ -283,8 +283,6 @@ SCREENED_POISSON = Equation(
     varying=("c",),
     draw=_draw_c,
 )
-
-
 """Modified Helmholtz, linear Poisson-Boltzmann, reaction-diffusion."""
 
 
@@ -329,8 +327,6 @@ ANISOTROPIC_DIFFUSION = Equation(
     draw=_draw_tensor,
     in_space={"azz": 1.0, "axz": 0.0, "ayz": 0.0},
 )
-
-
 """Diffusion that is stronger in one direction than in the other."""
 
 
@@ -358,24 +354,15 @@ ADVECTION_DIFFUSION = Equation(
 )
 
 
-def _diffusing(
-    c: float,
-    a: float = 1.0,
-    axx: float | None = None,
-    ayy: float | None = None,
-    axy: float = 0.0,
-    azz: float | None = None,
-    axz: float = 0.0,
-    ayz: float = 0.0,
-) -> EllipticOperator:
-    along = {"axx": a if axx is None else axx, "ayy": a if ayy is None else ayy}
-    every = along if azz is None else along | {"azz": azz}
-    if not (min(every.values()) > 0 and c >= 0):
-        told = ", ".join(f"{name} {value:g}" for name, value in every.items())
+def _diffusing(c: float, a: float = 1.0, **tensor: float) -> EllipticOperator:
+    tensor = {"axx": a, "ayy": a, **tensor}
+    along = {name: tensor[name] for name in _DIAGONAL if name in tensor}
+    if not (min(along.values()) > 0 and c >= 0):
+        told = ", ".join(f"{name} {value:g}" for name, value in along.items())
         raise ValueError(f"diffusion needs a > 0 and c >= 0, got {told}, c {c:g}")
-    if azz is not None:
-        return _directed(**every, axy=axy, axz=axz, ayz=ayz)
-    return EllipticOperator(**along, axy=axy, c=c)
+    if "azz" in tensor:
+        return _directed(**{"axy": 0.0, **tensor})
+    return EllipticOperator(**tensor, c=c)
 
 
 DIFFUSION = Equation(
@@ -396,8 +383,6 @@ BILINEAR_DIFFUSION = replace(
     text="as diffusion, by bilinear elements",
     bilinear=True,
 )
-
-
 """The same by another discrete equation: that of most finite element codes, of nine points."""
 
 
@@ -419,6 +404,4 @@ HEAT = replace(
     storage="s",
     steady=DIFFUSION,
 )
-
-
 """Heat in a medium, whose density times heat capacity is ``s``, or anything that diffuses and fades: in time only."""

@@ -1,11 +1,9 @@
-"""The nonlinear equations of the package, each by its residual on a patch of nodes.
+"""Nonlinear equations: a name, fields, and the residual on a patch of nodes.
 
 Those in the gradient of ``u`` alone, `MINIMAL_SURFACE` and `P_LAPLACE`, have the solution of least discrete energy;
 see `mosaicdd.problems.operators.gradient_flux`.
 
-What a nonlinear equation is: its name, its fields, and its residual on a patch of nodes.
-
-A file of the user's own has the same form as the package's, `nonlinear`:
+A file of the user's own has the same form as this one:
 
 ```python
 import torch
@@ -195,8 +193,6 @@ ALLEN_CAHN = NonlinearEquation(
     reaction="c",
     axes=(2, 3),
 )
-
-
 """An implicit step of the Allen-Cahn equation, which moves the boundaries between two phases.
 
 ``u_t = div(eps^2 grad u) + u - u^3`` by Euler's method in steps of ``dt``: with ``c = 1 / dt``, and ``f`` the last
@@ -231,8 +227,6 @@ BURGERS = NonlinearEquation(
     self_adjoint=False,
     reaction="c",
 )
-
-
 """A quantity that flows diagonally, as fast as there is of it, and diffuses.
 
 The flux from a node to the next along an axis is ``(u^2 / 2)`` of both, in the mean, less the diffusion between
@@ -241,12 +235,8 @@ upwind where they are not, so a neighbour never counts with the wrong sign. On a
 """
 
 
-def _of_slope(squared: torch.Tensor) -> torch.Tensor:
-    return torch.rsqrt(1.0 + squared)
-
-
 def _surface(u: StencilValues, h: float) -> torch.Tensor:
-    return outflow(u, h, _of_slope)
+    return outflow(u, h, lambda squared: torch.rsqrt(1.0 + squared))
 
 
 MINIMAL_SURFACE = NonlinearEquation(
@@ -255,8 +245,6 @@ MINIMAL_SURFACE = NonlinearEquation(
     residual=_surface,
     axes=(2, 3),
 )
-
-
 """Surfaces of least area over their boundary, or of given mean curvature ``f / 2``: soap films, capillary surfaces.
 
 The area over a cell is the mean over its corners of ``h^2 sqrt(1 + p^2 + q^2)``, with ``p`` and ``q`` the
@@ -278,8 +266,6 @@ P_LAPLACE = NonlinearEquation(
     diffusion="a",
     axes=(2, 3),
 )
-
-
 """Power-law fluids, glaciers, nonlinear diffusion; regularised by ``eps``.
 
 The energy over a cell is the mean over its corners of ``h^2 a / p (eps^2 + |grad u|^2)^(p / 2)``, less ``f u``, with
@@ -301,8 +287,6 @@ POISSON_BOLTZMANN = NonlinearEquation(
     diffusion="a",
     axes=(2, 3),
 )
-
-
 """A potential in an electrolyte, in units of the thermal voltage; ``c`` is the inverse squared Debye length
 where the permittivity ``a`` is 1, as it is by default.
 
@@ -335,8 +319,6 @@ QUASILINEAR_DIFFUSION = NonlinearEquation(
     diffusion="a",
     axes=(2, 3),
 )
-
-
 """Diffusion whose coefficient depends on the solution: heat with a conductivity of the temperature.
 
 Between two nodes flows the difference of their values times the harmonic mean of ``a`` and the mean of ``k``
@@ -366,8 +348,6 @@ REACTION_DIFFUSION = NonlinearEquation(
     diffusion="a",
     axes=(2, 3),
 )
-
-
 """Diffusion with a reaction that depends on the concentration, as growth up to a capacity does.
 
 For instance ``r = u**2 - u`` (Fisher, 1937; Kolmogorov, Petrovsky, Piskunov, 1937), ``r = u**3 - u`` (Allen, Cahn).
