@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mosaicdd.problems.operators.foils import Foil, Foils
     from mosaicdd.problems.problem import Problem
     from mosaicdd.problems.sides.conditions import Dirichlet, Neumann, Periodic, Robin
-    from mosaicdd.problems.sides.parts import Held
+    from mosaicdd.problems.sides.held import Held
     from mosaicdd.report.comparison import compare
     from mosaicdd.report.stored import read
     from mosaicdd.solution.solution import Solution
@@ -54,7 +54,7 @@ _HOMES = {
     "Foil": "problems.operators.foils",
     "Foils": "problems.operators.foils",
     "GenerationSettings": "training",
-    "Held": "problems.sides.parts",
+    "Held": "problems.sides.held",
     "Neumann": "problems.sides.conditions",
     "NonlinearEquation": "problems.equations.nonlinear",
     "Output": "solvers.settings",

@@ -1,8 +1,9 @@
-"""Where tensors live and of which type they are.
+"""Device and type of tensors, and views of arrays.
 
 Torch itself is not imported: settings, and so ``--help``, need only the names.
 """
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -27,20 +28,13 @@ def read_only(array: Any) -> Any:
     return view
 
 
-class _Lent:
-    """The memory of an array, as numpy asks for it, without the mark that it is read-only."""
-
-    def __init__(self, array: np.ndarray):
-        self.array = array  # which lives as long as views of it
-        self.__array_interface__ = {
-            **array.__array_interface__,
-            "data": (array.ctypes.data, False),
-        }
-
-
 def lent(array: np.ndarray) -> np.ndarray:
     """Return a view of an array of which torch makes a tensor without a copy or a warning, if it is read-only.
 
     For what only reads: who writes to it changes the array.
     """
-    return array if array.flags.writeable else np.asarray(_Lent(array))
+    if array.flags.writeable:
+        return array
+    # The memory as numpy asks for it, without the mark that it is read-only; `array` lives as long as views of it.
+    memory = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+    return np.asarray(SimpleNamespace(array=array, __array_interface__=memory))

@@ -19,7 +19,8 @@ from mosaicdd.problems.shapes.outline import side_names
 from mosaicdd.problems.sides.boundary import BoundarySpec, EdgeData, is_file
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet, values_of_spec
 from mosaicdd.problems.sides.conditions import is_file as names_file
-from mosaicdd.problems.sides.parts import Held, is_outline
+from mosaicdd.problems.sides.held import Held
+from mosaicdd.problems.sides.parts import is_outline
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import argument, concerning, meant
 from mosaicdd.storage.domain_file import placed, read_domain

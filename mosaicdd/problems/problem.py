@@ -1,7 +1,7 @@
-"""A boundary value problem as a value: where, which equation, with what fields, what on the sides."""
+"""A boundary value problem as a value: domain, equation, fields and sides."""
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,16 +13,14 @@ from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation, use_equation
 from mosaicdd.problems.equations.linear import Equation
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
-from mosaicdd.problems.fields.evaluated import Sliced, checksum_of
+from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_read_later, one_corner, same_values, usable
-from mosaicdd.problems.in_space import require_in_space
 from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.foils import require_foils
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
-from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary, EdgeData
@@ -33,9 +31,7 @@ from mosaicdd.settings import require_type
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
-_SAMPLES = 2**18  # values of a source that are checked at a time: few, for the cache
-
-
+_IN_SPACE = "a", "axx", "ayy", "azz", "axy", "axz", "ayz", "bx", "by", "bz", "c", "f", "s"
 GivenSides = Condition | Mapping[str, Condition] | Boundary | Sequence[Boundary] | EdgeData | Sides
 
 
@@ -101,7 +97,7 @@ class Problem:
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         if len(self.domain.cells) != 2:
-            require_in_space(known, values, self.conditions)
+            _require_in_space(known, values)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid(), in_time=True, cells=True)
@@ -321,28 +317,6 @@ class Problem:
         """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""
         return None if self.source is None else self.source.sample(grid, part)
 
-    def check_source(self, grid: Grid, part: Part) -> Hashable:
-        """Sample the source at the nodes of a part, a few rows at a time; return what tells it from others.
-
-        Raises
-        ------
-        ValueError
-            If it cannot be evaluated there, or is not finite.
-        """
-        source, shape = self.source, self.domain.shape
-        if source is None or source.number is not None:
-            return source and source.number
-
-        def sample(strip: Part) -> np.ndarray:
-            if source.per_cell(grid):
-                return cells_within(source, shape, grid, strip)
-            inside = None if shape is None else shape.inside(shape.level(grid, strip))
-            return source.sample(grid, strip, inside)
-
-        strip = max(1, _SAMPLES // source.problems)
-        total = checksum_of(sample, part, strip=strip, summed=source.value is None)
-        return total if source.value is None else source.value
-
     def with_fields(self, **fields: Any) -> "Problem":
         """Return the same problem with other values of some fields."""
         other = object.__new__(Problem)
@@ -368,3 +342,21 @@ class Problem:
     def with_domain(self, domain: Domain) -> "Problem":
         """Return the same problem in another domain."""
         return self if domain is self.domain else dataclasses.replace(self, domain=domain)
+
+
+def _require_in_space(equation: Equation | NonlinearEquation, fields: Mapping[str, Any]) -> None:
+    """Raise `Unsupported` where a problem on a box has anything that is solved in the plane alone."""
+    lacks = None
+    if not equation.linear:
+        return
+    if equation.bilinear:
+        lacks = f"the equation {equation.name}, by bilinear elements,"
+    elif wrong := sorted(set(fields) - set(_IN_SPACE)):
+        lacks = f"the field {wrong[0]}"
+    elif not equation.at().symmetric:
+        lacks = f"the equation {equation.name}, which is not the same along all axes,"
+    if lacks is not None:
+        raise Unsupported(
+            f"{lacks} is solved in the plane only: in space, with cells (nz, ny, nx), there are laplace, poisson, "
+            f"screened-poisson, diffusion, anisotropic-diffusion, advection-diffusion and heat with the fields {', '.join(_IN_SPACE)}, values, fluxes, exchanges and periods on sides"
+        )

@@ -30,6 +30,8 @@ class Condition:
     exchanges: ClassVar[bool] = False
     """Whether the flux depends on ``u``."""
     periodic: ClassVar[bool] = False
+    inside: ClassVar[bool] = False
+    """Whether it holds inside of the domain."""
 
     values: Values
 

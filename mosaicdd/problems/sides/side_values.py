@@ -25,7 +25,8 @@ from mosaicdd.problems.sides.conditions import (
     Robin,
     Scattered,
 )
-from mosaicdd.problems.sides.parts import Held, SidePart, nodes_at
+from mosaicdd.problems.sides.held import Held, nodes_at
+from mosaicdd.problems.sides.parts import SidePart
 from mosaicdd.settings import concerning
 
 ROUNDING_OF_ENDS = 1e-6

@@ -183,12 +183,12 @@ class Sides:
         """
         pieces = {}
         for part in self.parts:
-            if part.inside is None:
+            if not part.inside:
                 continue
-            nodes = part.inside.where.nodes(grid, shape, self.periods(grid))
+            nodes = part.condition.where.nodes(grid, shape, self.periods(grid))
             if not len(nodes):
                 raise ValueError(
-                    f"{part.called}, {part.inside.where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
+                    f"{part.called}, {part.condition.where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
                     f"which are {grid.cell} apart: take a larger place, or points of a line"
                 )
             pieces[part.name] = OutlinePiece(nodes, np.ones((1, len(nodes))))
