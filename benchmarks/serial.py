@@ -10,6 +10,7 @@ from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
+from mosaicdd.solvers.base_engine import FieldRequest
 from mosaicdd.solvers.settings import SolveSettings
 
 BATCH = {"cpu": 4096, "cuda": 65536}  # subdomains per call, as ``mosaicdd solve`` chooses it
@@ -34,5 +35,5 @@ def schwarz_solver(
         Partition(solver.boxes(lattice.grid, (False,) * len(lattice.cells)), ranks),
         solver,
         settings,
-        problems=problems,
+        FieldRequest(problems),
     )

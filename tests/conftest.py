@@ -24,6 +24,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
+from mosaicdd.solvers.base_engine import FieldRequest
 from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 
@@ -82,7 +83,7 @@ def make_solver(make_ranks):
             Partition(boxes, ranks or make_ranks(alone=True)),
             solver,
             SolveSettings(**{"rtol": 1e-10} | settings),
-            window=window,
+            FieldRequest(window=window),
         )
 
     return make

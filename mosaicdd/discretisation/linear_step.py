@@ -8,14 +8,12 @@ from mosaicdd.discretisation.node_equations import Equations, LinearEquations
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods, overlap
 from mosaicdd.problems.operators.conductances import Conductances, Step
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.side_values import BoundaryData
 
 
 class LinearStep(LinearEquations):
     """The linear equations of a change of values on a rank's part of the grid; nothing changes on its sides.
 
-    It is the operator of a `LinearSystem`, too, as it has conductances.
+    It is an operator, too, as it has conductances.
 
     Parameters
     ----------
@@ -26,9 +24,6 @@ class LinearStep(LinearEquations):
     periods
         After how many nodes each axis of the grid repeats; by default none does.
     """
-
-    couples_corners = False
-    reflective = False
 
     def __init__(
         self,
@@ -69,20 +64,6 @@ class LinearStep(LinearEquations):
         across = placed(between.across, steps_across(axes))
         conductances = Conductances(placed(between.along, along), reaction, against, across)
         return Equations(conductances, active, volumes, NO_TIES)
-
-    def right_hand_side(
-        self, problem: Problem, outline: BoundaryData, part: Part, equations: Equations
-    ) -> np.ndarray:
-        """Return the right-hand sides at the nodes of a part, ``(1, rows, columns)``: the source, zero beyond the rank's nodes."""
-        b = np.zeros((1, *(p.stop - p.start for p in part)))
-        if problem.source is not None:
-            _, there = self._overlap(part)
-            held = tuple(
-                slice(p.start + t.start, p.start + t.stop) for p, t in zip(part, there, strict=True)
-            )
-            grid = problem.domain.grid()
-            b[:, *there] = grid.spacing**2 * problem.source.sample(grid, held)
-        return b
 
     def _overlap(self, part: Part) -> tuple[Part, Part]:
         """Return what a part has of the nodes here, in these and in the part."""

@@ -12,7 +12,7 @@ import torch
 
 from mosaicdd.axes import Slices, times, within
 from mosaicdd.report.progress import Progress
-from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import CONVERGED, StoppingRule
 

@@ -58,8 +58,6 @@ class Engine(BaseEngine[SharedSolver]):
     not linear, or several problems are to be solved by what takes one only.
     """
 
-    has_lines = True
-
     def _prepare(self, local_solver: SharedSolver) -> None:
         settings, problems, ranks = self.settings, self.problems, self._ranks
         lattice = local_solver.lattice(self.grid)
@@ -84,13 +82,14 @@ class Engine(BaseEngine[SharedSolver]):
         self.method = self._method(local_solver, settings)
         self._exact = self._exact_method(local_solver)
         self._filling = self._exact if settings.certify is not None else self.method
-        self.filling = self._filling.local_solver
+        if self._filling.local_solver.between_nodes:
+            self.interpolant = self._filling.local_solver
         self._fill: InteriorReconstruction | None = None
         self._window_fill: InteriorReconstruction | None = None  # of what this rank has of it
-        window = self._window
-        if settings.certify is not None or (self._wanted and window is None):
+        window = self.request.window if self.request.fill else None
+        if settings.certify is not None or self.request.whole:
             self._fill = self._filling.plan_fill()
-        if self._wanted and window is not None and (part := part_in_window(self.block, window)):
+        if window is not None and (part := part_in_window(self.block, window)):
             self._window_fill = self._filling.plan_fill(part)
         self._discrete_residual = DiscreteResidual(
             self._ranks, lattice.grid, local_solver.operator, local_solver.source, problems
@@ -143,7 +142,8 @@ class Engine(BaseEngine[SharedSolver]):
 
         `Unsupported` if the local solver that the field is filled by has values at grid nodes only, or a source.
         """
-        return PointValues(self._ranks, self.filling, self.movement, points, **self._tensors)
+        solver = self._filling.local_solver
+        return PointValues(self._ranks, solver, self.movement, points, **self._tensors)
 
     def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
         task = SweepContext(self._ranks, self.block, settings, self.problems, self.clock)
@@ -244,7 +244,7 @@ class Engine(BaseEngine[SharedSolver]):
         safety = self._scheme.safety
         estimates = estimate_errors(
             *(self._exact.iterate, v, monitor, self._edge_error, safety),
-            exact=self.filling.exact,
+            exact=self._filling.local_solver.exact,
         )
         clock.append(time.perf_counter())
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink, powers)
@@ -266,6 +266,7 @@ class Engine(BaseEngine[SharedSolver]):
             outside = subdomains_outside(v, self.block, self._outside_range, batch)
         v = v.times(1 / powers)
         clock.append(time.perf_counter())
+        values = v.flat.view(v.problems, -1)
         parts = ("iterate", "estimate", "assemble")
         seconds = dict(zip(parts, np.diff(clock).tolist(), strict=True))
         return [
@@ -273,18 +274,17 @@ class Engine(BaseEngine[SharedSolver]):
                 statuses[i],
                 evidence[i],
                 estimates[i],
-                vanishes=not v.flat.view(v.problems, -1)[i].any(),
-                finite=bool(v.flat.view(v.problems, -1)[i].isfinite().all()),
-                power=float(powers[i]),
-                residual=residuals[i],
+                values[i],
+                histories[i],
+                power,
+                residual=None if residual is None else residual / power,
                 certificate=certificates[i],
                 outside=None if outside is None else outside[i],
-                history=histories[i],
                 interface=v.of_problem(i),
                 field=None if fields is None else fields[i],
                 seconds=dict(seconds),
             )
-            for i in range(self.problems)
+            for i, (power, residual) in enumerate(zip(powers.tolist(), residuals, strict=True))
         ]
 
     def _updates_from_zero(self, boundaries: Sequence[Boundary]) -> Sequence[Sequence[float]]:
@@ -343,7 +343,7 @@ class Engine(BaseEngine[SharedSolver]):
         ``powers``: what the data were multiplied by; fields are divided by them.
         """
         unknown = [None] * self.problems
-        if self._window is not None and self._wanted:
+        if self.request.window is not None and self.request.fill:
             wide, fill = self.movement.widen(v, FILL_HALO), self._window_fill
             strips = iter(()) if fill is None else fill.strips(wide.part(fill.block))
             return (
@@ -352,7 +352,7 @@ class Engine(BaseEngine[SharedSolver]):
                 unknown,
             )
         fill = self._fill
-        if not self._wanted or fill is None:
+        if not self.request.fill or fill is None:
             return None, unknown, unknown
         node_residual, fields = NodeResidual(self._ranks, v), None
         if sink is None:

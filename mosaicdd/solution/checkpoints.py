@@ -280,7 +280,7 @@ class Checkpoints:
         known = {i: begun[member] for i, member in enumerate(members) if member in begun}
         if not known:
             return {}
-        take = self._lines if engine.has_lines else self._fields
+        take = self._fields if engine.halo is None else self._lines
         start = take(
             {i: (path, members[i]) for i, (path, *_) in known.items()}, len(members), engine
         )

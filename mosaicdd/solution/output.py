@@ -334,7 +334,7 @@ class OutputPlan:
         """Plan the values at points, and checkpoints; read where an earlier run stopped."""
         self._engine = engine
         if points is not None:
-            by_network = engine.filling.between_nodes
+            by_network = engine.interpolant is not None
             if not by_network:
                 setup.require_field("points")
             with argument("points"):

@@ -19,7 +19,7 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import argument
-from mosaicdd.solvers.base_engine import BaseEngine, Stopwatch, engine_of
+from mosaicdd.solvers.base_engine import BaseEngine, FieldRequest, Stopwatch, engine_of
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.unsupported import Unsupported
 
@@ -252,11 +252,8 @@ class SolverPlan:
                 self.partition,
                 self.bound,
                 self.settings,
-                problems=problems,
-                fill=self.fill,
-                window=self.extent,
-                beyond=self._beyond,
-                clock=self._clock,
+                FieldRequest(problems, self.fill, self.extent, self._beyond),
+                self._clock,
             )
             self._engines = kept | {problems: engine}
             if isinstance(self._own.domain.shape, Level):  # it has become equations

@@ -88,7 +88,7 @@ class SolveJob:
             setup.ranks.cuts,
             engine.samples,
             setup.window,
-            engine.filling if engine.filling.between_nodes else None,
+            engine.interpolant,
             engine.owned,
             self.boundaries,
             setup.told | self._sides | {SOURCE: self._source},

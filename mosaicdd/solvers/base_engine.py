@@ -10,7 +10,7 @@ import pkgutil
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -38,14 +38,10 @@ from mosaicdd.solvers.outcome import (
 from mosaicdd.solvers.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.storage.atomic import MARK, atomic_file
 
+Event = tuple[str, str, float, float]
 
-class Event(NamedTuple):
-    """One run of a part; begin and end in seconds of this machine's clock."""
 
-    name: str
-    lane: str
-    begin: float
-    end: float
+"""One run of a part: its name and lane, begin and end in seconds of this machine's clock."""
 
 
 class Stopwatch:
@@ -95,7 +91,7 @@ class Part:
         end = time.perf_counter()
         self.seconds += end - self._began
         if self._events is not None:
-            self._events.append(Event(self.name, self.lane, self._began, end))
+            self._events.append((self.name, self.lane, self._began, end))
         self._began = None
 
     def __enter__(self) -> None:
@@ -112,7 +108,7 @@ def write_trace(path: str, ranks: Ranks, clock: Stopwatch) -> None:
 
 
 def _write_trace(path: str, gathered: list[list[Event]]) -> None:
-    start = min(event.begin for events in gathered for event in events)
+    start = min(begin for events in gathered for _, _, begin, _ in events)
     lanes = {"work": 0, "messages": 1}
     entries = [
         {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
@@ -125,15 +121,15 @@ def _write_trace(path: str, gathered: list[list[Event]]) -> None:
     ]
     entries += [
         {
-            "name": event.name,
+            "name": name,
             "ph": "X",
             "pid": rank,
-            "tid": lanes[event.lane],
-            "ts": 1e6 * (event.begin - start),
-            "dur": 1e6 * (event.end - event.begin),
+            "tid": lanes[lane],
+            "ts": 1e6 * (begin - start),
+            "dur": 1e6 * (end - begin),
         }
         for rank, events in enumerate(gathered)
-        for event in events
+        for name, lane, begin, end in events
     ]
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps({"otherData": {"by": MARK}, "traceEvents": entries}))
@@ -147,8 +143,8 @@ S = TypeVar("S", bound=Method)
 
 _ENGINES = {
     "shared": "schwarz.engine:Engine",
-    "multigrid": "solvers.multigrid.multigrid_engine:MultigridEngine",
-    "sines": "solvers.transforms.sine_system:SineEngine",
+    "multigrid": "solvers.linear_engine:LinearEngine",
+    "sines": "solvers.linear_engine:LinearEngine",
     "newton": "solvers.newton.newton_engine:NewtonEngine",
 }
 
@@ -213,15 +209,12 @@ class SolveOptions:
         return None if self.histories and not self.histories[number].update else self.start
 
 
-class BaseEngine(abc.ABC, Generic[S]):
-    """Solves boundary value problems on one grid; everything is planned once.
-
-    Every rank constructs its own engine with the same arguments.
+@dataclass(frozen=True)
+class FieldRequest:
+    """The fields that an engine is planned for.
 
     Parameters
     ----------
-    partition
-        Of the grid over the ranks.
     problems
         Problems that are solved at once.
     fill
@@ -230,6 +223,30 @@ class BaseEngine(abc.ABC, Generic[S]):
         Part of the field to fill; all of it by default.
     beyond
         Whether fields show the unknowns beyond natural outlines of a shape, too.
+    """
+
+    problems: int = 1
+    fill: bool = True
+    window: Window | None = None
+    beyond: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the whole field is wanted."""
+        return self.fill and self.window is None
+
+
+class BaseEngine(abc.ABC, Generic[S]):
+    """Solver of boundary value problems on one grid, planned once.
+
+    Every rank constructs its own engine with the same arguments.
+
+    Parameters
+    ----------
+    partition
+        Of the grid over the ranks.
+    request
+        How many problems are solved at once, and what of their fields is wanted; by default one, and all of it.
     clock
         Adds up where the time goes.
 
@@ -237,43 +254,34 @@ class BaseEngine(abc.ABC, Generic[S]):
     ----------
     acceleration
         What drives the iteration.
-    filling
-        The local solver that the field is filled by.
     owned, place, layout
         This rank's part of the field, what of it is wanted, and how the whole field lies over the ranks.
     """
 
     acceleration: str
     begins = True  # whether it matters where a solve begins
-    has_lines = False  # whether it iterates on the lines of a lattice
-    halo: int | None = None  # lattice cells around a block of these
-    filling: Method
+    halo: int | None = None  # lattice cells around a block; None without a lattice of subdomains
+    interpolant: Method | None = None  # the local solver, if it has values between the nodes
 
     def __init__(
         self,
         partition: Partition,
         local_solver: S,
         settings: SolveSettings,
-        *,
-        problems: int = 1,
-        fill: bool = True,
-        window: Window | None = None,
-        beyond: bool = False,
+        request: FieldRequest | None = None,
         clock: Stopwatch | None = None,
     ):
         prepare_memory()
         one_thread_after_fork()
+        self.request = request = request or FieldRequest()
         self.partition, self.grid, self.owned = partition, partition.grid, partition.owned
-        self.settings = settings
-        self.problems = problems
+        self.settings, self.problems = settings, request.problems
         self.clock = clock or Stopwatch()
         self.layout = partition.layout
-        self.place = (window or Window.whole(self.grid)).clip(self.owned)
+        self.place = (request.window or Window.whole(self.grid)).clip(self.owned)
         self._ranks = partition.ranks
         self._tensors = settings.tensors
-        self._wanted, self._window, self._beyond = fill, window, beyond
         self._solver = local_solver
-        self.filling = local_solver
         self._prepare(local_solver)
 
     @abc.abstractmethod
@@ -322,11 +330,6 @@ class BaseEngine(abc.ABC, Generic[S]):
         """
         return None
 
-    @property
-    def coarse_solution(self) -> np.ndarray | None:
-        """The solution on a grid twice as coarse that the last solve began with, at all of its nodes; None if it did not."""
-        return None
-
     def solve(self, boundary: Boundary, **options: Any) -> Outcome:
         """Solve for boundary data; options as those of `solve_many`."""
         (solution,) = self.solve_many([boundary], **options)
@@ -346,6 +349,12 @@ class BaseEngine(abc.ABC, Generic[S]):
         rule = self.settings.stopping
         return rule if options.atol is None else dataclasses.replace(rule, atol=options.atol)
 
+    def _residual_rule(self, options: SolveOptions) -> StoppingRule:
+        """Return the rule of an iteration whose residual is bounded by ``rtol``, as by a certificate."""
+        rule, certify = self._rule(options), self.settings.certify
+        rtol = rule.rtol if certify is None else min(rule.rtol, certify)
+        return StoppingRule(rtol, rule.atol, rule.max_iterations)
+
     @abc.abstractmethod
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         """Solve for the boundary data of each problem."""
@@ -355,12 +364,9 @@ class BaseEngine(abc.ABC, Generic[S]):
         status: str,
         evidence: StatusEvidence,
         estimate: ErrorEstimate,
-        *,
+        values: np.ndarray | torch.Tensor,
         history: History,
-        vanishes: bool,
-        finite: bool = True,
         power: float = 1.0,
-        residual: float | None = None,
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
@@ -368,12 +374,10 @@ class BaseEngine(abc.ABC, Generic[S]):
 
         Parameters
         ----------
-        vanishes, finite
-            Whether all values of this rank are zero, and whether they are numbers.
+        values
+            Of this rank, as they are handed out.
         power
-            What the data were multiplied by, of which evidence, estimate, history and residual are.
-        residual
-            On the lattice lines.
+            What the data were multiplied by, of which evidence, estimate and history are.
         failure
             Why the method found no way on, if it did not.
         more
@@ -382,20 +386,19 @@ class BaseEngine(abc.ABC, Generic[S]):
         final = verdict(status, evidence)
         size = float(evidence.size) / power
         small = final == "converged_rtol" and size < _VANISHING
-        if small and self._ranks.any(not vanishes or power != 1.0):
+        if small and self._ranks.any(bool(values.any()) or power != 1.0):
             final = "converged_atol"
-        if power != 1.0 and self._ranks.any(not finite):
+        if power != 1.0 and self._ranks.any(not torch.as_tensor(values).isfinite().all()):
             final = "diverged_nan"
         history = history.times(1 / power)
-        told = final in ("converged_rounding", "stagnated") and evidence.residual is not None
+        measured = final in ("converged_rounding", "stagnated") and evidence.residual is not None
         return Outcome(
             status=final,
             update=history.update[-1],
             history=history,
             size=size,
-            residual=None if residual is None else residual / power,
             discrete_residual=evidence.residual,
-            rounding=(evidence.rounding or None) if told else None,
+            rounding=(evidence.rounding or None) if measured else None,
             error_estimate=estimate.times(1 / power),
             place=self.place,
             layout=self.layout,
@@ -427,10 +430,10 @@ class BaseEngine(abc.ABC, Generic[S]):
 
     def _delivered(self, strips: Iterator[Strip], sink: Sink | None) -> torch.Tensor | None:
         """Hand the strips of the field, or what a window has of it, to a sink; without one return it, if it is wanted."""
-        if not self._wanted:
+        if not self.request.fill:
             return None
-        if self._window is not None:
-            strips = in_window(strips, self._window)
+        if self.request.window is not None:
+            strips = in_window(strips, self.request.window)
         if sink is None:
             return self._kept(strips)
         sink(strips)
@@ -440,7 +443,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         """Say whether fields are all that is wanted, as they are and where they are."""
         kind = torch.empty(0, **self._tensors)
         as_it_is = kind.is_cpu and kind.numpy().dtype == fields.dtype
-        return self._wanted and as_it_is and self._window is None and sink is None
+        return self.request.whole and as_it_is and sink is None
 
     def _kept(self, strips: Iterator[Strip]) -> torch.Tensor:
         """Return this rank's part of the field that is wanted."""

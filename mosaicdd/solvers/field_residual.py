@@ -11,17 +11,18 @@ and the constant is chosen for a mean of zero.
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, ends_of, even, within
-from mosaicdd.discretisation.node_equations import Equations, LinearEquations, RowWeights
+from mosaicdd.discretisation.discretisation import Discretisation
+from mosaicdd.discretisation.node_equations import Equations, RowWeights
 from mosaicdd.grid.partition import Region
 from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.medium import Resampled
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import mean_slope
 from mosaicdd.solvers.measure import NodeSource
@@ -102,34 +103,22 @@ class FieldResidual:
 
     Parameters
     ----------
-    region
-        The nodes that strips of the field are of.
-    conductances
-        Between the nodes of the region.
+    system
+        The equations, as `PreparedSystem` has them.
     source
         At the nodes of the region; None for zero.
-    weights
-        What rows count.
     measures
         What residuals are relative to, ``(n,)``.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        region: Region,
-        conductances: Conductances | Resampled,
-        source: NodeSource | None,
-        weights: RowWeights,
-        measures: np.ndarray,
-    ):
+    def __init__(self, ranks: Ranks, system: Any, source: NodeSource | None, measures: np.ndarray):
         self._ranks = ranks
-        self._region = region
-        self._conductances = conductances
+        self._region, self._conductances = system.region, system.conductances
+        self._weights: RowWeights = system.measure.weights
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
         self._driven = None if source is None else source.nodes
-        self._weights, self.measures = weights, measures
+        self.measures = measures
         self._squares, self._rounded = np.zeros(len(measures)), np.zeros(len(measures))
 
     def add(self, strip: Strip) -> None:
@@ -275,7 +264,7 @@ class BoundaryLifting:
         self,
         ranks: Ranks,
         region: Region,
-        discretisation: LinearEquations,
+        discretisation: Discretisation,
         problem: Problem,
         equations: Equations,
         *,

@@ -10,7 +10,6 @@ Values given on the edge of a rectangle or box, at the nodes of a rank's region.
 By which powers of two the data of a linear problem are multiplied, see `safe_norms`; by their largest numbers.
 """
 
-import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
@@ -65,15 +64,11 @@ def _largest(ranks: Ranks, source: GridSource, owned: Slices) -> np.ndarray:
     return np.max(ranks.allgather(ranks.run_on_all(here)), axis=0)
 
 
+@dataclass(frozen=True)
 class EdgeValues:
     """The given values of some problems on the edge of the grid, as far as a region reaches it.
 
     Parameters
-    ----------
-    boundaries
-        Of each problem; None for one problem with zeros.
-
-    Attributes
     ----------
     problems
         How many there are.
@@ -81,30 +76,32 @@ class EdgeValues:
         By axis and end, where the region has given values: ``(n, nodes of the other axes)``.
     """
 
-    def __init__(self, region: Region, boundaries: Sequence[Boundary] | None = None):
-        self.problems = 1 if boundaries is None else len(boundaries)
-        self.values: dict[tuple[int, int], np.ndarray] = {}
+    problems: int
+    values: dict[tuple[int, int], np.ndarray]
+
+    @classmethod
+    def of(cls, region: Region, boundaries: Sequence[Boundary] | None = None) -> "EdgeValues":
+        """Return the values of each problem; without boundaries zeros of one problem."""
+        values: dict[tuple[int, int], np.ndarray] = {}
         axes = len(region.shape)
         for axis in range(axes):
             along: Slices = tuple(region.nodes[other] for other in others(axis, axes))
             for end, reached in enumerate(region.at_edge(axis)):
-                if not reached:
-                    continue
-                if boundaries is None:
+                if reached and boundaries is None:
                     shape = [p.stop - p.start for p in along]
-                    self.values[axis, end] = np.broadcast_to(0.0, (1, *shape))
-                else:
-                    each = [boundary.edges[axis, end][along] for boundary in boundaries]
-                    self.values[axis, end] = np.stack(each)
+                    values[axis, end] = np.broadcast_to(0.0, (1, *shape))
+                elif reached:
+                    each = [boundary.edges[axis, end][along] for boundary in boundaries or ()]
+                    values[axis, end] = np.stack(each)
+        return cls(1 if boundaries is None else len(boundaries), values)
 
     def times(self, factors: np.ndarray) -> "EdgeValues":
         """Return the values of each problem multiplied, ``(n,)``."""
-        scaled = copy.copy(self)
-        scaled.values = {
+        scaled = {
             side: edge * factors.reshape(-1, *[1] * (edge.ndim - 1))
             for side, edge in self.values.items()
         }
-        return scaled
+        return EdgeValues(self.problems, scaled)
 
     def impose(self, values: np.ndarray, number: int) -> None:
         """Write the values of a problem to the edge of an array of the region, in place."""

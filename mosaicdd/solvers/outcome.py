@@ -1,6 +1,6 @@
 r"""What the engine returns of a problem, on every rank.
 
-The history of an iteration, and how one ends that is judged by its residual.
+The history of an iteration.
 
 ``update`` is the root mean square of the change by one iteration, ``size`` that of the values.
 
@@ -44,7 +44,7 @@ import torch
 
 from mosaicdd.axes import Slices
 from mosaicdd.parallel.layouts.layout import Layout
-from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
+from mosaicdd.solvers.settings import CONVERGED
 
 Progress = Callable[[int, float, float, float], None]
 
@@ -99,30 +99,6 @@ def progress_times(progress: Progress | None, factor: float) -> Progress | None:
     if progress is None:
         return None
     return lambda iteration, *sizes: progress(iteration, *(factor * size for size in sizes))
-
-
-def judged(history: History, rule: StoppingRule, aim: float, patience: int) -> str | None:
-    """Return how an iteration ends that is judged by its residual, if the last one was the last.
-
-    Parameters
-    ----------
-    aim
-        The relative residual that is small enough.
-    patience
-        Iterations without a smaller residual before one counts as stagnated.
-    """
-    residual, count, smallest = history.residual[-1], len(history.residual), min(history.residual)
-    if not math.isfinite(residual):
-        return "diverged_nan"
-    if residual <= aim:
-        return "converged_rtol"
-    if rule.atol > 0 and history.update[-1] <= rule.atol:  # no step at all says nothing
-        return "converged_atol"
-    if residual > BLOW_UP * smallest:
-        return "diverged_tolerance"
-    if count >= rule.max_iterations:
-        return OUT_OF_ITERATIONS
-    return "stagnated" if count - history.residual.index(smallest) > patience else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from mosaicdd.problems.operators.nonlinear_part import Linearised
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.newton.newton_equations import equations_of
-from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside, SineStep
+from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside, sine_step
 from mosaicdd.solvers.outcome import ERROR_STEP
 from mosaicdd.solvers.references import solve_by_sine_transform, solve_directly
 
@@ -38,13 +38,13 @@ class Case:
         self.partition = partition = partition_of(ranks, grid)
         place = GhostNodes(partition, 10)
         self.inner = NodesInside(place, partition.layout)
-        steps = NewtonContext(partition, place, SolveSettings(), Stopwatch())
+        steps = NewtonContext(place, SolveSettings(), Stopwatch())
         (self.boundary,) = self.problem.boundaries(grid)
         y, x = np.meshgrid(*(np.arange(n) * grid.spacing for n in grid.nodes), indexing="ij")
         self.u = self.boundary.impose(0.3 * np.sin(3 * x) + 0.2 * y * y)
         solver = nonlinear_system(self.problem, grid)
         equations = equations_of(solver, place)(0, self.boundary)
-        self.step = SineStep(steps, self.inner, equations, self.u[place.ghosted])
+        self.step = sine_step(steps, self.inner, equations, self.u[place.ghosted])
         self.place, self.grid = place, grid
 
     def exact(self, force):

@@ -10,8 +10,9 @@ import math
 
 import torch
 
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
-from mosaicdd.solvers.multigrid.iteration import Product, ResidualMonitor, State
+from mosaicdd.solvers.multigrid.iteration import Product, State
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.vector_operations import dot
 from mosaicdd.solvers.settings import StoppingRule
@@ -214,6 +215,6 @@ def _tried(gradients: FlexibleGradients, iterations: int) -> list[float]:
     """Return relative residuals of first iterations for a constant source."""
     system = gradients.system
     rule = StoppingRule(_CONTRACTION**iterations, 0.0, iterations)
-    judge = ResidualMonitor(rule, None, None, None, lambda x, history: None, system.size_here)
+    judge = ResidualMonitor(rule)
     gradients(system.vector(system.ones), system.vector(), math.sqrt(system.unknowns), judge)
     return judge.history.residual

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from mosaicdd.parallel.machine import fits_beside
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.aggregates import CoarseAggregates
 from mosaicdd.solvers.multigrid.cycle import Cycle
-from mosaicdd.solvers.multigrid.iteration import Product, ResidualMonitor, State
+from mosaicdd.solvers.multigrid.iteration import Product, State
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.multigrid.vector_operations import dot
 

@@ -23,6 +23,7 @@ from mosaicdd.solvers.measure import (
     require_range,
     require_ratio,
 )
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.aggregates import require_levels
 from mosaicdd.solvers.multigrid.biconjugate_gradients import gradients_of, try_out
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
@@ -39,30 +40,24 @@ Room = torch.Tensor | None
 
 
 class MultigridSystem:
-    """The equations of all nodes that a rank owns, and what solves them with those of the others.
+    """The equations of all nodes that a rank owns, prepared for multigrid; see `PreparedSystem`.
 
-    ``transposed``: whether what is solved is the transposed matrix, as where a velocity makes it another.
+    ``transposed``: whether the transposed matrix is prepared, as where a velocity makes it another.
 
     Attributes
     ----------
-    equations
-        At the nodes of the region; None of a rectangle with values on all sides.
-    conductances
-        Between the nodes of the region.
-    measure
-        Of right-hand sides.
     nodes
-        The system of the nodes with an unknown.
+        The equations of the nodes with an unknown.
     gradients
-        What solves it.
-    region
-        The nodes that this rank owns, and one more all around.
+        The Krylov method under multigrid that solves them.
 
     Raises
     ------
     ValueError
         On all ranks, if the coefficients are not sound, or no node has an unknown.
     """
+
+    name, iterates = "multigrid", True
 
     def __init__(
         self,
@@ -95,8 +90,10 @@ class MultigridSystem:
             start, weights = [p.start for p in wide], RowWeights.of(between, active)
             self.nodes = NodeEquations(blocks, between, start, active, weights)
             del between, between_region  # the levels below need the memory
-            require_range(self.nodes.scale)
-            require_ratio(self.nodes.least, self.nodes.scale)
+            self.unknowns, self.scale = self.nodes.unknowns, self.nodes.scale
+            self.directed = self.nodes.directed
+            require_range(self.scale)
+            require_ratio(self.nodes.least, self.scale)
             if isinstance(medium, Medium):  # of a Newton step the equations that it is for tell
                 require_levels(self.nodes)
             self.gradients = gradients_of(self.nodes)
@@ -105,13 +102,26 @@ class MultigridSystem:
         if isinstance(medium, Medium):
             give_back_memory(always=True)
 
+    def solve(self, b: torch.Tensor, x: torch.Tensor, size: float, monitor: ResidualMonitor) -> str:
+        """Solve by a Krylov method; see `PreparedSystem.solve`."""
+        return self.gradients(b, x, size, monitor)
+
+    def norm(self, b: torch.Tensor) -> float:
+        """Return the 2-norm of a right-hand side, as its rows count; all ranks together."""
+        return self.gradients.norm(b)
+
+    def rms(self, x: torch.Tensor) -> float:
+        """Return the root mean square of a vector over all unknowns; all ranks together."""
+        return self.nodes.rms(x)
+
+    def size_here(self, x: torch.Tensor) -> float:
+        """Return the root mean square of a vector over the nodes of this rank."""
+        return self.nodes.size_here(x)
+
     def right_hand_side(
         self, edges: EdgeValues, source: NodeSource | None, number: int, room: Room = None
     ) -> torch.Tensor:
-        """Return that of one of the problems, a vector.
-
-        ``edges``: the given values on the edge of the grid.
-        """
+        """Return the right-hand side of one of the problems; see `PreparedSystem`."""
         b, nodes = self._zeros(room), self.nodes.nodes
         known, part = self._known, self.region.nodes
         here = within(known, part)

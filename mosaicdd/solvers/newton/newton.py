@@ -7,29 +7,26 @@ the derivative, leads not far beyond its least along the step.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 from mosaicdd.axes import Slices
-from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
 from mosaicdd.solvers.measure import driven
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations
 from mosaicdd.solvers.newton.newton_steps import Change, NewtonContext, Step
 from mosaicdd.solvers.outcome import (
     ERROR_STEP,
     Certificate,
     ErrorEstimate,
-    History,
-    Progress,
     StatusEvidence,
     needs_rounding,
 )
-from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
+from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS
 
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
 # cheap so, and late ones still converge faster than linearly.
@@ -68,10 +65,8 @@ class Newton:
         To find steps from values on, the first of which is taken that does.
     smooth
         The equation linearised at smooth values, by which residuals are measured.
-    rule
-        When it ends; its ``rtol`` bounds the residual.
-    number
-        Which of several problems it is, as checkpoints count them.
+    monitor
+        Whose rule ends it: ``rtol`` bounds the residual.
 
     Attributes
     ----------
@@ -89,26 +84,18 @@ class Newton:
         equations: NewtonEquations,
         ways: Sequence[Callable[[np.ndarray], Step]],
         smooth: LinearForm,
-        rule: StoppingRule,
-        *,
-        history: History,
-        progress: Progress | None,
-        watch: Watch,
-        number: int,
+        monitor: ResidualMonitor,
     ):
         self._steps, self._place = steps, steps.place
-        self._equations, self._progress = equations, progress
-        self._watch, self._number = watch, number
+        self._equations, self._monitor = equations, monitor
         self._weights = smooth.weights
-        self._rule = rule
-        self._rtol = min(rule.rtol, steps.settings.certify or rule.rtol)
+        self._rtol = monitor.aim
         self._measure = self._measured(smooth)
         self._ways = list(ways)
         self._linear: Step | None = None
         self._kept = False  # whether the next step is to go by the derivative of the last one
         self._far = False  # whether steps have led far since the residual was measured last
-        self._begun = time.perf_counter()
-        self.history = history
+        self.history = monitor.history
         self.status: str | None = None
         self.failure: str | None = None
 
@@ -243,9 +230,7 @@ class Newton:
         if self._far and self.relative <= self._rtol:
             self._remeasure()
         self._enter(length * change.size)
-        if self._progress is not None:
-            updates = self.history.update
-            self._progress(len(updates), updates[-1], self.size, math.nan)
+        self._monitor.show(self.size)
         share = self._norm / before
         if self._kept and not improved:
             # The derivative at these values may do what that at others did not.
@@ -258,8 +243,8 @@ class Newton:
             # A part of a step is short however far the values are: its size says nothing of their error.
             whole = change.size if improved and length == 1.0 else math.inf
             self._judge(change.status, whole, improved=improved)
-        calls = self._steps.ranks.sum(np.array(self._watch.calls()))
-        self._answer(*(call > 0 for call in calls))
+        calls = self._steps.ranks.sum(np.array(self._monitor.calls())).tolist()
+        self.status = self._monitor.answer(self.u, self.status, calls)
 
     def _units(self, change: Change) -> tuple[float, float]:
         """Return what a change and the residual are multiplied by, so that float64 holds their products."""
@@ -304,19 +289,13 @@ class Newton:
 
     def _enter(self, update: float) -> None:
         """Enter a step into the history."""
-        self.history.update.append(update)
-        self.history.residual.append(self.relative)
-        self.history.mae.append(math.nan)
-        self.history.seconds.append(time.perf_counter() - self._begun)
+        self._monitor.note(update, self.relative)
 
     def _judge(self, linear: str, whole: float, *, improved: bool) -> None:
         """Decide how it ended, if it did, by how its last step did, of that size if it was a whole one."""
-        if not math.isfinite(self.relative):
-            self.status = "diverged_nan"
-        elif self.relative <= self._rtol:
-            self.status = "converged_rtol"
-        elif whole <= self._rule.atol:
-            self.status = "converged_atol"
+        by_rule = self._monitor.judged(whole)
+        if by_rule not in (None, OUT_OF_ITERATIONS):
+            self.status = by_rule
         elif not improved and linear in CONVERGED:
             self._stagnate("no part of the next one lowers the residual")
         elif linear == "stagnated":
@@ -326,8 +305,8 @@ class Newton:
         elif not improved or linear in ("diverged_nan", "diverged_tolerance"):
             self.status = "stagnated" if linear == OUT_OF_ITERATIONS else linear
             self.failure = f"the linear problem of a step of Newton's method ended as {linear}"
-        elif len(self.history.update) >= self._rule.max_iterations:
-            self.status = OUT_OF_ITERATIONS
+        else:
+            self.status = by_rule
 
     def _stagnate(self, why: str) -> None:
         """End where there is no way on."""
@@ -336,15 +315,6 @@ class Newton:
             f"Newton's method finds no step to go on by: {why}. For these data the equation may have no solution, "
             "or none that is reached from this start"
         )
-
-    def _answer(self, interrupted: bool, due: bool) -> None:
-        """Keep a checkpoint, and stop, if any rank was called to; or there are no steps left."""
-        ended = self.status == OUT_OF_ITERATIONS
-        if self._watch.save is not None and (interrupted or due or ended):
-            strip = self._place.strip([self.u], **self._steps.settings.tensors)
-            self._watch.keep(None, [self.history], [strip], [None], self._number)
-        if interrupted:
-            self.status = self.status or "interrupted"
 
     def _take(self, u: np.ndarray, residual: np.ndarray | None = None) -> None:
         """Go to other values: evaluate their residual, if it is not known, its 2-norm and their root mean square over all ranks."""

@@ -8,33 +8,39 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 
-from mosaicdd.discretisation.system import NonlinearSystem
+from mosaicdd.discretisation.coarser import screening, smooth_problem
+from mosaicdd.discretisation.system import LinearSystem, NonlinearSystem, flow_system
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.safe_norms import norm
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.solvers.base_engine import BaseEngine, SolveOptions
+from mosaicdd.solvers.linear_engine import LinearEngine
 from mosaicdd.solvers.measure import require_range
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.multigrid_system import AROUND
 from mosaicdd.solvers.newton.newton import Newton
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations, equations_of
 from mosaicdd.solvers.newton.newton_steps import (
-    MediumStep,
     NewtonContext,
     NodesInside,
-    SineStep,
     Step,
+    multigrid_step,
+    sine_step,
 )
-from mosaicdd.solvers.newton.starts import HarmonicGuess, NestedGuess, nested_start
-from mosaicdd.solvers.outcome import PLAUSIBLE, ErrorEstimate, Outcome, StatusEvidence
+from mosaicdd.solvers.newton.starts import NestedGuess, nested_start
+from mosaicdd.solvers.outcome import PLAUSIBLE, ErrorEstimate, History, Outcome, StatusEvidence
 from mosaicdd.solvers.settings import CONVERGED
+
+_LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
+
 
 _SAME = (
     1.2  # ratio of what conducts at nodes, up to which sine transforms are a good preconditioner
@@ -61,14 +67,13 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         self._known: _InitialGuess | None = None
         with self.clock.part("sample"):
             self._make = self._ranks.run_on_all(lambda: equations_of(local_solver, self._place))
-        self._steps = NewtonContext(self.partition, self._place, self.settings, self.clock)
+        self._steps = NewtonContext(self._place, self.settings, self.clock)
         equations = self._equations(0, Boundary.zeros(self.grid))
         ones = equations.cleared(np.ones([p.stop - p.start for p in self._place.ghosted]))
         active = self._place.at(self.partition.unknowns, ones)
         self._unknowns = int(self._ranks.sum(np.array([active.sum()]))[0])
         whole = local_solver.discretisation is None  # values on all sides of a rectangle
         self._inner = NodesInside(self._place, self.layout) if whole else None
-        self._harmonic = HarmonicGuess(self._steps, self._inner, local_solver)
 
     def _equations(self, number: int, boundary: Boundary) -> NewtonEquations:
         """Return the equations of one of the problems that are solved now."""
@@ -82,9 +87,9 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         ways: list[Callable[[np.ndarray], Step]] = []
         inner = self._inner
         if inner is not None and equations.self_adjoint:
-            ways.append(lambda u: SineStep(self._steps, inner, equations, u))
+            ways.append(lambda u: sine_step(self._steps, inner, equations, u))
         turned = transposed and not equations.self_adjoint
-        ways.append(lambda u: MediumStep(self._steps, equations, u, transposed=turned))
+        ways.append(lambda u: multigrid_step(self._steps, equations, u, transposed=turned))
         return ways
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
@@ -118,6 +123,38 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
             left = 0.0 if nested is None else self._norm(residual, smooth)
             self._known = _InitialGuess(data, u, smooth, (problem, number), left, nested)
         return self._known
+
+    def _harmonic(self, number: int, boundary: Boundary) -> np.ndarray:
+        """Return the harmonic surface of a problem over the values on the sides, at the nodes that this rank owns.
+
+        It lies between these values. Where natural sides leave its level open, it is screened, over the width of the domain.
+        """
+        if self._inner is not None:
+            with self.clock.part("start"):
+                return self._inner.harmonic(boundary)
+        linear, c = self._smooth_system
+        smooth = smooth_problem(self._solver.source.problem, self.grid, c)
+        linear.source.update(
+            smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
+        )
+        settings = self.settings.with_changes(rtol=_LOOSE, certify=None)
+        field = (
+            LinearEngine(self.partition, linear, settings, clock=self.clock).solve(boundary).field
+        )
+        if field is None:
+            raise RuntimeError("the field of a harmonic surface is kept")
+        return field.cpu().numpy()
+
+    @cached_property
+    def _smooth_system(self) -> tuple[LinearSystem, float]:
+        """The equations of harmonic surfaces where values are not given on all sides, and their reaction; all ranks together."""
+        problem, grid = self._solver.source.problem, self.grid
+
+        def bound() -> tuple[LinearSystem, float]:
+            c = screening(problem, grid)
+            return flow_system(smooth_problem(problem, grid, c), grid), c
+
+        return self._ranks.run_on_all(bound)
 
     def _nested(self, number: int, boundary: Boundary) -> NestedGuess | None:
         """Return what finds a problem's solution on a coarser grid; None where there is none."""
@@ -178,7 +215,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
 
     @property
     def coarse_solution(self) -> np.ndarray | None:
-        """The solution on a grid twice as coarse; see `BaseEngine`."""
+        """The solution on a grid twice as coarse that the last solve began with, at all nodes; None if it did not."""
         nested = None if self._known is None else self._known.nested
         return nested.solution if nested is not None and nested.apart == 2 else None
 
@@ -207,11 +244,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
                 equations,
                 self._ways(equations),
                 beginning.smooth,
-                self._rule(options),
-                history=options.history(i),
-                progress=options.progress,
-                watch=options.watch or Watch(),
-                number=i,
+                self._monitor(i, options),
             )
             solve.run(begin, first, residual)
             iterated = time.perf_counter()
@@ -223,7 +256,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
                 max_error_share=max(PLAUSIBLE, 10 * self.settings.rtol),
             )
             solves.append((solve, estimate, evidence))
-            fields.append(equations.completed(solve.u, beyond=self._beyond))
+            fields.append(equations.completed(solve.u, beyond=self.request.beyond))
             seconds["iterate"] += iterated - begun
             seconds["estimate"] += time.perf_counter() - iterated
         begun = time.perf_counter()
@@ -234,15 +267,27 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
                 solve.status or "stagnated",
                 evidence,
                 estimate,
-                vanishes=not solve.u.any(),
+                solve.u,
+                solve.history,
+                failure=solve.failure,
                 certificate=solve.certificate,
-                history=solve.history,
                 field=None if kept is None else kept[i],
                 seconds=dict(seconds),
-                failure=solve.failure,
             )
             for i, (solve, estimate, evidence) in enumerate(solves)
         ]
+
+    def _monitor(self, number: int, options: SolveOptions) -> ResidualMonitor:
+        """Return the convergence monitor of a problem."""
+        watch = options.watch
+
+        def save(u: np.ndarray, history: History) -> None:
+            if watch is not None:
+                strip = self._place.strip([u], **self._tensors)
+                watch.keep(None, [history], [strip], [None], number)
+
+        rule, history = self._residual_rule(options), options.history(number)
+        return ResidualMonitor(rule, history, options.progress, watch, save)
 
     def _nearer(
         self,

@@ -5,7 +5,6 @@ everywhere else steps are linear problems with the same faces, volumes and activ
 """
 
 import abc
-import copy
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -17,13 +16,11 @@ import numpy as np
 from mosaicdd.axes import within
 from mosaicdd.discretisation.linear_step import LinearStep
 from mosaicdd.discretisation.nonlinear_equations import NonlinearEquations
-from mosaicdd.discretisation.system import GridSource, LinearSystem, NonlinearSystem
+from mosaicdd.discretisation.system import NonlinearSystem
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.nonlinear_part import Linearised, NonlinearPart
-from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary, edges_of
 
 
@@ -33,6 +30,12 @@ class LinearForm(NamedTuple):
     right: np.ndarray  # the right-hand side without the source
     constant: np.ndarray  # what the operator makes of 1 at all unknowns
     weights: np.ndarray | float  # what rows count in norms
+
+
+ChangeEquations = tuple[Linearised | LinearStep, LinearStep | None]
+
+
+"""Operator and discretisation of the equations for changes; without the latter where all sides have given values."""
 
 
 class NewtonEquations(abc.ABC):
@@ -77,19 +80,8 @@ class NewtonEquations(abc.ABC):
         return self.cleared(self.derivative(u, self._place.ghosted).diagonal())
 
     @abc.abstractmethod
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
-        """Return the solver of the linear problem for changes of values, or its transposed, without a right-hand side."""
-
-    def driven(self, linear: LinearSystem, force: np.ndarray) -> LinearSystem:
-        """Return such a solver with a right-hand side, at all wide nodes; they share what is planned."""
-        f = LocalPart(self._grid, force / self._grid.spacing**2, self._place.ghosted)
-        solver = copy.copy(linear)
-        solver.source = self._linear_source({"f": f})
-        return solver
-
-    def _linear_source(self, fields: dict) -> GridSource:
-        problem = Problem(Domain.of_grid(self._grid), "poisson", fields)
-        return GridSource(problem, self._grid)
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> ChangeEquations:
+        """Return the linear equations for changes of values, or the transposed ones: operator and discretisation."""
 
     @abc.abstractmethod
     def begun(self, u: np.ndarray) -> np.ndarray:
@@ -155,9 +147,8 @@ class _OnRectangle(NewtonEquations):
             values[there] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
-        linear = Linearised(self._operator, u, transposed=transposed)
-        return LinearSystem(linear, self._linear_source({}))
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> ChangeEquations:
+        return Linearised(self._operator, u, transposed=transposed), None
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         return self._boundary.impose(u, self._place.ghosted)
@@ -203,7 +194,7 @@ class _OnOutlines(NewtonEquations):
         values[~self._equations.active] = 0.0
         return values
 
-    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> LinearSystem:
+    def linearised(self, u: np.ndarray, *, transposed: bool = False) -> ChangeEquations:
         derivative = self._equations.derivative(u, self._data)
         if transposed:
             other = derivative.conductances.transposed()
@@ -214,7 +205,7 @@ class _OnOutlines(NewtonEquations):
             self_adjoint=self.self_adjoint,
             periods=self._equations.periods,
         )
-        return LinearSystem(step, self._linear_source({}), step)
+        return step, step
 
     def begun(self, u: np.ndarray) -> np.ndarray:
         active = self._equations.active

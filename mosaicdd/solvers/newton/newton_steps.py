@@ -15,9 +15,8 @@ moves half as much memory, and the next residual, in float64 and by the equation
 import functools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -33,7 +32,9 @@ from mosaicdd.parallel.safe_norms import safe_power
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.solvers.base_engine import Stopwatch, engine_of
+from mosaicdd.solvers.base_engine import Stopwatch
+from mosaicdd.solvers.linear_engine import solve_at_nodes
+from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.multigrid.vector_operations import (
     Image,
     adding,
@@ -44,7 +45,7 @@ from mosaicdd.solvers.multigrid.vector_operations import (
 )
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
 from mosaicdd.solvers.outcome import ERROR_STEP
-from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd.solvers.settings import SolveSettings, StoppingRule
 from mosaicdd.solvers.transforms.sine_solve import SineSolve
 
 _STEP_ITERATIONS = 200  # iterations of a step
@@ -52,17 +53,21 @@ _STEP_ITERATIONS = 200  # iterations of a step
 
 @dataclass(frozen=True)
 class NewtonContext:
-    """What the steps for all problems of an engine have in common: where, and how."""
+    """Ghost nodes, settings and clock, which the steps for all problems of an engine share."""
 
-    partition: Partition
     place: GhostNodes
     settings: SolveSettings
     clock: Stopwatch
 
     @property
+    def partition(self) -> Partition:
+        """The partition of the grid over the ranks."""
+        return self.place.partition
+
+    @property
     def ranks(self) -> Ranks:
         """The ranks of the partition."""
-        return self.partition.ranks
+        return self.place.ranks
 
 
 @dataclass(frozen=True)
@@ -86,54 +91,37 @@ class Change:
         return torch.from_numpy(abs(self.values[sampled]))
 
 
-class Step(Protocol):
-    """Solves for what the derivative at some values asks for."""
-
-    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
-        """Return the change whose product with the derivative is a force.
-
-        `ValueError` on all ranks, if the derivative is that of no elliptic equation.
-        ``force``: times the squared spacing, a wide array; ``rtol``: bound of the residual, relative to the force, in
-        the 2-norm. Returns None on all ranks, if this is not the way to find it.
-        """
-        ...
+Step = Callable[[np.ndarray, float], Change | None]
 
 
-class MediumStep:
-    """Solves in the medium that the derivative, or its transposed, is, by multigrid; `ValueError` as `Step`."""
+"""``step(force, rtol)``: the change whose product with the derivative at some values is a force; all ranks together.
 
-    def __init__(
-        self,
-        steps: NewtonContext,
-        equations: NewtonEquations,
-        u: np.ndarray,
-        *,
-        transposed: bool = False,
-    ):
-        self._steps, self._equations = steps, equations
-        with steps.clock.part("derivative"):
-            self._linear = steps.ranks.run_on_all(
-                lambda: equations.linearised(u, transposed=transposed)
-            )
+``force``: times the squared spacing, a wide array; ``rtol``: bound of the residual, relative to the force, in the 2-norm.
+None on all ranks, if this is not the way to find it. `ValueError` on all ranks, if the derivative is that of no elliptic
+equation.
+"""
 
-    def __call__(self, force: np.ndarray, rtol: float) -> Change:
-        """Solve on the whole grid; see `Step`."""
-        steps = self._steps
-        linear = self._equations.driven(self._linear, force)
-        settings = steps.settings.with_changes(
-            rtol=rtol, certify=None, max_iterations=_STEP_ITERATIONS
-        )
-        engine = engine_of(linear.method)(steps.partition, linear, settings, clock=steps.clock)
-        outcome = engine.solve(Boundary.zeros(steps.partition.grid))
-        if outcome.field is None:
-            raise RuntimeError("a step's field is kept")
-        values = outcome.field.double().cpu().numpy()
-        return Change(
-            values,
-            steps.place.rms(values),
-            outcome.error_estimate.rms,
-            "converged_rtol" if outcome.history.residual[-1] <= rtol else outcome.status,
-        )
+
+def multigrid_step(
+    steps: NewtonContext, equations: NewtonEquations, u: np.ndarray, *, transposed: bool = False
+) -> Step:
+    """Return the step by multigrid, with the derivative at values, or its transposed."""
+    with steps.clock.part("derivative"):
+        linear = steps.ranks.run_on_all(lambda: equations.linearised(u, transposed=transposed))
+    prepared: list[MultigridSystem] = []  # with the first force
+
+    def step(force: np.ndarray, rtol: float) -> Change:
+        if not prepared:
+            device = steps.settings.tensors["device"]
+            prepared.append(MultigridSystem(steps.partition, *linear, steps.clock, device=device))
+        rule = StoppingRule(rtol, steps.settings.atol, _STEP_ITERATIONS)
+        owned = steps.place.without_ghosts(force)
+        with steps.clock.part("multigrid"):
+            solved = solve_at_nodes(prepared[0], steps.partition, owned, rule, by_measure=True)
+        status = "converged_rtol" if solved.residual <= rtol else solved.status
+        return Change(solved.values, steps.place.rms(solved.values), solved.error, status)
+
+    return step
 
 
 class NodesInside:
@@ -229,71 +217,67 @@ _STRIP = 2**18  # numbers of a vector that are handled at once
 _SHORT = 1e-5  # bounds of residuals down to which float32 is long enough
 
 
-class SineStep:
-    """Solves for what a derivative between inner nodes asks for; see `Step`.
+def sine_step(
+    steps: NewtonContext, inner: NodesInside, equations: NewtonEquations, u: np.ndarray
+) -> Step:
+    """Return the step by conjugate gradients with sine transforms, with the derivative at values.
 
-    `ValueError` as `Step`.
+    `NotEllipticError` on all ranks, if that is of no elliptic equation.
     """
 
-    def __init__(
-        self, steps: NewtonContext, inner: NodesInside, equations: NewtonEquations, u: np.ndarray
-    ):
-        self._steps, self._inner = steps, inner
-        self._equations, self._u = equations, u
-        self._planned: dict[type, _Gradients | None] = {}
-        if self._of(np.float32) is None:
-            self._of(np.float64)
+    @functools.cache
+    def gradients(dtype: type) -> _Gradients | None:
+        with steps.clock.part("derivative"):
+            return _gradients_of(steps.ranks, inner, equations, u, dtype)
 
-    def __call__(self, force: np.ndarray, rtol: float) -> Change | None:
-        """Solve by conjugate gradients, if these are quick; see `Step`."""
-        gradients = self._of(np.float32) if rtol >= _SHORT else None
-        gradients = self._of(np.float64) if gradients is None else gradients
-        if gradients is None:
+    if gradients(np.float32) is None:
+        gradients(np.float64)
+
+    def step(force: np.ndarray, rtol: float) -> Change | None:
+        solve = gradients(np.float32) if rtol >= _SHORT else None
+        solve = gradients(np.float64) if solve is None else solve
+        if solve is None:
             return None
-        with self._steps.clock.part("cg"):
-            result = gradients(self._inner.of_wide(force), rtol)
+        with steps.clock.part("cg"):
+            result = solve(inner.of_wide(force), rtol)
         if result is None:
             return None
         values, last, unit = result
-        nodes = math.prod(self._inner.owned.shape)
-        squares = self._steps.ranks.sum(np.array([np.vdot(values, values), last]))
+        nodes = math.prod(inner.owned.shape)
+        squares = steps.ranks.sum(np.array([np.vdot(values, values), last]))
         size, error = unit * np.sqrt(squares / nodes)
-        change = self._inner.embedded(unit * values)
+        change = inner.embedded(unit * values)
         return Change(change, float(size), float(error), "converged_rtol")
 
-    def _of(self, dtype: type) -> "_Gradients | None":
-        """Return what solves in numbers of a type; None where these are too short for the derivative, or nothing flows.
+    return step
 
-        `NotEllipticError` where that is of no elliptic equation.
-        """
-        if dtype not in self._planned:
-            with self._steps.clock.part("derivative"):
-                self._planned[dtype] = self._made(dtype)
-        return self._planned[dtype]
 
-    def _made(self, dtype: type) -> "_Gradients | None":
-        ranks, inner = self._steps.ranks, self._inner
-        # Numbers may be too large or too small for the type, and flows nothing beside a reaction.
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            try:
-                derivative = ranks.run_on_all(
-                    lambda: self._equations.derivative(self._u, inner.part, dtype)
-                )
-            except NotEllipticError:  # on all ranks; in shorter numbers what is small is zero
-                if dtype == np.float64:
-                    raise
-                return None
-            inside = (slice(1, -1),) * derivative.axes
-            c = derivative.reaction[inside]
-            scales = derivative.diagonal()[inside]
-            scales -= c
-            scales /= inner.diagonal
-            share = (c / scales).sum(dtype=float)
-            lacking = scales.size - ((scales > 0) & np.isfinite(scales)).sum()
-        share, count, lacking = ranks.sum(np.array([share, scales.size, lacking]))
-        if lacking or not np.isfinite(share):
+def _gradients_of(
+    ranks: Ranks, inner: NodesInside, equations: NewtonEquations, u: np.ndarray, dtype: type
+) -> "_Gradients | None":
+    """Return conjugate gradients in numbers of a type; None where it is too short for the derivative, or nothing flows.
+
+    `NotEllipticError` where that is of no elliptic equation.
+    """
+    # Numbers may be too large or too small for the type, and flows nothing beside a reaction.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        try:
+            derivative = ranks.run_on_all(lambda: equations.derivative(u, inner.part, dtype))
+        except NotEllipticError:  # on all ranks; in shorter numbers what is small is zero
+            if dtype == np.float64:
+                raise
             return None
-        return _Gradients(self._steps, inner, derivative, scales, max(share / count, 0.0), dtype)
+        inside = (slice(1, -1),) * derivative.axes
+        c = derivative.reaction[inside]
+        scales = derivative.diagonal()[inside]
+        scales -= c
+        scales /= inner.diagonal
+        share = (c / scales).sum(dtype=float)
+        lacking = scales.size - ((scales > 0) & np.isfinite(scales)).sum()
+    share, count, lacking = ranks.sum(np.array([share, scales.size, lacking]))
+    if lacking or not np.isfinite(share):
+        return None
+    return _Gradients(ranks, inner, derivative, scales, max(share / count, 0.0))
 
 
 class _Gradients:
@@ -305,14 +289,13 @@ class _Gradients:
 
     def __init__(
         self,
-        steps: NewtonContext,
+        ranks: Ranks,
         inner: NodesInside,
         derivative: Conductances,
         scales: np.ndarray,
         reaction: float,
-        dtype: type,
     ):
-        self._ranks, self._inner = steps.ranks, inner
+        self._ranks, self._inner, dtype = ranks, inner, scales.dtype
         self._shape = shape = derivative.reaction.shape
         self._inside = (slice(1, -1),) * len(shape)
         self._roots: np.ndarray = inner.widened(1 / np.sqrt(scales, dtype=float)).astype(dtype)

@@ -7,36 +7,21 @@ than to tell each other.
 """
 
 import math
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
 from mosaicdd.axes import Slices
-from mosaicdd.discretisation.coarser import (
-    coarser,
-    extrapolated,
-    refined_at,
-    screening,
-    smooth_problem,
-)
-from mosaicdd.discretisation.system import (
-    LinearSystem,
-    NonlinearSystem,
-    flow_system,
-    nonlinear_system,
-)
+from mosaicdd.discretisation.coarser import coarser, extrapolated, refined_at
+from mosaicdd.discretisation.system import nonlinear_system
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import Partition
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import engine_of
-from mosaicdd.solvers.newton.newton_steps import NewtonContext, NodesInside
 from mosaicdd.solvers.settings import SolveSettings
-
-_LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
-
 
 # Begun with a coarser grid, minimal surfaces with slopes of 4 take 5, 5, 4, 4 steps at 64 to 512 cells a side; at 256
 # the Poisson-Boltzmann equation takes 1 for 3, the p-Laplacian 4 for 8 (`benchmarks/nonlinear_peers.py`).
@@ -47,52 +32,6 @@ _LEAST = 32  # cells along its sides
 
 
 _RTOL = 1e-6  # of its solution
-
-
-class HarmonicGuess:
-    """Finds the harmonic surface over the values on the sides, which lies between these.
-
-    Where natural sides leave its level open, it is screened, over the width of the domain.
-
-    Parameters
-    ----------
-    inner
-        Of a rectangle with values on all sides.
-    solver
-        Of the nonlinear problem.
-    """
-
-    def __init__(self, steps: NewtonContext, inner: NodesInside | None, solver: NonlinearSystem):
-        self._steps, self._inner, self._solver = steps, inner, solver
-
-    def __call__(self, number: int, boundary: Boundary) -> np.ndarray:
-        """Return the nodes that this rank owns, of one of the problems that are solved now."""
-        steps = self._steps
-        if self._inner is not None:
-            with steps.clock.part("start"):
-                return self._inner.harmonic(boundary)
-        linear, c = self._on_outlines
-        smooth = smooth_problem(self._solver.source.problem, steps.partition.grid, c)
-        linear.source.update(
-            smooth if smooth.problems == 1 else smooth.some(range(number, number + 1))
-        )
-        settings = steps.settings.with_changes(rtol=_LOOSE, certify=None)
-        engine = engine_of(linear.method)(steps.partition, linear, settings, clock=steps.clock)
-        field = engine.solve(boundary).field
-        if field is None:
-            raise RuntimeError("the field of a harmonic surface is kept")
-        return field.cpu().numpy()
-
-    @cached_property
-    def _on_outlines(self) -> tuple[LinearSystem, float]:
-        """What solves where values are not given on all sides of a rectangle, and its reaction; all ranks together."""
-        problem, grid = self._solver.source.problem, self._steps.partition.grid
-
-        def bound() -> tuple[LinearSystem, float]:
-            c = screening(problem, grid)
-            return flow_system(smooth_problem(problem, grid, c), grid), c
-
-        return self._steps.ranks.run_on_all(bound)
 
 
 class NestedGuess:
@@ -118,7 +57,7 @@ class NestedGuess:
         solver = nonlinear_system(problem, grid)
         loose = settings.with_changes(rtol=_RTOL, certify=None, atol=0.0, max_iterations=None)
         alone = Partition.alone(grid, (False,) * len(grid.shape))
-        self._engine = engine_of(solver.method)(alone, solver, loose)
+        self._engine: Any = engine_of(solver.method)(alone, solver, loose)
         self._boundaries, self.apart = problem.boundaries(grid), apart
         self.solution: np.ndarray | None = None
 

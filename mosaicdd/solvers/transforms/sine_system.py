@@ -10,13 +10,10 @@ each product of these, ``d`` at least 2. Such equations are solved without pivot
 less time than one of these takes.
 
 The residual of constant coefficients at all unknowns, in differences.
-
-The engine for constant coefficients on rectangles and boxes: one solve by transforms, and the true residual.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,8 +29,7 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale, require_range
-from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
-from mosaicdd.solvers.multigrid.multigrid_engine import MultigridEngine
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.vector_operations import Image, kernels, planned
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
 from mosaicdd.solvers.transforms.sine_solve import Eliminate, SineSolve, SineTransform
@@ -192,25 +188,14 @@ _GAIN = 0.5  # of residuals from one correction to the next, at least: there is 
 
 
 class SineSystem:
-    """The equations of all nodes, as a `MultigridSystem` has them, and the transforms that solve them.
+    """Separable equations, prepared for transforms; see `PreparedSystem`.
 
-    Vectors are arrays of the unknowns of this rank, ``(rows, columns)``.
+    Vectors are arrays of the unknowns of this rank, ``(rows, columns)``; the number on the diagonal is the scale.
 
     `ValueError` on all ranks, if the coefficients are not sound.
-
-    Attributes
-    ----------
-    equations, conductances, measure, region
-        See `MultigridSystem`.
-    nodes, gradients
-        This, which says what vectors are, and solves.
-    unknowns
-        Nodes of the whole domain that have stencil.
-    scale
-        The number on the diagonal.
     """
 
-    directed = False
+    name, iterates, directed = "sines", False, False
 
     def __init__(self, partition: Partition, solver: SeparableSystem, clock: Stopwatch):
         self._partition, self._ranks = partition, partition.ranks
@@ -288,13 +273,6 @@ class SineSystem:
                 ranks, layout, sizes, self._waves, couplings, reaction
             )
 
-    @property
-    def nodes(self) -> "SineSystem":
-        """Itself; an attribute would keep it alive when all others are done with it."""
-        return self
-
-    gradients = nodes
-
     def _sample(self, solver: SeparableSystem, stencil: Conductances) -> None:
         """Find the equations of the region; in arrays of one value, where values are given on all sides."""
         part, flows = self.region.nodes, solver.discretisation
@@ -368,7 +346,7 @@ class SineSystem:
         edges.impose(values, number)
         return values
 
-    def __call__(self, b: np.ndarray, x: np.ndarray, size: float, judge: ResidualMonitor) -> str:
+    def solve(self, b: np.ndarray, x: np.ndarray, size: float, judge: ResidualMonitor) -> str:
         """Solve for a right-hand side, whatever ``x`` is, which becomes the result; return how it ended.
 
         All ranks together. Corrections of what rounding leaves follow while they gain. ``size``: what residuals are relative to.
@@ -421,18 +399,3 @@ class SineSystem:
         place = self._partition.samples(ERROR_STEP[len(self.region.shape)])
         everywhere = torch.full([p.stop - p.start for p in place], rms, dtype=torch.float64)
         return ErrorEstimate(rms, rms, everywhere, place, self._left / math.sqrt(self._least))
-
-
-class SineEngine(MultigridEngine):
-    """Solves as media are, but by transforms in the place of iterations; on GPUs by these."""
-
-    def _planned(self, *, transposed: bool) -> Any:
-        """Return what is planned: `SineSystem`, which is its own transpose."""
-        solver = self._solver
-        if not isinstance(solver, SeparableSystem) or self._tensors["device"].type != "cpu":
-            return super()._planned(transposed=transposed)
-        self.acceleration, self.begins = "sines", False
-        key = (SineSystem, self.partition)
-        if key not in solver.planned:
-            solver.planned[key] = SineSystem(self.partition, solver, self.clock)
-        return solver.planned[key]

@@ -8,12 +8,12 @@ from media import MEDIA
 import mosaicdd as m
 from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid import aggregates
 from mosaicdd.solvers.multigrid import vector_operations as compiled
 from mosaicdd.solvers.multigrid import vector_operations as sums
 from mosaicdd.solvers.multigrid import vector_operations as vectors
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
-from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import CONVERGED, StoppingRule

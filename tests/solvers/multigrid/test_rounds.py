@@ -11,9 +11,9 @@ from products import require_symmetric_and_positive
 
 from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.conjugate_gradients import FlexibleGradients
 from mosaicdd.solvers.multigrid.cycle import Cycle
-from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import StoppingRule

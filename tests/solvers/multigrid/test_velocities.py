@@ -8,8 +8,8 @@ import mosaicdd as m
 from mosaicdd import Ranks
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.edge_means import fitted
+from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.biconjugate_gradients import StabilisedGradients, gradients_of
-from mosaicdd.solvers.multigrid.iteration import ResidualMonitor
 from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.references import solve_directly

@@ -1,0 +1,467 @@
+"""The engine of linear equations on the whole grid: multigrid, or transforms where these are the same at all nodes."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from mosaicdd.axes import Slices, even, within
+from mosaicdd.discretisation.given_conditions import Points, points_on
+from mosaicdd.discretisation.node_equations import Equations
+from mosaicdd.discretisation.system import LinearSystem, SeparableSystem
+from mosaicdd.grid.partition import Partition, Region
+from mosaicdd.grid.window import Strip
+from mosaicdd.parallel.safe_norms import is_safe, largest_of, power_for
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.medium import Resampled
+from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.solvers.base_engine import BaseEngine, SolveOptions, Stopwatch
+from mosaicdd.solvers.field_residual import BoundaryLifting, FieldResidual
+from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale
+from mosaicdd.solvers.monitor import ResidualMonitor
+from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
+from mosaicdd.solvers.outcome import (
+    PLAUSIBLE,
+    ROUNDINGS,
+    Certificate,
+    ErrorEstimate,
+    History,
+    Outcome,
+    StatusEvidence,
+    needs_rounding,
+    progress_times,
+)
+from mosaicdd.solvers.settings import StoppingRule
+from mosaicdd.solvers.transforms.sine_system import SineSystem
+
+_STRIP = 2**17  # values of the field that are handed out at once
+
+
+# The residual of a field is that of its values on the lines but for rounding, up to 1e-8 of it where both are near 1e-8.
+_SAME = 1 + 1e-6
+
+
+class PreparedSystem(Protocol):
+    """Linear equations ``A u = b`` on a partition, prepared for solves; each kind has vectors of its own.
+
+    Attributes
+    ----------
+    name
+        Of the method.
+    iterates
+        Whether it matters where a solve begins.
+    directed
+        Whether the transposed equations are others.
+    region
+        The nodes that this rank owns, and one more all around.
+    equations
+        At the nodes of the region; None of a rectangle with values on all sides.
+    conductances
+        Between the nodes of the region.
+    measure
+        Of right-hand sides.
+    unknowns
+        Of the whole domain.
+    scale
+        The largest number of the equations.
+    """
+
+    name: str
+    iterates: bool
+    directed: bool
+    region: Region
+    equations: Equations | None
+    conductances: Conductances | Resampled
+    measure: ResidualScale
+    unknowns: int
+    scale: float
+
+    def right_hand_side(
+        self, edges: EdgeValues, source: NodeSource | None, number: int, room: Any = None
+    ) -> Any:
+        """Return the right-hand side of one of the problems.
+
+        ``edges``: the values on the edge of the grid; ``room``: a vector whose place another may take.
+        """
+
+    def start(self, own: np.ndarray, room: Any = None) -> Any:
+        """Return a vector of values at the owned nodes, zero where no unknown is.
+
+        ``own``: of one value along each axis, if all are the same.
+        """
+
+    def solve(self, b: Any, x: Any, size: float, monitor: ResidualMonitor) -> str:
+        """Solve for a right-hand side from values ``x``, in place; return how it ended. All ranks together.
+
+        ``size``: what residuals are relative to.
+        """
+
+    def estimate(self) -> ErrorEstimate:
+        """Estimate the error of the last result by its residual."""
+
+    def field(
+        self, x: Any, edges: EdgeValues, number: int, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the values of a problem at the nodes of the region, edges included; in ``out``, if there is any."""
+
+    def norm(self, b: Any) -> float:
+        """Return the 2-norm of a right-hand side, as its rows count; all ranks together."""
+
+    def rms(self, x: Any) -> float:
+        """Return the root mean square of a vector; all ranks together."""
+
+    def size_here(self, x: Any) -> float:
+        """Return the root mean square of a vector over the nodes of this rank."""
+
+
+def prepare(
+    system: LinearSystem,
+    partition: Partition,
+    clock: Stopwatch,
+    device: torch.device,
+    *,
+    transposed: bool = False,
+) -> PreparedSystem:
+    """Prepare linear equations, or the transposed ones, once: the system keeps what is prepared.
+
+    Separable equations on a processor are solved by transforms, all others by multigrid.
+    """
+    separable = isinstance(system, SeparableSystem) and device.type == "cpu"
+    key = SineSystem if separable else MultigridSystem, partition, transposed
+    if key not in system.planned:
+        if isinstance(system, SeparableSystem) and separable:
+            system.planned[key] = SineSystem(partition, system, clock)
+        else:
+            of = partition, system.operator, system.discretisation, clock
+            system.planned[key] = MultigridSystem(*of, device=device, transposed=transposed)
+    prepared: PreparedSystem = system.planned[key]
+    return prepared
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSolution:
+    """The solution for one right-hand side.
+
+    Parameters
+    ----------
+    values
+        At the nodes that this rank owns.
+    size, error
+        Root mean squares of the values, and of their error, zero where it was not estimated.
+    status, residual
+        How the iteration ended, and the relative residual that it left.
+    """
+
+    values: np.ndarray
+    size: float
+    error: float
+    status: str
+    residual: float
+
+
+def solve_at_nodes(
+    system: PreparedSystem,
+    partition: Partition,
+    force: np.ndarray,
+    rule: StoppingRule,
+    *,
+    by_measure: bool = False,
+) -> NodeSolution:
+    """Solve ``A u = force``, zero on the edge of the grid; all ranks together.
+
+    Parameters
+    ----------
+    force
+        Times the squared spacing, at the nodes that this rank owns.
+    by_measure
+        Whether residuals are relative to what `ResidualScale` finds of the force, and the error is estimated; else
+        residuals are relative to the force's 2-norm.
+    """
+    ranks, region = partition.ranks, system.region
+    edges = EdgeValues.of(region)
+    force = force[within(region.owned, partition.owned)]  # without copies along periodic axes
+    largest = ranks.largest(largest_of(force))
+    power = _power(system, largest, largest)
+    force = power * force
+    b, constant = system.start(force), 0.0
+    if by_measure:
+        values = torch.zeros(1, *region.shape, dtype=torch.float64)
+        values[0][within(region.owned, region.nodes)] = torch.from_numpy(force)
+        measures, constants = system.measure(ranks, edges, NodeSource(values), rule.rtol)
+        size, constant = float(measures[0]), float(constants[0])
+    else:
+        size = system.norm(b)
+    x = system.start(np.full((1,) * force.ndim, constant))
+    monitor = ResidualMonitor(dataclasses.replace(rule, atol=power * rule.atol))
+    status, residual, error = "converged_rtol", 0.0, 0.0
+    if size:  # else nothing acts but at nodes with given values
+        status = system.solve(b, x, size, monitor)
+        residual = monitor.history.residual[-1]
+        error = system.estimate().rms if by_measure else 0.0
+    field, rms = system.field(x, edges, 0), system.rms(x)
+    if status == "stagnated" and error <= PLAUSIBLE * rms:
+        rounding = FieldResidual(ranks, system, None, np.array([size]))
+        for strip in strips_of(field[None], region):
+            rounding.add_rounding(strip)
+        if residual <= ROUNDINGS * float(rounding.rounding()[0]):
+            status = "converged_rounding"
+    found = field[within(partition.owned, region.nodes)] / power
+    return NodeSolution(found, rms / power, error / power, status, residual)
+
+
+def _power(system: PreparedSystem, size: float, largest: float) -> float:
+    """Return the factor of right-hand sides of a size, where squares of them or of their solutions need one."""
+    safe = is_safe(size) and is_safe(size / system.scale)
+    return 1.0 if safe else power_for(largest, math.sqrt(system.scale))
+
+
+def strips_of(
+    fields: np.ndarray, region: Region, device: torch.device | str = "cpu"
+) -> Iterator[Strip]:
+    """Yield a rank's part of fields from below, with a node more all around; views of them on the processor."""
+    own, around = region.owned, region.nodes
+    inner = within(own, around)
+    rows = max(1, _STRIP // (len(fields) * fields[0][0].size))
+    for part in even(own[0].stop - own[0].start, rows):
+        low, high = own[0].start + part.start, own[0].start + part.stop
+        first = max(low - 1, around[0].start) - around[0].start
+        last = min(high + 1, around[0].stop) - around[0].start
+        start = low - around[0].start - first
+        yield Strip(
+            torch.from_numpy(fields[:, first:last]).to(device),
+            (slice(start, start + high - low), *inner[1:]),
+            (slice(low, high), *own[1:]),
+        )
+
+
+class LinearEngine(BaseEngine[LinearSystem]):
+    """Solves linear equations on all nodes, one problem after another.
+
+    What depends on the coefficients alone is prepared once and kept by the system. The residuals of the answers are
+    taken in the equations that the user's coefficients make.
+
+    Raises
+    ------
+    ValueError
+        If the coefficients are not sound.
+    Unsupported
+        If the settings ask for what this method has not.
+    """
+
+    def _prepare(self, local_solver: LinearSystem) -> None:
+        self.settings.require_whole_grid()
+        self._system = self._prepared(transposed=False)
+        self.acceleration, self.begins = self._system.name, self._system.iterates
+
+    def _prepared(self, *, transposed: bool) -> PreparedSystem:
+        device = self._tensors["device"]
+        return prepare(self._solver, self.partition, self.clock, device, transposed=transposed)
+
+    @property
+    def unknowns(self) -> int:
+        """Nodes of the whole domain that have an unknown."""
+        return self._system.unknowns
+
+    def change(
+        self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
+    ) -> tuple[np.ndarray, str]:
+        """Return the solution for a force, whatever the values; see `BaseEngine.change`."""
+        system = self._prepared(transposed=transposed and self._system.directed)
+        rule = StoppingRule(rtol, 0.0, self.settings.max_iterations)
+        with self.clock.part("multigrid"):
+            solved = solve_at_nodes(system, self.partition, force, rule)
+        return solved.values, solved.status
+
+    def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
+        rule, system = self._residual_rule(options), self._system
+        edges, source, embedded = self._data(boundaries)
+        measures, constants = system.measure(self._ranks, edges, source, rule.rtol)
+        powers, unscaled = np.ones(self.problems), edges
+        if not all(is_safe(size) and is_safe(size / system.scale) for size in measures):
+            largest = system.measure.largest(self._ranks, edges, source)
+            pairs = zip(measures, largest, strict=True)
+            powers = np.array([_power(system, *sizes) for sizes in pairs])
+            edges = edges.times(powers)
+            source = None if source is None else source.times(powers)
+            measures, constants = system.measure(self._ranks, edges, source, rule.rtol)
+        residual = FieldResidual(self._ranks, system, source, measures)
+        seconds = {"iterate": 0.0, "estimate": 0.0}
+        solves: list[tuple[str, float, History, ErrorEstimate]] = []
+        x: Any = None  # of the last problem
+        b: Any = None
+        for i, power in enumerate(powers.tolist()):
+            begun = time.perf_counter()
+            monitor = self._monitor(edges, i, rule, options, power)
+            x = self._begun(i, float(constants[i]), options, x, power)
+            b, size = system.right_hand_side(edges, source, i, b), float(measures[i]) or 1.0
+            with self.clock.part("multigrid"):
+                status = system.solve(b, x, size, monitor)
+            iterated = time.perf_counter()
+            b = b if i < self.problems - 1 else None  # the next one takes its place
+            with self.clock.part("estimate"):
+                estimate = system.estimate()
+            solves.append((status, system.rms(x), monitor.history, estimate))
+            if i == 0:  # not before the iteration, whose vectors are the most memory
+                fields = np.empty((self.problems, *system.region.shape))
+            system.field(x, edges, i, fields[i])
+            seconds["iterate"] += iterated - begun
+            seconds["estimate"] += time.perf_counter() - iterated
+        x = None
+        begun = time.perf_counter()
+        if self.request.whole:
+            with self.clock.part("check"):
+                for strip in self._in_strips(fields):
+                    residual.add(strip)
+        evidence = self._evidence(rule.rtol, solves, fields, residual)
+        for i in np.flatnonzero(powers != 1.0).tolist():
+            with np.errstate(over="ignore"):
+                fields[i] /= powers[i]
+            unscaled.impose(fields[i], i)
+        if embedded is None and self._is_wanted(fields, options.sink):
+            those = fields[:, *within(self.place, system.region.nodes)]
+            wanted: torch.Tensor | None = torch.from_numpy(those)
+        else:
+            wanted = self._delivered(self._strips(fields, embedded), options.sink)
+        seconds["assemble"] = time.perf_counter() - begun
+        certify = self.settings.certify
+        imbalance = None if embedded is None else embedded.imbalance
+        return [
+            self._outcome(
+                status,
+                evidence[i],
+                estimate,
+                fields[i],
+                history,
+                float(powers[i]),
+                imbalance=None if imbalance is None else imbalance[i].item(),
+                certificate=certify and Certificate(certify, len(history.update), 0.0, 0.0),
+                field=None if wanted is None else wanted[i],
+                seconds=dict(seconds),
+            )
+            for i, (status, _, history, estimate) in enumerate(solves)
+        ]
+
+    def _data(
+        self, boundaries: Sequence[Boundary]
+    ) -> tuple[EdgeValues, NodeSource | None, BoundaryLifting | None]:
+        """Return the values on the edge of the grid, the source at the region's nodes, and what else is given."""
+        region, equations, source = self._system.region, self._system.equations, self._solver.source
+        edges = EdgeValues.of(region, boundaries)
+        if equations is not None:
+            where, beyond = (self._ranks, region, self._solver.discretisation), self.request.beyond
+            with self.clock.part("sample"):
+                embedded = BoundaryLifting(*where, source.problem, equations, beyond=beyond)
+            b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
+            return edges, NodeSource(b, nodes=embedded.driven), embedded
+        if source.problem.source is None:
+            return edges, None, None
+        with self.clock.part("sample"):
+            values = self._ranks.run_on_all(
+                lambda: source.problem.source_at(self.grid, region.nodes)
+            )
+            f = torch.as_tensor(values).to(**self._tensors)
+        scale = self.grid.spacing**2
+        return edges, NodeSource(f.expand(self.problems, *f.shape[1:]), scale), None
+
+    def _monitor(
+        self,
+        edges: EdgeValues,
+        number: int,
+        rule: StoppingRule,
+        options: SolveOptions,
+        power: float,
+    ) -> ResidualMonitor:
+        """Return the monitor of a problem whose data were multiplied by a power."""
+        watch, system = options.watch, self._system
+
+        def save(x: Any, history: History) -> None:
+            field = system.field(x, edges, number) / power
+            # This rank's nodes, copies along periodic axes included.
+            inner = within(self.owned, system.region.nodes)
+            strip = Strip(torch.from_numpy(field[None]), inner, self.owned)
+            if watch is not None:
+                watch.keep(None, [history.times(1 / power)], iter([strip]), [None], number)
+
+        return ResidualMonitor(
+            dataclasses.replace(rule, atol=power * rule.atol),
+            options.history(number).times(power),
+            progress_times(options.progress, 1 / power),
+            watch,
+            save,
+            system.size_here,
+        )
+
+    def _begun(
+        self, number: int, constant: float, options: SolveOptions, room: Any, power: float
+    ) -> Any:
+        """Return the vector that the iteration of a problem begins with; for its room see `PreparedSystem`."""
+        own, start = self._system.region.owned, options.begun(number)
+        if start is not None:
+            values = start[number].double().cpu().numpy()[within(own, self.owned)]
+            return self._system.start(power * np.where(np.isnan(values), 0.0, values), room)
+        return self._system.start(np.full((1,) * len(own), constant), room)
+
+    def _strips(self, fields: np.ndarray, embedded: BoundaryLifting | None) -> Iterator[Strip]:
+        """Hand out fields strip by strip, with what is given."""
+        if embedded is not None and embedded.imbalance is not None:
+            embedded.centre(self._in_strips(fields))
+        for strip in self._in_strips(fields):
+            if embedded is not None:
+                own = Strip(strip.values.clone(), strip.inner, strip.place)
+                strip = embedded.completed(own)
+            yield strip
+
+    def _in_strips(self, fields: np.ndarray) -> Iterator[Strip]:
+        return strips_of(fields, self._system.region, self._tensors["device"])
+
+    def _evidence(
+        self,
+        rtol: float,
+        solves: Sequence[tuple[str, float, History, ErrorEstimate]],
+        fields: np.ndarray,
+        field_residual: FieldResidual,
+    ) -> list[StatusEvidence]:
+        """Return what is known of the fields; where rounding may matter, they are gone over again to measure it."""
+        certify = self.settings.certify
+        statuses, sizes, histories, estimates = zip(*solves, strict=True)
+        reached = [history.residual[-1] for history in histories]
+        residuals = field_residual.relative().tolist() if self.request.whole else reached
+        promised = [
+            max(rtol, _SAME * left) if status == "converged_atol" and certify is None else rtol
+            for status, left in zip(statuses, reached, strict=True)
+        ]
+        rounding = np.zeros(self.problems)
+        if certify is None and any(map(needs_rounding, statuses, residuals, promised)):
+            for strip in self._in_strips(fields):
+                field_residual.add_rounding(strip)
+            rounding = field_residual.rounding()
+        # Beside a right-hand side that is zero there is no answer to be a share of.
+        max_error_share = np.where(field_residual.measures > 0, max(PLAUSIBLE, 10 * rtol), np.inf)
+        errors = [estimate.rms for estimate in estimates]
+        each = errors, sizes, residuals, promised, rounding.tolist(), max_error_share.tolist()
+        # The estimate is made from a residual in differences: rounding excuses any.
+        return [StatusEvidence(*known, visible=math.inf) for known in zip(*each, strict=True)]
+
+    def inside_shape(self, nodes: Slices) -> int | None:
+        """Count the nodes inside a domain that is no rectangle; see `BaseEngine`."""
+        equations = self._system.equations
+        around = any(self.partition.periodic)  # then the last nodes are copies
+        if equations is None or equations.outlines is None or around:
+            return None
+        place = within(nodes, self._system.region.nodes)
+        return int(equations.outlines.reported[place].sum())
+
+    def outline_points(self) -> Points | None:
+        """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
+        equations, discretisation = self._system.equations, self._solver.discretisation
+        outline = None if discretisation is None else discretisation.outline
+        around = any(self.partition.periodic)  # then some nodes are copies
+        if equations is None or equations.outlines is None or outline is None or around:
+            return None
+        region = self._system.region
+        own = within(region.owned, region.nodes)
+        return points_on(equations.outlines.part(*own), outline.names)
