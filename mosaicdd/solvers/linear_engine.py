@@ -209,8 +209,8 @@ def solve_at_nodes(
             rounding.add_rounding(strip)
         if residual <= ROUNDINGS * float(rounding.rounding()[0]):
             status = "converged_rounding"
-    found = field[within(partition.owned, region.nodes)] / power
-    return NodeSolution(found, rms / power, error / power, status, residual)
+    changes = field[within(partition.owned, region.nodes)] / power
+    return NodeSolution(changes, rms / power, error / power, status, residual)
 
 
 def _power(system: PreparedSystem, size: float, largest: float) -> float:
