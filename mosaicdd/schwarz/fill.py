@@ -237,7 +237,7 @@ class PointValues:
         self._ranks = ranks
         self._movement = movement
         self._points = points
-        self._plan = local_solver.plan_points(**tensors)
+        self._values_at, self._chunk = local_solver.plan_points(**tensors)
 
     def seen(self, strips: Iterator[Strip]) -> Iterator[Strip]:
         """Pass strips of the field on; nothing of it is needed."""
@@ -261,11 +261,11 @@ class PointValues:
 
     def _predict(self, v: Interface, problem: int, cover: PointCover) -> np.ndarray:
         """Return what one subdomain per point predicts there."""
-        values, chunk = np.empty(len(cover.index)), self._plan.chunk
+        values, chunk = np.empty(len(cover.index)), self._chunk
         for start in range(0, len(values), chunk):
             part = slice(start, start + chunk)
             g = perimeters_at(v, problem, cover.centres[part])
-            values[part] = self._plan(g, cover.local[part]).cpu().numpy()
+            values[part] = self._values_at(g, cover.local[part]).cpu().numpy()
         return values
 
 

@@ -12,6 +12,7 @@ problems solved at once.
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, Unpack
 
 import numpy as np
@@ -30,26 +31,25 @@ from mosaicdd.schwarz.transfer import Batch
 from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
+# A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``.
 Plan = Callable[[torch.Tensor, torch.Tensor], None]
-
-
-"""A planned solve, ``plan(g, out)``: perimeters ``(B, P)`` to values at the points ``(B, Q)``."""
-
-
+# Says which perimeters ``(B, P)`` are outside of the training range: ``(B,)`` booleans.
 OutsideRange = Callable[[torch.Tensor], torch.Tensor]
 
 
-"""Says which perimeters ``(B, P)`` are outside of the training range: ``(B,)`` booleans."""
+@dataclass
+class ChunkedPlan:
+    """A planned solve that is applied to a bounded number of subdomains at a time."""
 
+    chunk: int
+    apply: Plan
 
-class PointPlan(Protocol):
-    """A planned solve, where each perimeter has a query point of its own."""
-
-    chunk: int  # perimeters that one call should get at most
-
-    def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
-        """Return the values ``(B,)`` for perimeters ``(B, P)`` at points ``(B, 2)`` in cells."""
-        ...
+    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
+        chunks = max(1, -(-len(g) // self.chunk))
+        size = max(1, -(-len(g) // chunks))
+        for part, result in zip(g.split(size), out.split(size), strict=True):
+            self.apply(part, result)
 
 
 class SharedSolver(Method):

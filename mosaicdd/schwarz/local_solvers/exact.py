@@ -1,6 +1,6 @@
 """The exact solver: of constant coefficients a dense operator on all subdomains, else the equations of the whole grid.
 
-Plans of local solvers that are linear in the perimeter values: one matrix product, half of one, of cubes an eighth.
+Local solvers that are linear in the perimeter values are planned as one matrix product, half of one, of cubes an eighth.
 
 In a square, the reflection through the centre, ``(y, x) -> (m - y, m - x)``, shifts a perimeter by half its
 length, so that folding it reads whole rows, and reverses the query points line by line. Sums and
@@ -19,10 +19,10 @@ Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q = R N`` query 
 lines of ``N`` that are each reversed, ``H`` points in the first half of a line, its centre included.
 """
 
+import functools
 import itertools
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -34,111 +34,57 @@ from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.lattice import fits
-from mosaicdd.schwarz.local_solvers.bound import Plan, SharedSolver
+from mosaicdd.schwarz.local_solvers.bound import ChunkedPlan, Plan, SharedSolver
 from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.tensors import Tensors
 
-
-class LinearPlan:
-    """Apply a dense operator ``A (Q, P)`` to perimeters: ``out = g A^T``."""
-
-    def __init__(self, operator: np.ndarray, **tensors: Unpack[Tensors]):
-        columns = np.ascontiguousarray(np.asarray(operator).T)
-        self.operator = torch.as_tensor(columns).to(**tensors)  # (P, Q)
-
-    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
-        torch.mm(g, self.operator, out=out)
-
-
 _ASYMMETRY = 1e-12  # of an operator, relative to its largest entry, that counts as rounding
-
-
 _CHUNK_VALUES = 300_000  # that a chunk of subdomains reads and writes; bounds the plan's memory
-
-
 # Columns of a product that MKL works on at once: a remainder costs more than zeros in its place.
 _COLUMNS = {torch.float64: 12, torch.float32: 16}
+_SLOTS = 2**16  # in a chunk of subdomains: its buffers stay in the cache
+_PROBES = 4  # random perimeters that show an asymmetry
 
 
-class ReflectionPlan:
-    """Apply an operator that commutes with the reflection through the centre, on a processor.
+def _reflection_plan(operator: np.ndarray, lines: int, dtype: torch.dtype) -> ChunkedPlan:
+    """Plan an operator that commutes with the reflection through the centre, on a processor.
 
     The reversed half of a line is written through a view of negative stride, which torch does not
     have: the additions after the products are numpy's, on the same memory.
-
-    Parameters
-    ----------
-    operator
-        ``(Q, P)`` values at the query points for unit values on each perimeter node.
-    lines
-        ``R``, as `reversed_lines` found it.
+    ``lines``: ``R``, as `reversed_lines` found it.
     """
+    points, perimeter = operator.shape
+    line = lines, points // lines
+    half = -(-line[1] // 2)
+    rows = operator.reshape(*line, perimeter)[:, :half]
+    first, second = np.split(rows.reshape(-1, perimeter) / 2, 2, axis=1)
+    width, columns = len(first), _COLUMNS.get(dtype, 1)  # R H
+    padded = -(-width // columns) * columns
+    operators = torch.zeros(2, perimeter // 2, padded, dtype=dtype)
+    operators[..., :width] = torch.as_tensor(np.stack([first + second, first - second])).mT
+    chunk = max(1, _CHUNK_VALUES // (perimeter + points))
+    memory = torch.empty(2 * chunk * (perimeter // 2 + padded), dtype=dtype)
 
-    def __init__(self, operator: np.ndarray, lines: int, *, dtype: torch.dtype):
-        points, perimeter = operator.shape
-        self._line = (lines, points // lines)
-        self._half = -(-points // lines // 2)
-        rows = operator.reshape(*self._line, perimeter)[:, : self._half]
-        first, second = np.split(rows.reshape(-1, perimeter) / 2, 2, axis=1)
-        self._width = len(first)  # R H
-        columns = _COLUMNS.get(dtype, 1)
-        padded = -(-self._width // columns) * columns
-        self._operators = torch.zeros(2, perimeter // 2, padded, dtype=dtype)
-        self._operators[..., : self._width] = torch.as_tensor(
-            np.stack([first + second, first - second])
-        ).mT
-        self.chunk = max(1, _CHUNK_VALUES // (perimeter + points))
-        self._memory = torch.empty(2 * self.chunk * (perimeter // 2 + padded), dtype=dtype)
-        self._buffers: dict[int, _Buffers] = {}
+    @functools.cache  # to make them anew takes as long as some products
+    def views(subdomains: int) -> tuple[Any, ...]:
+        """Return the halves' sums and differences ``(2, B, P/2)``, the products, and these without padding, ``(B, R, H)``."""
+        sizes = [subdomains * perimeter, 2 * subdomains * padded]
+        folded, parts = memory[: sum(sizes)].split(sizes)
+        folded, parts = folded.view(2, subdomains, -1), parts.view(2, subdomains, padded)
+        even, odd = parts[..., :width].unflatten(2, (-1, half)).numpy()
+        return folded, *folded, parts, even, odd
 
-    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
-        first, second = g.chunk(2, dim=1)
-        values = out.unflatten(1, self._line).numpy()  # (B, R, N)
-        halves = values[..., : self._half], values[..., ::-1][..., : self._half]
-        chunks = max(1, -(-len(g) // self.chunk))
-        size = max(1, -(-len(g) // chunks))
-        for start in range(0, len(g), size):
-            portion = slice(start, start + size)
-            self._apply(first[portion], second[portion], halves[0][portion], halves[1][portion])
+    def apply(g: torch.Tensor, out: torch.Tensor) -> None:
+        low, high = g.chunk(2, dim=1)
+        values = out.unflatten(1, line).numpy()  # (B, R, N)
+        folded, total, difference, parts, even, odd = views(len(g))
+        torch.add(low, high, out=total)
+        torch.sub(low, high, out=difference)
+        torch.bmm(folded, operators, out=parts)
+        np.add(even, odd, out=values[..., :half])
+        np.subtract(even, odd, out=values[..., ::-1][..., :half])
 
-    def _apply(
-        self, first: torch.Tensor, second: torch.Tensor, forward: np.ndarray, backward: np.ndarray
-    ) -> None:
-        """Do so for a chunk: halves of perimeters ``(B, P/2)`` to halves of lines ``(B, R, H)``."""
-        buffers = self._buffers_of(len(first))
-        torch.add(first, second, out=buffers.total)
-        torch.sub(first, second, out=buffers.difference)
-        torch.bmm(buffers.folded, self._operators, out=buffers.parts)
-        np.add(buffers.even, buffers.odd, out=forward)
-        np.subtract(buffers.even, buffers.odd, out=backward)
-
-    def _buffers_of(self, subdomains: int) -> "_Buffers":
-        """Return the views of the memory for a number of subdomains, made at its first use."""
-        if subdomains not in self._buffers:
-            _, half, padded = self._operators.shape
-            sizes = [2 * subdomains * half, 2 * subdomains * padded]
-            folded, parts = self._memory[: sum(sizes)].split(sizes)
-            folded, parts = folded.view(2, subdomains, half), parts.view(2, subdomains, padded)
-            even, odd = parts[..., : self._width].unflatten(2, (-1, self._half)).numpy()
-            self._buffers[subdomains] = _Buffers(folded, folded[0], folded[1], parts, even, odd)
-        return self._buffers[subdomains]
-
-
-@dataclass(frozen=True)
-class _Buffers:
-    """Views of a plan's memory: making them anew at each call takes as long as some products."""
-
-    # folded, total, difference: ``(2, B, P/2)`` and its two: the sum and the difference of the
-    # halves of the perimeters
-    folded: torch.Tensor
-    total: torch.Tensor
-    difference: torch.Tensor
-    # parts, even, odd: what the products give, and its two without their padding, ``(B, R, H)``
-    parts: torch.Tensor
-    even: np.ndarray
-    odd: np.ndarray
+    return ChunkedPlan(chunk, apply)
 
 
 def reversed_lines(points: np.ndarray, subdomain: Subdomain) -> int | None:
@@ -157,68 +103,51 @@ def reversed_lines(points: np.ndarray, subdomain: Subdomain) -> int | None:
     return None
 
 
-_SLOTS = 2**16  # in a chunk of subdomains: its buffers stay in the cache
+def _parity_plan(
+    operator: np.ndarray, points: np.ndarray, subdomain: Subdomain, dtype: torch.dtype
+) -> ChunkedPlan:
+    """Plan an operator that `keeps_reflections`, on a processor; its points are whole numbers of cells."""
+    m, axes = subdomain.cells, subdomain.axes
+    kinds = np.array(list(itertools.product((0, 1), repeat=axes)))  # of parts and of images
+    signs = 1 - 2 * (kinds @ kinds.T % 2)
+    around = _representatives(subdomain.perimeter, m)
+    images = _numbers(np.where(kinds[:, None], m - around, around), subdomain.perimeter, m)
+    # A stencil without diagonals reads no edges.
+    read = np.abs(operator).max(axis=0)[images].any(axis=0)
+    around, images = around[read], images[:, read]  # (kinds, r)
+    inside = _representatives(points, m)
+    share = len(kinds) * 2 ** (2 * around == m).sum(axis=1)  # slots of a node are one
+    rows = operator[_numbers(inside, points, m)][:, images] / share  # (R, kinds, r)
+    parts = np.einsum("ke,Rer->krR", signs, rows)
+    parts[np.abs(parts) <= _ASYMMETRY * np.abs(parts).max()] = 0.0
+    products = []
+    for kind, part in enumerate(parts):
+        used = np.flatnonzero(part.any(axis=0))  # what is odd vanishes in the middle
+        if len(used):
+            span = slice(int(used[0]), int(used[-1]) + 1)
+            products.append((kind, span, torch.tensor(part[:, span], dtype=dtype).numpy()))
+    beyond = (2 * points > m).astype(int) @ 2 ** np.arange(axes)[::-1]
+    slots = len(inside) * beyond + _numbers(np.minimum(points, m - points), inside, m)
+    gather, scatter = (torch.from_numpy(index.reshape(1, -1)) for index in (images, slots))
+    signs = torch.tensor(signs, dtype=dtype).numpy()
+    chunk = max(1, _SLOTS // (len(kinds) * max(len(around), len(inside))))
+    # Values at slots, and of kinds; those of kinds that the products leave out are zero.
+    buffers = torch.empty(2, chunk, *images.shape, dtype=dtype)
+    results = torch.zeros(2, chunk, len(kinds), len(inside), dtype=dtype)
 
+    def apply(g: torch.Tensor, out: torch.Tensor) -> None:
+        count = len(g)
+        at_slots, at_points = buffers[:, :count], results[:, :count]
+        torch.gather(g, 1, gather.expand(count, -1), out=at_slots[0].view(count, -1))
+        values, even_and_odd = at_slots.numpy()
+        np.matmul(signs, values, out=even_and_odd)
+        of_kinds, put_together = at_points.numpy()
+        for kind, span, part in products:
+            np.matmul(even_and_odd[:, kind], part, out=of_kinds[:, kind, span])
+        np.matmul(signs, of_kinds, out=put_together)
+        torch.gather(at_points[1].view(count, -1), 1, scatter.expand(count, -1), out=out)
 
-_PROBES = 4  # random perimeters that show an asymmetry
-
-
-class ParityPlan:
-    """Apply an operator that `keeps_reflections`, on a processor.
-
-    Parameters
-    ----------
-    operator
-        ``(Q, P)`` values at the query points for unit values on each perimeter node.
-    points
-        ``(Q, axes)``, whole numbers of cells.
-    """
-
-    def __init__(
-        self, operator: np.ndarray, points: np.ndarray, subdomain: Subdomain, *, dtype: torch.dtype
-    ):
-        m, axes = subdomain.cells, subdomain.axes
-        signs = np.array(list(itertools.product((0, 1), repeat=axes)))  # of kinds and of images
-        around = _representatives(subdomain.perimeter, m)
-        images = _numbers(np.where(signs[:, None], m - around, around), subdomain.perimeter, m)
-        # A stencil without diagonals reads no edges.
-        read = np.abs(operator).max(axis=0)[images].any(axis=0)
-        around, images = around[read], images[:, read]  # (kinds, r)
-        inside = _representatives(points, m)
-        share = len(signs) * 2 ** (2 * around == m).sum(axis=1)  # slots of a node are one
-        rows = operator[_numbers(inside, points, m)][:, images] / share  # (R, kinds, r)
-        parts = np.einsum("ke,Rer->krR", 1 - 2 * (signs @ signs.T % 2), rows)
-        parts[np.abs(parts) <= _ASYMMETRY * np.abs(parts).max()] = 0.0
-        self._parts = []
-        for kind, part in enumerate(parts):
-            used = np.flatnonzero(part.any(axis=0))  # what is odd vanishes in the middle
-            if len(used):
-                span = slice(int(used[0]), int(used[-1]) + 1)
-                self._parts.append((kind, span, torch.tensor(part[:, span], dtype=dtype).numpy()))
-        beyond = (2 * points > m).astype(int) @ 2 ** np.arange(axes)[::-1]
-        folded = np.minimum(points, m - points)
-        slots = len(inside) * beyond + _numbers(folded, inside, m)
-        self._gather, self._scatter = (torch.from_numpy(i.reshape(1, -1)) for i in (images, slots))
-        self._signs = torch.tensor(1 - 2 * (signs @ signs.T % 2), dtype=dtype).numpy()
-        self.chunk = max(1, _SLOTS // (len(signs) * max(len(around), len(inside))))
-        # Values at slots, and of kinds; those of kinds that the products leave out are zero.
-        self._around = torch.empty(2, self.chunk, *images.shape, dtype=dtype)
-        self._inside = torch.zeros(2, self.chunk, len(signs), len(inside), dtype=dtype)
-
-    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
-        for values, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
-            count = len(values)
-            around, inside = self._around[:, :count], self._inside[:, :count]
-            torch.gather(values, 1, self._gather.expand(count, -1), out=around[0].view(count, -1))
-            slots, even_and_odd = around.numpy()
-            np.matmul(self._signs, slots, out=even_and_odd)
-            products, put_together = inside.numpy()
-            for kind, span, part in self._parts:
-                np.matmul(even_and_odd[:, kind], part, out=products[:, kind, span])
-            np.matmul(self._signs, products, out=put_together)
-            at_slots = inside[1].view(count, -1)
-            torch.gather(at_slots, 1, self._scatter.expand(count, -1), out=result)
+    return ChunkedPlan(chunk, apply)
 
 
 def keeps_reflections(operator: np.ndarray, points: np.ndarray, subdomain: Subdomain) -> bool:
@@ -273,10 +202,11 @@ def linear_plan(
     dtype, on_cpu = tensors["dtype"], torch.device(tensors["device"]).type == "cpu"
     lines = reversed_lines(points, subdomain)
     if on_cpu and lines and _is_kept(operator, lines):
-        return ReflectionPlan(operator, lines, dtype=dtype)
+        return _reflection_plan(operator, lines, dtype)
     if on_cpu and subdomain.axes > 2 and keeps_reflections(operator, points, subdomain):
-        return ParityPlan(operator, np.rint(points).astype(int), subdomain, dtype=dtype)
-    return LinearPlan(operator, **tensors)
+        return _parity_plan(operator, np.rint(points).astype(int), subdomain, dtype)
+    columns = torch.as_tensor(np.ascontiguousarray(operator.T)).to(**tensors)  # (P, Q)
+    return lambda g, out: torch.mm(g, columns, out=out)
 
 
 def _is_kept(operator: np.ndarray, lines: int) -> bool:

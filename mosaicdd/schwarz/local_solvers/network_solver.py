@@ -18,6 +18,7 @@ is extrapolation. Such subdomains are counted, or handed to the exact local solv
 import copy
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, Unpack
 
@@ -29,7 +30,7 @@ from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.local_solvers.bound import OutsideRange, Plan, SharedSolver
+from mosaicdd.schwarz.local_solvers.bound import ChunkedPlan, OutsideRange, Plan, SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver, linear_plan
 from mosaicdd.schwarz.local_solvers.lifting import Lifting, unit_points
 from mosaicdd.schwarz.local_solvers.source import Source
@@ -39,11 +40,7 @@ from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 _PARTS = (16, 8, 4)  # of the perimeter's nodes: wavelengths of 16, 8 and 4 cells
-
-
 _QUANTILE = 0.999  # so that single draws do not widen the range
-
-
 _FLAT = 1e-3  # remainder over data below which the shape of the remainder does not matter
 
 
@@ -179,6 +176,7 @@ def subdomains_outside(
 
 # A processor is fastest when the activations stay in its cache; a GPU wants large products.
 _ACTIVATION_BYTES = {"cpu": 2**22, "cuda": 2**28}
+_VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channels
 
 
 class NetworkSolver(SharedSolver):
@@ -243,7 +241,7 @@ class NetworkSolver(SharedSolver):
         if self.linear:
             rows = self.matrix(points)
             return linear_plan(rows, points, self.subdomain, weights=weights, **tensors)
-        return NetworkPlan(self, points, weights=weights, **tensors)
+        return _network_plan(self, points, weights, **tensors)
 
     def guarded(self) -> GuardedSolver:
         """Return what solves exactly outside of the training range."""
@@ -270,8 +268,14 @@ class NetworkSolver(SharedSolver):
         """Return the lifting that the network was trained under."""
         return Lifting(self.operator, self.subdomain, self.card.lifting_degree, **tensors)
 
-    def plan_points(self, **tensors: Unpack[Tensors]) -> "NetworkPointPlan":
-        """Prepare the solve at points that are not fixed, one for each perimeter."""
+    def plan_points(
+        self, **tensors: Unpack[Tensors]
+    ) -> tuple[Callable[[torch.Tensor, np.ndarray], torch.Tensor], int]:
+        """Prepare the solve at points that are not fixed, one for each perimeter.
+
+        Returns a function of perimeters ``(B, P)`` and points ``(B, 2)`` in cells to values ``(B,)``, and how many
+        perimeters it should get at once.
+        """
         if self.source is not None:
             raise Unsupported(
                 "what a source adds is known at grid nodes only; points between them need an "
@@ -281,7 +285,20 @@ class NetworkSolver(SharedSolver):
             raise Unsupported(
                 f"{self.name} has good values at grid nodes only; interpolate the field"
             )
-        return NetworkPointPlan(self, **tensors)
+        device, dtype = tensors["device"], tensors["dtype"]
+        network = copy.deepcopy(self.network).to(device, dtype).eval()
+        lifting = self.lifting(**tensors)
+
+        @torch.inference_mode()
+        def values_at(g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
+            remainder, scale, coefficients = lifting.split(g)
+            scaled = torch.as_tensor(unit_points(points, self.subdomain)).to(g)
+            values = network(remainder, scaled[:, None])  # (B, 1)
+            basis = lifting.basis_tensor(points)  # (J, B)
+            return (values * scale).squeeze(1) + (coefficients * basis.T).sum(dim=1)
+
+        perimeter = _VALUES * len(self.subdomain.perimeter) * dtype.itemsize
+        return values_at, max(1, _ACTIVATION_BYTES[torch.device(device).type] // perimeter)
 
     def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
@@ -309,70 +326,36 @@ class NetworkSolver(SharedSolver):
         return copy.deepcopy(self.network).to("cpu", torch.float64)
 
 
-class NetworkPlan:
-    """Evaluate a network that is not linear in ``g`` at fixed query points ``(Q, 2)``, (y, x) in cells."""
+@torch.inference_mode()
+def _network_plan(
+    solver: NetworkSolver,
+    points: np.ndarray,
+    weights: np.ndarray | None = None,
+    **tensors: Unpack[Tensors],
+) -> ChunkedPlan:
+    """Plan a network that is not linear in ``g`` at fixed query points ``(Q, 2)``, (y, x) in cells."""
+    device, dtype = tensors["device"], tensors["dtype"]
+    inside = solver.precision or dtype
+    network = copy.deepcopy(solver.network).to(device, inside).eval()
+    lifting = solver.lifting(**tensors)
+    basis = lifting.basis_tensor(points)
+    factors = 1.0 if weights is None else torch.as_tensor(weights).to(device, dtype)
+    prepared = network.prepare(
+        torch.as_tensor(unit_points(points, solver.subdomain)).to(device, inside)
+    )
 
     @torch.inference_mode()
-    def __init__(
-        self,
-        solver: NetworkSolver,
-        points: np.ndarray,
-        *,
-        weights: np.ndarray | None = None,
-        **tensors: Unpack[Tensors],
-    ):
-        device, dtype = tensors["device"], tensors["dtype"]
-        self._precision = inside = solver.precision or dtype
-        self._network = copy.deepcopy(solver.network).to(device, inside).eval()
-        self._lifting = solver.lifting(**tensors)
-        self._basis = self._lifting.basis_tensor(points)
-        scaled = torch.as_tensor(unit_points(points, solver.subdomain)).to(device, inside)
-        self._weights = None if weights is None else torch.as_tensor(weights).to(device, dtype)
-        self._prepared = self._network.prepare(scaled)
-        # One layer holds its input, its product and its activation.
-        activations = 3 * len(points) * self._network.settings.width * inside.itemsize
-        self.chunk = max(1, _ACTIVATION_BYTES[torch.device(device).type] // activations)
+    def apply(g: torch.Tensor, out: torch.Tensor) -> None:
+        remainder, scale, coefficients = lifting.split(g)
+        values = network.apply_prepared(remainder.to(inside), prepared).to(g)
+        torch.mul(lifting.join(values, scale, coefficients, basis), factors, out=out)
 
-    @torch.inference_mode()
-    def __call__(self, g: torch.Tensor, out: torch.Tensor) -> None:
-        """Write the values ``(B, Q)`` for the perimeters ``g``, ``(B, P)``, to ``out``."""
-        for part, result in zip(g.split(self.chunk), out.split(self.chunk), strict=True):
-            remainder, scale, coefficients = self._lifting.split(part)
-            values = self._network.apply_prepared(remainder.to(self._precision), self._prepared)
-            result.copy_(self._lifting.join(values.to(g), scale, coefficients, self._basis))
-        if self._weights is not None:
-            out *= self._weights
-
-
-_VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channels
-
-
-class NetworkPointPlan:
-    """Evaluate a network, linear or not, where each perimeter has a query point of its own.
-
-    As many perimeters as activations may take, the ``chunk``, are what one call should get at most.
-    """
-
-    def __init__(self, solver: NetworkSolver, **tensors: Unpack[Tensors]):
-        device, dtype = tensors["device"], tensors["dtype"]
-        self._network = copy.deepcopy(solver.network).to(device, dtype).eval()
-        self._lifting = solver.lifting(**tensors)
-        perimeter = _VALUES * len(solver.subdomain.perimeter) * dtype.itemsize
-        self.chunk = max(1, _ACTIVATION_BYTES[torch.device(device).type] // perimeter)
-
-    @torch.inference_mode()
-    def __call__(self, g: torch.Tensor, points: np.ndarray) -> torch.Tensor:
-        """Return the values ``(B,)`` for perimeters ``(B, P)`` at points ``(B, 2)`` in cells."""
-        remainder, scale, coefficients = self._lifting.split(g)
-        scaled = torch.as_tensor(unit_points(points, self._lifting.subdomain)).to(g)
-        values = self._network(remainder, scaled[:, None])  # (B, 1)
-        basis = self._lifting.basis_tensor(points)  # (J, B)
-        return (values * scale).squeeze(1) + (coefficients * basis.T).sum(dim=1)
+    # One layer holds its input, its product and its activation.
+    activations = 3 * len(points) * network.settings.width * inside.itemsize
+    return ChunkedPlan(max(1, _ACTIVATION_BYTES[torch.device(device).type] // activations), apply)
 
 
 _PERIMETERS = 64  # of white noise, rougher than any data that networks learn from
-
-
 _LARGEST = 0.5  # share of the solution: a network that has learned nothing is off by more
 
 

@@ -11,7 +11,7 @@ nodes, in space ``(m - 1)**3``.
 
 import math
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Unpack
 
 import numpy as np
@@ -119,13 +119,12 @@ class BlockSource:
         **tensors: Unpack[Tensors],
     ):
         m, self._tensors = source.subdomain.cells, tensors
-        self._solve: _Rows | _Sines
         operator = source.problem.operator
         everywhere = len(points) == (m - 1) ** source.subdomain.axes and weights is None
         if everywhere and operator.reflective:
-            self._solve = _Sines(operator, source.subdomain, **self._tensors)
+            self._solve = _by_sines(operator, source.subdomain, **self._tensors)
         else:
-            self._solve = _Rows(operator, source.subdomain, points, weights, **self._tensors)
+            self._solve = _by_rows(operator, source.subdomain, points, weights, **self._tensors)
         self._points = len(points)
         self._source = source
         self._block = block
@@ -145,7 +144,7 @@ class BlockSource:
         elif self._patches is not None:
             patches = self._patches[:, *batch]  # (n or 1, rows, columns, m - 1, m - 1)
             for i in range(values.shape[1]):  # a row of subdomains at a time
-                self._solve.add(patches[:, i], values[:, i])
+                self._solve(patches[:, i], values[:, i])
 
     def _load(self) -> None:
         """Sample the source, and solve for it where the results are kept."""
@@ -165,61 +164,60 @@ class BlockSource:
         self._values, self._patches = values, None
 
 
-class _Rows:
-    """Rows of ``A^-1`` inside a subdomain, for some points."""
-
-    def __init__(
-        self,
-        operator: EllipticOperator,
-        subdomain: Subdomain,
-        points: np.ndarray,
-        weights: np.ndarray | None,
-        **tensors: Unpack[Tensors],
-    ):
-        system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
-        inner = (subdomain.cells - 1,) * subdomain.axes
-        columns = np.zeros((math.prod(inner), len(points)))
-        rows = np.ravel_multi_index(tuple((points - 1).astype(int).T), inner)
-        columns[rows, np.arange(len(points))] = subdomain.spacing**2
-        if subdomain.axes > 2:  # a factorisation of a cube takes a hundred times as long
-            columns = system.solve_by_sines(columns)
-        else:
-            factor = scipy.sparse.linalg.splu(system.matrix.T.tocsc())
-            columns = np.ascontiguousarray(factor.solve(columns))
-        if weights is not None:
-            columns *= np.asarray(weights)
-        self._columns = torch.as_tensor(columns).to(**tensors)
-
-    def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
-        """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""
-        out += _product(f.flatten(out.dim() - 1), self._columns)
+# ``solve(f, out)``: adds ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``.
+_Solve = Callable[[torch.Tensor, torch.Tensor], None]
 
 
-class _Sines:
-    """``A^-1`` inside a subdomain, at all nodes, where sines are its eigenvectors."""
+def _by_rows(
+    operator: EllipticOperator,
+    subdomain: Subdomain,
+    points: np.ndarray,
+    weights: np.ndarray | None,
+    **tensors: Unpack[Tensors],
+) -> _Solve:
+    """Plan the product with the rows of ``A^-1`` of some points inside a subdomain."""
+    system = DirichletSystem(operator, Grid(subdomain.shape, subdomain.spacing))
+    inner = (subdomain.cells - 1,) * subdomain.axes
+    columns = np.zeros((math.prod(inner), len(points)))
+    rows = np.ravel_multi_index(tuple((points - 1).astype(int).T), inner)
+    columns[rows, np.arange(len(points))] = subdomain.spacing**2
+    if subdomain.axes > 2:  # a factorisation of a cube takes a hundred times as long
+        columns = system.solve_by_sines(columns)
+    else:
+        factor = scipy.sparse.linalg.splu(system.matrix.T.tocsc())
+        columns = np.ascontiguousarray(factor.solve(columns))
+    if weights is not None:
+        columns *= np.asarray(weights)
+    matrix = torch.as_tensor(columns).to(**tensors)
 
-    def __init__(
-        self, operator: EllipticOperator, subdomain: Subdomain, **tensors: Unpack[Tensors]
-    ):
-        m, spacing = subdomain.cells, subdomain.spacing
-        angles = np.pi * np.arange(1, m) / m
-        sines = np.sqrt(2 / m) * np.sin(np.arange(1, m)[:, None] * angles)
-        values = DirichletSystem(operator, Grid(subdomain.shape, spacing)).eigenvalues
-        self._sines = torch.as_tensor(sines).to(**tensors)
-        self._scale = torch.as_tensor(spacing**2 / values).to(**tensors)
+    def solve(f: torch.Tensor, out: torch.Tensor) -> None:
+        out += _product(f.flatten(out.dim() - 1), matrix)
 
-    def add(self, f: torch.Tensor, out: torch.Tensor) -> None:
-        """Add ``w`` for sources ``(.., B, m - 1, m - 1)`` to values ``(.., B, Q)``."""
-        spectrum = self._transformed(f).mul_(self._scale)
-        out += self._transformed(spectrum).flatten(out.dim() - 1)
+    return solve
 
-    def _transformed(self, values: torch.Tensor) -> torch.Tensor:
+
+def _by_sines(
+    operator: EllipticOperator, subdomain: Subdomain, **tensors: Unpack[Tensors]
+) -> _Solve:
+    """Plan ``A^-1`` at all nodes inside a subdomain, where sines are its eigenvectors."""
+    m, spacing = subdomain.cells, subdomain.spacing
+    angles = np.pi * np.arange(1, m) / m
+    eigenvectors = np.sqrt(2 / m) * np.sin(np.arange(1, m)[:, None] * angles)
+    eigenvalues = DirichletSystem(operator, Grid(subdomain.shape, spacing)).eigenvalues
+    sines = torch.as_tensor(eigenvectors).to(**tensors)
+    scale = torch.as_tensor(spacing**2 / eigenvalues).to(**tensors)
+
+    def transformed(values: torch.Tensor) -> torch.Tensor:
         """Return the sine transform along the last axes, two or three."""
-        v = self._sines
-        values = _product(v, _product(values, v))
-        if self._scale.dim() > 2:
-            values = _product(v, values.flatten(-2)).unflatten(-1, v.shape)
+        values = _product(sines, _product(values, sines))
+        if scale.dim() > 2:
+            values = _product(sines, values.flatten(-2)).unflatten(-1, sines.shape)
         return values
+
+    def solve(f: torch.Tensor, out: torch.Tensor) -> None:
+        out += transformed(transformed(f).mul_(scale)).flatten(out.dim() - 1)
+
+    return solve
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,8 @@ import torch
 
 from mosaicdd import EllipticOperator
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.schwarz.local_solvers.exact import ExactSolver, LinearPlan, linear_plan
+from mosaicdd.schwarz.local_solvers.bound import ChunkedPlan
+from mosaicdd.schwarz.local_solvers.exact import ExactSolver, linear_plan
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 
 CPU = torch.device("cpu")
@@ -43,7 +44,7 @@ def test_products_by_symmetries_are_those_of_the_operator(subdomain, name, weigh
     operator = operator_of(subdomain, points)
     weights = np.prod(1.5 - abs(points / half - 1), axis=1) if weighed else None
     plan = linear_plan(operator, points, subdomain, device=CPU, dtype=dtype, weights=weights)
-    assert not isinstance(plan, LinearPlan)
+    assert isinstance(plan, ChunkedPlan)
     expected = operator if weights is None else weights[:, None] * operator
     require_product(plan, expected, (1, 3, plan.chunk, plan.chunk + 3, 2 * plan.chunk + 1), dtype)
 
@@ -53,7 +54,7 @@ def test_the_shipped_linear_network_has_the_symmetries(name):
     solver = find_local_solver("laplace").as_trained()
     points = getattr(solver.subdomain, name)
     plan = solver.plan(points, device=CPU, dtype=torch.float64)
-    assert not isinstance(plan, LinearPlan)
+    assert isinstance(plan, ChunkedPlan)
     require_product(plan, np.asarray(solver.matrix(points)), (5,), torch.float64)
 
 
@@ -83,5 +84,5 @@ def test_what_has_no_symmetry_is_planned_as_a_whole_product(subdomain, change):
         pytest.skip("parities of a cube take points in any order")
     operator, points = change(operator_of(subdomain, subdomain.interior), subdomain.interior)
     plan = linear_plan(operator, points, subdomain, device=CPU, dtype=torch.float64)
-    assert isinstance(plan, LinearPlan)
+    assert not isinstance(plan, ChunkedPlan)
     require_product(plan, operator, (3,), torch.float64)
