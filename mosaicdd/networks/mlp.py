@@ -24,7 +24,6 @@ from mosaicdd.networks.network import FourierFeatures, Network, Symmetry, TrunkS
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.networks.trunk import (
     Coefficients,
-    CompleteJet,
     Jet,
     features_jet,
     perceptron_jet,
@@ -46,15 +45,12 @@ class MLPSettings(TrunkSettings):
     network = "an mlp"
 
 
-@dataclass(frozen=True)
-class PreparedPoints:
-    """What depends on the points only."""
-
-    position: torch.Tensor  # the position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``
-    # For the perimeter as it is and, if any point needs it, read backwards: the boundary's part of
-    # the first layer for ``R`` starting nodes, ``(C P, R D)``
-    boundary: list[tuple[bool, torch.Tensor]]
-    index: torch.Tensor  # ``(Q,)`` or ``(B, Q)`` which of all the ``R`` belongs to a point
+# The boundary's part of the first layer ``(C P, R D)`` for ``R`` starting nodes: of the perimeter as it is and, if any
+# point needs it, read backwards.
+BoundaryLayer = list[tuple[bool, torch.Tensor]]
+# The position's part of the first layer, ``(Q, D)`` or ``(B, Q, D)``; the boundary's; and which of all the ``R`` belongs
+# to a point, ``(Q,)`` or ``(B, Q)``.
+PreparedPoints = tuple[torch.Tensor, BoundaryLayer, torch.Tensor]
 
 
 class MLP(Network):
@@ -93,7 +89,7 @@ class MLP(Network):
     def prepare(self, points: torch.Tensor) -> PreparedPoints:
         """Fold points ``(..., Q, A)`` and prepare both parts of the first layer."""
         canonical, _, boundary, index = self._fold(points)
-        return PreparedPoints(self._position(self.features(canonical)), boundary, index)
+        return self._position(self.features(canonical)), boundary, index
 
     def apply_prepared(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return the values ``(B, Q)`` for perimeters ``(B, P)`` at the prepared points."""
@@ -110,18 +106,16 @@ class MLP(Network):
     def jet(self, g: torch.Tensor, points: torch.Tensor, a: Coefficients, second_only: bool) -> Jet:
         """Return values and derivatives ``(B, Q)`` at points ``(Q, A)``, as `taylor`."""
         canonical, directions, boundary, index = self._fold(points)
-        features = features_jet(self.features, canonical, directions, a)
-        value = self._first_layer(
-            g, PreparedPoints(self._position(features.value), boundary, index)
-        )
-        rates, second = (part @ self.point_layer.weight.T for part in features.derivatives)
-        entering = CompleteJet(value, rates[:, None], second[None])
+        features, *derivatives = features_jet(self.features, canonical, directions, a)
+        value = self._first_layer(g, (self._position(features), boundary, index))
+        rates, second = (part @ self.point_layer.weight.T for part in derivatives)
+        entering = value, rates[:, None], second[None]
         jet = perceptron_jet(self.perceptron, entering, a, second_only, self.recompute)
         return jet.map(lambda part: part.squeeze(-1))
 
     def _fold(
         self, points: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, list[tuple[bool, torch.Tensor]], torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor, BoundaryLayer, torch.Tensor]:
         """Return folded points, their directions, and the boundary layer with its index."""
         index = torch.zeros(points.shape[:-1], dtype=torch.long, device=points.device)
         flat = points.reshape(-1, points.shape[-1])
@@ -134,9 +128,7 @@ class MLP(Network):
         directions = self.symmetry.matrices.to(points)[fold.element].permute(2, 0, 1)
         return fold.canonical.view(points.shape), directions, boundary, which.view(index.shape)
 
-    def _moved_boundary_layer(
-        self, symmetry: Symmetry, elements: torch.Tensor
-    ) -> list[tuple[bool, torch.Tensor]]:
+    def _moved_boundary_layer(self, symmetry: Symmetry, elements: torch.Tensor) -> BoundaryLayer:
         """Return the boundary layer for perimeters moved by symmetries, rotations first.
 
         Embedding commutes with rotations, so these are moved to the weights: one embedding serves all
@@ -148,9 +140,8 @@ class MLP(Network):
             reflected = not self.embeds_reflections and element >= len(symmetry.images) // 2
             image = symmetry.images[element]
             source = image.flip(0) if reflected else image
-            moved = weight.gather(
-                2, source.expand_as(weight)
-            )  # far faster than to index, backwards
+            # Far faster than to index, backwards.
+            moved = weight.gather(2, source.expand_as(weight))
             groups.setdefault(reflected, []).append(moved.flatten(1))
         return [(reflected, torch.cat(group).T) for reflected, group in groups.items()]
 
@@ -160,17 +151,14 @@ class MLP(Network):
 
     def _first_layer(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return ``g W1^T + X W2^T``, ``(B, Q, D)``."""
-        parts = [
-            self.embed(g.flip(1) if reflected else g) @ weight
-            for reflected, weight in prepared.boundary
-        ]
+        position, layer, index = prepared
+        parts = [self.embed(g.flip(1) if reflected else g) @ weight for reflected, weight in layer]
         boundary = torch.cat(parts, dim=1).view(len(g), -1, self.settings.width)  # (B, R, D)
-        index = prepared.index
         if boundary.shape[1] > 1 and index.ndim == 1:
             boundary = boundary.index_select(1, index)  # rows at once: far faster than to gather
         elif boundary.shape[1] > 1:
             boundary = boundary.gather(1, index[..., None].expand(-1, -1, boundary.shape[-1]))
-        return boundary + prepared.position
+        return boundary + position
 
 
 @dataclass(frozen=True)
@@ -321,7 +309,7 @@ class SDNetConcat(SDNet):
 
     def _first_layer(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
         """Return ``[g, X] [W1, W2]^T``, ``(B, Q, D)``."""
-        features = prepared.position
+        features, *_ = prepared
         copies = self.embed(g)[:, None].expand(-1, features.shape[-2], -1)  # (B, Q, C P)
         inputs = torch.cat([copies, features.expand(len(g), -1, -1)], dim=-1)
         weight = torch.cat([self.boundary_layer.weight, self.point_layer.weight], dim=1)

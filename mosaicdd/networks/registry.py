@@ -58,11 +58,7 @@ from mosaicdd.settings import meant, unknown
 from mosaicdd.torch_defaults import float32_on_processor
 
 _COORDINATES = 5
-
-
 SAME = 1e-9  # difference of coordinates that is rounding
-
-
 # Along the coordinates solutions change fast below these sizes, then ever slower.
 _SCALES = (1.0, 1.0, 4.0, 4.0, 4.0)
 
@@ -252,8 +248,6 @@ NETWORKS: dict[str, type[Network]] = {
     "family": FamilyNetwork,
     "faces": FacesNetwork,
 }
-
-
 # What a network of the user's own may leave out.
 _LEFT_OUT = {
     "symmetry": None,
@@ -322,8 +316,6 @@ def build_network(name: str, settings: dict, subdomain: Subdomain) -> Network:
 
 
 _METHODS = ("forward", "prepare", "apply_prepared")
-
-
 _allowed: set[str] = set()
 
 

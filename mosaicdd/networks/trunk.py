@@ -28,21 +28,19 @@ from torch.utils.checkpoint import checkpoint
 
 from mosaicdd.networks.network import FourierFeatures, Network, Symmetry, TrunkSettings
 
-Coefficients = tuple[float, ...]
-
-
-"""``a_k``: weights of the second derivatives along each axis."""
+Coefficients = tuple[float, ...]  # ``a_k``: weights of the second derivatives along each axis
+Parts = tuple[
+    torch.Tensor, torch.Tensor, torch.Tensor
+]  # value, gradient and ``A u``, as of a `Jet`
 
 
 @dataclass(frozen=True)
 class Jet:
     """A function's value, gradient and ``A u`` at points."""
 
-    # value, first, second: ``(..., D)``, ``(K, ..., D)`` and ``(..., D)``, equal up to
-    # broadcasting; the first two are None where only ``A u`` was asked for
-    value: torch.Tensor | None
-    first: torch.Tensor | None
-    second: torch.Tensor
+    value: torch.Tensor | None  # ``(..., D)``; None where only ``A u`` was asked for
+    first: torch.Tensor | None  # the gradient, ``(K, ..., D)``, or None
+    second: torch.Tensor  # ``A u``, ``(..., D)``
 
     def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "Jet":
         """Apply a function that is linear, and acts alike on each leading axis, to all parts."""
@@ -50,30 +48,17 @@ class Jet:
         return Jet(value, first, function(self.second))
 
 
-@dataclass(frozen=True)
-class CompleteJet(Jet):
-    """A jet that has all parts."""
-
-    value: torch.Tensor
-    first: torch.Tensor
-
-    @property
-    def derivatives(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The gradient and ``A u``."""
-        return self.first, self.second
-
-
 def features_jet(
     features: FourierFeatures, points: torch.Tensor, directions: torch.Tensor, a: Coefficients
-) -> CompleteJet:
-    """Return the jet of Fourier features at points ``(Q, K)``.
+) -> Parts:
+    """Return value, gradient and ``A u`` of Fourier features at points ``(Q, K)``.
 
     ``directions (K, Q, K)`` are how a point moves with each coordinate, the unit vectors unless folded.
     """
     phase, rates = points @ features.wave_numbers, directions @ features.wave_numbers
     sine, cosine = torch.sin(phase), torch.cos(phase)
     curvature = sum(weight * rate.square() for weight, rate in zip(a, rates, strict=True))
-    return CompleteJet(
+    return (
         torch.cat([points, sine, cosine], dim=-1),
         torch.cat([directions, cosine * rates, -sine * rates], dim=-1),
         torch.cat([torch.zeros_like(points), -sine * curvature, -cosine * curvature], dim=-1),
@@ -88,7 +73,7 @@ def unit_directions(points: torch.Tensor) -> torch.Tensor:
 
 def perceptron_jet(
     layers: Iterable[torch.nn.Module],
-    jet: CompleteJet,
+    parts: Parts,
     a: Coefficients,
     second_only: bool,
     recompute: bool = False,
@@ -99,7 +84,7 @@ def perceptron_jet(
     and works anew in the backward pass.
     """
     *hidden, last = _linear(layers)
-    streams = _EnteringGelu.apply(jet.value, *jet.derivatives, a, second_only and not hidden)
+    streams = _EnteringGelu.apply(*parts, a, second_only and not hidden)
     for layer in hidden:
         only = second_only and layer is hidden[-1]
         if recompute:
@@ -110,10 +95,11 @@ def perceptron_jet(
 
 
 def trunk_jet(
-    layers: Iterable[torch.nn.Module], features: CompleteJet, a: Coefficients, second_only: bool
+    layers: Iterable[torch.nn.Module], features: Parts, a: Coefficients, second_only: bool
 ) -> Jet:
-    """Propagate the jet of features ``(Q, F)`` through linear layers with GELU between them."""
-    streams = torch.cat([features.value[None], features.first, features.second[None]])
+    """Propagate the parts of features ``(Q, F)`` through linear layers with GELU between them."""
+    value, first, second = features
+    streams = torch.cat([value[None], first, second[None]])
     *hidden, last = _linear(layers)
     for layer in hidden:
         streams = _hidden_layer(streams, layer, a, second_only and layer is hidden[-1])
@@ -156,13 +142,10 @@ def _weighted_squares(first: torch.Tensor, a: Coefficients) -> torch.Tensor:
 
 
 def _forward(
-    x: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    a: Coefficients,
-    second_only: bool,
+    parts: Parts, a: Coefficients, second_only: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the streams ``(2 + K, ..., D)`` (or ``A u`` alone), ``f'`` and the density."""
+    x, first, second = parts
     value, slope, density = _gelu(x)
     curvature = density * (2.0 - x * x)
     squares = _weighted_squares(first, a)
@@ -176,16 +159,10 @@ def _forward(
 
 
 def _backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    slope: torch.Tensor,
-    density: torch.Tensor,
-    a: Coefficients,
-    second_only: bool,
+    ctx: Any, grad: torch.Tensor, parts: Parts, slope: torch.Tensor, density: torch.Tensor
 ) -> torch.Tensor:
     """Return the gradients of the value, of the first derivatives and of ``A u``, stacked."""
+    (x, first, second), a, second_only = parts, ctx.a, ctx.second_only
     outer = grad if second_only else grad[-1]
     square = x * x
     curvature = density * (2.0 - square)
@@ -220,7 +197,7 @@ class _LinearGelu(torch.autograd.Function):
     ) -> torch.Tensor:
         entering = (streams.flatten(0, -2) @ weight.T).view(*streams.shape[:-1], -1)
         x = entering[0].add_(bias)
-        out, slope, density = _forward(x, entering[1:-1], entering[-1], a, second_only)
+        out, slope, density = _forward((x, entering[1:-1], entering[-1]), a, second_only)
         ctx.save_for_backward(streams, weight, entering, slope, density)
         ctx.a, ctx.second_only = a, second_only
         return out
@@ -229,9 +206,8 @@ class _LinearGelu(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         streams, weight, entering, slope, density = ctx.saved_tensors
-        gradient = _backward(
-            grad, entering[0], entering[1:-1], entering[-1], slope, density, ctx.a, ctx.second_only
-        )
+        parts = entering[0], entering[1:-1], entering[-1]
+        gradient = _backward(ctx, grad, parts, slope, density)
         rows = gradient.flatten(0, -2)
         before = (rows @ weight).view_as(streams) if ctx.needs_input_grad[0] else None
         bias = gradient[0].flatten(0, -2).sum(0)
@@ -250,7 +226,7 @@ class _EnteringGelu(torch.autograd.Function):
         a: Coefficients,
         second_only: bool,
     ) -> torch.Tensor:
-        out, slope, density = _forward(value, first, second, a, second_only)
+        out, slope, density = _forward((value, first, second), a, second_only)
         ctx.save_for_backward(value, first, second, slope, density)
         ctx.a, ctx.second_only = a, second_only
         return out
@@ -259,7 +235,7 @@ class _EnteringGelu(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         value, first, second, slope, density = ctx.saved_tensors
-        gradient = _backward(grad, value, first, second, slope, density, ctx.a, ctx.second_only)
+        gradient = _backward(ctx, grad, (value, first, second), slope, density)
         return (
             gradient[0],
             torch.stack([gradient[1 + k].sum_to_size(first[k].shape) for k in range(len(first))]),
@@ -314,8 +290,8 @@ class LinearNetwork(Network):
         else:
             canonical, directions, nodes = self.symmetry.locate(points)
         features = cast(FourierFeatures, features)  # the first layer of the trunk
-        entering = features_jet(features, canonical, directions, a)
-        jet = trunk_jet(layers, entering, a, second_only).map(lambda part: part @ self.branch)
+        parts = features_jet(features, canonical, directions, a)
+        jet = trunk_jet(layers, parts, a, second_only).map(lambda part: part @ self.branch)
         if self.symmetry is not None:
             jet = jet.map(lambda rows: rows.gather(-1, nodes.expand_as(rows)))
         return jet.map(lambda rows: g @ rows.mT)

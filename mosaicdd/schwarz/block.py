@@ -34,10 +34,8 @@ from mosaicdd.axes import Slices, family, frame, others
 from mosaicdd.grid.window import Window
 from mosaicdd.schwarz.lattice import Lattice
 
+# A part of the interface: which family of lines (the axis they are constant in), which part.
 InterfacePart = tuple[int, Slices]
-
-
-"""A part of the interface: which family of lines (the axis they are constant in), which part."""
 
 
 @dataclass(frozen=True)

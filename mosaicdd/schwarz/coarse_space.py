@@ -39,22 +39,12 @@ from mosaicdd.solvers.transforms.sine_solve import SineSolve
 from mosaicdd.tensors import Tensors
 
 _MOST = 2**20  # unknowns of a factorisation: some 8 GB
-
-
 _NEGLIGIBLE = 1e-9  # response, beside the 1 of the diagonal: what a flow carries upstream
-
-
+# ``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1, in space ``kz`` first.
 Symbol = Callable[..., np.ndarray]
-
-
-"""``symbol(ky, kx)``: eigenvalues of the coarse operator for the modes ``ky``, ``kx`` from 1, in space ``kz`` first."""
-
-
+# ``solve(residual, sums, correction)``: this rank's residuals ``(n, touched)`` to the correction on its
+# part of the coarse interface; returns ``sums`` added up over the ranks.
 CoarseSolver = Callable[[torch.Tensor, np.ndarray, Interface], np.ndarray]
-
-
-"""``solve(residual, sums, correction)``: this rank's residuals ``(n, touched)`` to the correction on its
-part of the coarse interface; returns ``sums`` added up over the ranks."""
 
 
 def coarse_solver(

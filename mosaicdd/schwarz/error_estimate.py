@@ -146,8 +146,6 @@ def _split(tiles: tuple[Tiles, ...], largest: int) -> Iterator[tuple[Tiles, ...]
 
 
 _SEEN = 1 / 3  # share of the distance so far below which an update adds little to it
-
-
 _MOST = 8  # exact iterations from a network's result
 
 
@@ -195,8 +193,6 @@ def estimate_errors(
 # The residual of the field is some 1e-2 of the last update with the exact local solver, and more or less with the
 # data (benchmarks/certify.md): so updates ten times what is asked for come first, then ever smaller ones.
 _LOOSER, _TIGHTER, _ROUNDS = 10.0, 1e-2, 3
-
-
 Driver = Callable[[Iteration, Interface, Monitor], tuple[Interface, list[str]]]
 
 

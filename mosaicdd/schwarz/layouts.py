@@ -17,16 +17,10 @@ from mosaicdd.schwarz.block import Block
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.lattice import Lattice
 
+# Numbers that are added up over the ranks in an iteration: calls of the watch; and update, size,
+# residual and error of each problem.
 CALLS, SUMS = 2, 4
-
-
-"""Numbers that are added up over the ranks in an iteration: calls of the watch; and update, size,
-residual and error of each problem."""
-
-
 _FILLED = 8  # a filled subdomain takes about 8 times the memory of a swept one
-
-
 # Ranks whose messages cost more than they would save by sharing the coarse problem, and coarse nodes from which on it
 # is shared with fewer ranks and with more: by a model of cost (version 0.2).
 _FEW, _REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 8, 2**20, 2**17
@@ -47,10 +41,8 @@ def fill_batch(batch_subdomains: int) -> int:
     return max(1, batch_subdomains // _FILLED)
 
 
+# Per coordinate of an axis of the process grid, where a part begins and ends.
 Bounds = Sequence[tuple[int, int]]
-
-
-"""Per coordinate of an axis of the process grid, where a part begins and ends."""
 
 
 def block_of(ranks: Ranks, lattice: Lattice, rank: int, halo: int = 1) -> Block:

@@ -36,37 +36,17 @@ from mosaicdd.schwarz.transfer import Batch
 from mosaicdd.solvers.settings import SolveSettings
 
 _LATTICE = 8  # lattice cells along a side of the small lattice
-
-
 _STEPS = 12  # of Arnoldi's method, which finds the outermost eigenvalues first
-
-
 _CYCLE = 3  # relaxed steps after a plain one
-
-
 _SLOW = 0.18  # contraction per iteration above which the cycle is not worth it (Laplace: 0.14)
-
-
 _FLOW = 4.0  # Peclet number of a subdomain above which eigenvalues say little
-
-
 _LARGEST = 0.998  # eigenvalue that is reckoned with
-
-
 _SLOW_LATTICE, _SLOW_STEPS = 24, 30  # where it takes longer walks to see the slowest errors
-
-
 _FINER = 2  # coarse nodes per lattice cell where one is too few
-
-
 _SAFETY = 1.5  # of an error estimate: on larger lattices eigenvalues are a little larger
-
-
 # Laplace's, as `measure_spectrum` finds it on larger lattices, where errors below -0.1 hardly occur;
 # measured anew by a test.
 _LAPLACE = {2: (-0.1, 0.23), 3: (-0.09, 0.39)}  # by the number of axes
-
-
 # rho = 1/3, in space 1/2: single errors of a network fade by up to 0.25 (in space 0.4) per iteration
 _LAPLACE_SAFETY = {2: 1.5, 3: 2.0}
 

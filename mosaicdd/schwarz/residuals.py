@@ -30,12 +30,8 @@ from mosaicdd.schwarz.local_solvers.source import Source
 
 # Values per piece: on a processor few enough to stay in a cache, enough to outweigh the calls.
 _NORM_PIECE = {"cpu": 2**17, "cuda": 2**24}
-
-
+# Gives views of what is owned, `Interface.owned_parts`, or of some of it.
 Parts = Callable[[Interface], list[torch.Tensor]]
-
-
-"""Gives views of what is owned, `Interface.owned_parts`, or of some of it."""
 
 
 class OwnedNorms:
@@ -103,8 +99,6 @@ def _host(total: torch.Tensor) -> np.ndarray:
 
 
 _PIECE = 2**15  # values worked on at a time
-
-
 _LEAST = 1e-290  # norm of a right-hand side that residuals can be relative to, without an overflow
 
 

@@ -159,11 +159,7 @@ class Coarsening:
 
 
 Batch = Slices
-
-
 _ALL = (slice(None),)
-
-
 _APART = (slice(0, None, 2), slice(1, None, 2))  # neighbours overlap, their neighbours do not
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mosaicdd.training.equation_lesson import EquationLesson
 
 _PASS_BYTES = 2**25
+# Samples of the passes that are measured.
 PROBES = (2, 4)
-"""Samples of the passes that are measured."""
 
 
 def kept_line(loss: Callable[[Any], torch.Tensor], part: Any) -> tuple[float, float]:

@@ -203,8 +203,6 @@ _SYNCHRONISE = next(
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in signature(DistributedDataParallel).parameters
 )
-
-
 _BUFFERS_STAY: dict[str, Any] = {_SYNCHRONISE: False}  # made from one seed, and never changed
 LOSSES = ("data_loss", "pde_loss")
 
