@@ -61,13 +61,13 @@ def coarse_solver(
                 f"the coarse problem has {coarsening.size} unknowns, every rank would factorise it, up to "
                 f"{_MOST}; take fewer cells, or coarse_points=1"
             )
-        return ReplicatedSolve(task, coarsening, _factorised(assemble(coarsening, responses)))
+        return _replicated(task, coarsening, _factorised(assemble(coarsening, responses)))
     symbol = sine_symbol(task.block, responses)
     if not coarse_is_replicated(coarsening.size, task.ranks.size):
-        return DistributedSolve(task, symbol)
+        return _distributed(task, symbol)
     modes = crossed(*(np.arange(1, n + 1) for n in task.block.lattice.subdomains))
     solve = by_sine_transforms(1.0 / symbol(*modes), responses.device)
-    return ReplicatedSolve(task, coarsening, solve, responses.device)
+    return _replicated(task, coarsening, solve, responses.device)
 
 
 def sine_symbol(block: Block, responses: torch.Tensor) -> Symbol:
@@ -160,85 +160,68 @@ def by_sine_transforms(
     return on_gpu
 
 
-class ReplicatedSolve:
-    """Every rank solves the whole coarse problem: one collective, and the same answer everywhere.
+def _replicated(
+    task: SweepContext,
+    coarsening: Coarsening,
+    solve: Callable[[torch.Tensor], torch.Tensor],
+    device: torch.device | None = None,
+) -> CoarseSolver:
+    """Plan the solve of the whole coarse problem by every rank: one collective, and the same answer everywhere.
 
-    Parameters
-    ----------
-    solve
-        Right-hand sides ``(n, size)`` to solutions.
-    device
-        That it wants them on.
+    ``solve``: right-hand sides ``(n, size)`` to solutions; ``device``: that it wants them on.
     """
+    ranks = task.ranks
+    blocks = (block_of(ranks, task.block.lattice, rank) for rank in range(ranks.size))
+    places = [coarsening.touched(block) for block in blocks]
+    sums = count_of_sums(task.problems)
+    gather = NodeGather(
+        ranks, places, coarsening.size, problems=task.problems, sums=sums, device=device
+    )
+    communicating, solving = task.clock.part("communication"), task.clock.part("coarse")
 
-    def __init__(
-        self,
-        task: SweepContext,
-        coarsening: Coarsening,
-        solve: Callable[[torch.Tensor], torch.Tensor],
-        device: torch.device | None = None,
-    ):
-        ranks = task.ranks
-        blocks = (block_of(ranks, task.block.lattice, rank) for rank in range(ranks.size))
-        places = [coarsening.touched(there) for there in blocks]
-        sums = count_of_sums(task.problems)
-        self._gather = NodeGather(
-            ranks, places, coarsening.size, problems=task.problems, sums=sums, device=device
-        )
-        self._coarsening = coarsening
-        self._solve = solve
-        self._communicating = task.clock.part("communication")
-        self._solving = task.clock.part("coarse")
-
-    def __call__(
-        self, residual: torch.Tensor, sums: np.ndarray, correction: Interface
-    ) -> np.ndarray:
-        """Write the correction for all ranks' residuals; add up numbers (`CoarseSolver`)."""
-        with self._communicating:
-            nodes, totals = self._gather(residual, sums)
-        with self._solving:
-            self._coarsening.spread(self._solve(nodes).to(correction.flat), correction)
+    def correct(residual: torch.Tensor, sums: np.ndarray, correction: Interface) -> np.ndarray:
+        with communicating:
+            nodes, totals = gather(residual, sums)
+        with solving:
+            coarsening.spread(solve(nodes).to(correction.flat), correction)
         return totals
 
+    return correct
 
-class DistributedSolve:
-    """Each rank transforms some rows and some columns: for more nodes than a rank should hold.
+
+def _distributed(task: SweepContext, symbol: Symbol) -> CoarseSolver:
+    """Plan sine transforms of which each rank makes some rows and columns: for more nodes than a rank should hold.
 
     For one coarse node per lattice cell. Four redistributions, of all problems together, and one reduction take the place of
     the one collective.
     """
+    ranks, block, lattice = task.ranks, task.block, task.block.lattice
+    axes = range(len(lattice.subdomains))
+    own = Layout(lattice.subdomains, ranks.dims, tuple(map(Shard, axes)))
 
-    def __init__(self, task: SweepContext, symbol: Symbol):
-        ranks, block, lattice = task.ranks, task.block, task.block.lattice
-        axes = range(len(lattice.subdomains))
-        own = Layout(lattice.subdomains, ranks.dims, tuple(map(Shard, axes)))
+    def eigenvalues(*parts: slice) -> np.ndarray:
+        return symbol(*crossed(*(np.arange(part.start, part.stop) + 1 for part in parts)))
 
-        def eigenvalues(*parts: slice) -> np.ndarray:
-            return symbol(*crossed(*(np.arange(part.start, part.stop) + 1 for part in parts)))
+    target = nodes_layout(ranks, lattice, halo=block.halo)
+    solve = SineSolve(own, target, eigenvalues, ranks, task.problems)
+    mine = np.empty((task.problems, *own.local_shape(ranks.rank)))
+    solution = np.empty((task.problems, *target.local_shape(ranks.rank)))
+    ends = zip(block.first, block.last, lattice.subdomains, strict=True)
+    inner = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
+    communicating, solving = task.clock.part("communication"), task.clock.part("coarse")
 
-        target = nodes_layout(ranks, lattice, halo=block.halo)
-        self._ranks = ranks
-        self._solve = SineSolve(own, target, eigenvalues, ranks, task.problems)
-        self._mine = np.empty((task.problems, *own.local_shape(ranks.rank)))
-        self._solution = np.empty((task.problems, *target.local_shape(ranks.rank)))
-        ends = list(zip(block.first, block.last, lattice.subdomains, strict=True))
-        self._inner = [slice(max(a, 1) - a, min(b, n) + 1 - a) for a, b, n in ends]
-        self._solving = task.clock.part("coarse")
-        self._communicating = task.clock.part("communication")
-
-    def __call__(
-        self, residual: torch.Tensor, sums: np.ndarray, correction: Interface
-    ) -> np.ndarray:
-        """Do as `ReplicatedSolve`; see there."""
-        with self._communicating:
-            totals = self._ranks.sum(sums) if len(sums) else sums
-        with self._solving:
-            torch.from_numpy(self._mine).copy_(residual.view(self._mine.shape))
-            self._solve(self._mine, self._solution)
-            solution = torch.from_numpy(self._solution).to(correction.flat)
-            for axis in range(len(self._inner)):
-                correction.in_order(axis)[:, *self._inner] = solution
+    def correct(residual: torch.Tensor, sums: np.ndarray, correction: Interface) -> np.ndarray:
+        with communicating:
+            totals = ranks.sum(sums) if len(sums) else sums
+        with solving:
+            torch.from_numpy(mine).copy_(residual.view(mine.shape))
+            solve(mine, solution)
+            values = torch.from_numpy(solution).to(correction.flat)
+            for axis in axes:
+                correction.in_order(axis)[:, *inner] = values
         return totals
+
+    return correct
 
 
 def sine_transform(values: torch.Tensor, axis: int) -> torch.Tensor:

@@ -16,14 +16,13 @@ and the iteration goes on from the best iterate, stationary for a step.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from mosaicdd.schwarz.fixed_point import Iteration
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.monitor import Monitor
+from mosaicdd.schwarz.monitor import Monitor, UpdateSums
 
 _RESTART = 30  # vectors: with two levels some ten are enough, with one level memory comes first
 
@@ -50,7 +49,7 @@ def stationary(
     ``relaxation``: values of ``omega``, taken in turn; by default ``v <- M v``, safe for any local solver.
     """
     held, new = v, v.like_boundary()
-    measure: _MonitoredSums | None = None
+    measure: UpdateSums | None = None
     begun = monitor.iterations % len(relaxation)
     factors = itertools.islice(itertools.cycle(relaxation), begun, None)
     iterate.begin(v)
@@ -62,7 +61,7 @@ def stationary(
                 iterate.finish()
                 break
         v, new = new, v
-        measure = _MonitoredSums(monitor, new, v, residual)
+        measure = UpdateSums(monitor, new, v, residual)
         if monitor.expects_end():
             iterate.finish()
             monitor.enter(monitor.total(measure.rest()), v)
@@ -71,23 +70,6 @@ def stationary(
                 break
     held.become(monitor.result(v))  # who holds it holds no other
     return held, monitor.final_statuses
-
-
-@dataclass
-class _MonitoredSums:
-    """Of an iteration, as a monitor judges it; see `fixed_point.UpdateSums`."""
-
-    monitor: Monitor
-    old: Interface
-    new: Interface
-    residual: torch.Tensor
-    _settled: np.ndarray | None = None
-
-    def settled(self) -> None:
-        self._settled = self.monitor.measure_settled(self.old, self.new)
-
-    def rest(self) -> np.ndarray:
-        return self.monitor.measure(self.old, self.new, self.residual, self._settled)
 
 
 def gmres(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interface, list[str]]:
@@ -252,7 +234,9 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
 
     Returns the last ``M v``, whose update is measured, and its status.
     """
-    memory = AndersonMemory(v)
+    images = v.flat.new_empty(_DEPTH + 1, len(v.flat))  # of the last iterates, the oldest replaced
+    residuals = torch.empty_like(images)
+    owned, count = v.ownership().flat, 0
     image = v.like_boundary()
     best, best_update = v.like(v.flat.clone()), np.inf
     while True:
@@ -261,48 +245,21 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
             return image, monitor.final_statuses
         update = monitor.history.update[-1]
         if update > _GROWTH * best_update:
-            memory.forget()
+            count = 0
             v.flat.copy_(best.flat)
             continue
         best.flat.copy_(image.flat)
         best_update = update
-        memory.add(v.flat, image.flat)
-        v.flat.copy_(memory.combine(monitor))
-
-
-class AndersonMemory:
-    """The last iterates' images ``M v`` and residuals ``M v - v``, as flat vectors."""
-
-    def __init__(self, v: Interface):
-        shape = (_DEPTH + 1, len(v.flat))
-        self._images = torch.empty(shape, device=v.flat.device, dtype=v.flat.dtype)
-        self._residuals = torch.empty_like(self._images)
-        self._owned = v.ownership().flat
-        self._count = 0
-
-    def forget(self) -> None:
-        """Drop everything."""
-        self._count = 0
-
-    def add(self, old: torch.Tensor, image: torch.Tensor) -> None:
-        """Keep an iterate, in the place of the oldest."""
-        slot = self._count % len(self._images)
-        self._images[slot] = image
-        torch.sub(image, old, out=self._residuals[slot])
-        self._count += 1
-
-    def combine(self, monitor: Monitor) -> torch.Tensor:
-        """Return the combination of images, with weights that add up to 1, of least residual."""
-        kept = min(self._count, len(self._images))
-        residuals = self._residuals[:kept]
-        owned = residuals * self._owned
-        gram = monitor.mean(owned @ residuals.T).reshape(kept, kept)
-        weights = _weights(gram)
-        return torch.mv(self._images[:kept].T, torch.as_tensor(weights).to(self._images))
+        images[count % len(images)] = image.flat
+        torch.sub(image.flat, v.flat, out=residuals[count % len(images)])
+        count += 1
+        kept = min(count, len(images))
+        gram = monitor.mean((residuals[:kept] * owned) @ residuals[:kept].T).reshape(kept, kept)
+        torch.mv(images[:kept].T, torch.as_tensor(_weights(gram)).to(images), out=v.flat)
 
 
 def _weights(gram: np.ndarray) -> np.ndarray:
-    """Minimise ``w^T G w`` under ``sum(w) = 1``; nearly dependent residuals are damped."""
+    """Minimise ``w^T G w`` under ``sum(w) = 1``: the combination of least residual; nearly dependent ones are damped."""
     scale = np.trace(gram)
     if not scale > 0:
         return np.full(len(gram), 1 / len(gram))

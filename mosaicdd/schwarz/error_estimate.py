@@ -25,7 +25,6 @@ filled field satisfies the discrete equation, ``|A u| <= rtol |b|``. It converge
 a rate that does not depend on the domain; a start that is not finite is replaced by zero.
 """
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -239,8 +238,7 @@ def certify(
             v.lines[axis][problem][inner] = 0.0
     for number in range(_ROUNDS):
         tolerance = min(rtol**0.5, _LOOSER * rtol * _TIGHTER**number)  # below 1
-        monitor.rule = dataclasses.replace(monitor.rule, rtol=tolerance)
-        monitor.statuses = [None] * v.problems
+        monitor.restart(tolerance)
         v, statuses = drive(iterate, v, monitor)
         reached = discrete_residual(v) <= rtol
         if reached.all() or not all(status.startswith("converged") for status in statuses):

@@ -21,7 +21,6 @@ is judged are added up in the one collective of the iteration after it.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,19 +29,8 @@ from mosaicdd.axes import Slices, frame
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan
+from mosaicdd.schwarz.monitor import UpdateSums
 from mosaicdd.schwarz.sweep import Sweep, SweepContext, interface_exchange
-
-
-class UpdateSums(Protocol):
-    """Measures the iteration before, from the values that it led to and those before, which the next one overwrites."""
-
-    def settled(self) -> None:
-        """Measure, while halos travel, where no other block contributes."""
-
-    def rest(self) -> np.ndarray:
-        """Measure the rest; return this rank's share of the numbers by which the iteration is judged."""
-        ...
-
 
 _NOTHING = np.empty(0)
 

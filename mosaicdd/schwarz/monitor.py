@@ -7,6 +7,7 @@ Several problems that are solved at once are judged one by one.
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ class Monitor:
     ):
         self._ranks = ranks
         self._eps = float(torch.finfo(v.flat.dtype).eps)
-        self.rule = rule
+        self._rule = rule
         self._powers = np.ones(v.problems) if powers is None else powers
         self._reference = reference
         self._progress = progress
@@ -96,7 +97,7 @@ class Monitor:
     @property
     def remaining(self) -> int:
         """Iterations left."""
-        return self.rule.max_iterations - self.iterations
+        return self._rule.max_iterations - self.iterations
 
     @property
     def ended(self) -> bool:
@@ -120,6 +121,11 @@ class Monitor:
         if ended:
             self._keep(v, ended)
             self.sizes[ended] = self.largest[ended] = self.size_of(v)[ended]
+
+    def restart(self, rtol: float) -> None:
+        """Go on from the values of the last iteration, to another tolerance."""
+        self._rule = replace(self._rule, rtol=rtol)
+        self.statuses = [None] * len(self.statuses)
 
     def result(self, v: Interface) -> Interface:
         """Return the values that each problem has ended with, or has now."""
@@ -237,7 +243,7 @@ class Monitor:
     def reached(self, problem: int, update: float, size: float, mae: float) -> str | None:
         """Return how a problem ends with such measurements by the rule, if it does."""
         power = float(self._powers[problem])
-        return self.rule.reached(update / power, size / power, mae / power)
+        return self._rule.reached(update / power, size / power, mae / power)
 
     def _nearly(self, problem: int) -> bool:
         """Say whether one more iteration that contracts as the last did will reach the rule."""
@@ -290,7 +296,7 @@ class Monitor:
         smallest = min(updates)
         if updates[-1] > BLOW_UP * smallest:
             return "diverged_tolerance"
-        if len(updates) >= self.rule.max_iterations:
+        if len(updates) >= self._rule.max_iterations:
             return OUT_OF_ITERATIONS
         last, before = updates[-_AT_ROUNDING:], updates[-2 * _AT_ROUNDING : -_AT_ROUNDING]
         if (
@@ -302,3 +308,25 @@ class Monitor:
         if len(updates) - updates.index(smallest) > _PATIENCE:
             return "stagnated"
         return None
+
+
+@dataclass
+class UpdateSums:
+    """Measures an iteration from the values that it led to and those before, which the next one overwrites.
+
+    ``residual``: ``R (T v - v)`` at the owned lattice nodes.
+    """
+
+    monitor: Monitor
+    old: Interface
+    new: Interface
+    residual: torch.Tensor
+    _settled: np.ndarray | None = None
+
+    def settled(self) -> None:
+        """Measure, while halos travel, where no other block contributes."""
+        self._settled = self.monitor.measure_settled(self.old, self.new)
+
+    def rest(self) -> np.ndarray:
+        """Measure the rest; return this rank's share of the numbers by which the iteration is judged."""
+        return self.monitor.measure(self.old, self.new, self.residual, self._settled)
