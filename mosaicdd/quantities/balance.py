@@ -118,12 +118,6 @@ def balance_until(end: float | None, record: Mapping[str, Any]) -> Balance | Non
     return Balance(flows, **total)
 
 
-def balances(volumes: ControlVolumes, field: FieldOnRank) -> list[Balance]:
-    """Return the balance of each problem; all processes together."""
-    names, sums = flows_out(volumes, field)
-    return [balance_of(names, row) for row in volumes.scale * field.total(sums)]
-
-
 def balance_of(names: Sequence[str], row: np.ndarray) -> Balance:
     """Return the balance of sums, as `flows_out` has them, over all processes."""
     flows = dict(zip(names, map(float, row), strict=False))
@@ -205,7 +199,7 @@ def _add_loads(volumes: ControlVolumes, field: FieldOnRank, sums: np.ndarray) ->
             sums[:, -4] += (consumed * weights).reshape(-1, weights.size).sum(1)
 
 
-def energies(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarray:
+def dirichlet_energies(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarray:
     """Return half the integral of ``a |grad u|^2 + c u^2`` of each problem, ``(n,)``; all processes together."""
     sums = np.zeros(len(field.values))
     for part in rows_of(field):

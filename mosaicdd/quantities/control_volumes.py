@@ -11,9 +11,7 @@ side, so nothing of the grid is beyond it here.
 What flows between control volumes where an equation is not linear: its own residual, with nothing given on sides.
 """
 
-import copy
 import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +22,12 @@ import torch
 
 from mosaicdd.discretisation.crossings import BoundaryIntersections
 from mosaicdd.discretisation.cut_cells import CutCells
-from mosaicdd.discretisation.embedded_boundary import embedded_boundary
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, embedded_boundary
 from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.operators.jacobian import is_conserving
-from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import StencilValues, offsets
@@ -43,47 +41,68 @@ from mosaicdd.unsupported import Unsupported
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class ControlVolumes:
-    """Those of the domain of a problem.
+    """The control volumes of the domain of a problem.
 
-    ``kept``: whether they are kept, part by part, for other values and data.
+    `Unsupported` if nothing says what flows between them, see `why_no_balance`.
 
-    `Unsupported` if nothing says what flows, see `why_no_balance`.
+    Parameters
+    ----------
+    cache
+        What does not depend on values and data, by part; None where it is not kept for further ones.
     """
 
-    def __init__(self, problem: Problem, grid: Grid, *, kept: bool = False):
-        self.problem, self.grid = problem, grid
-        self._kept: dict[Hashable, Any] | None = {} if kept else None
-        _require_flows(problem)
-        operator = problem.operator
-        self.nonlinear = None if operator.linear else operator
-        self.medium = medium_of(operator) if self.nonlinear is None else self.nonlinear.faces
-        self._conditions = problem.conditions
-        self.outline = embedded_boundary(problem, grid, each=True)
-        axes = len(grid.shape)
-        self.scale = grid.spacing ** (axes - 2)
+    problem: Problem
+    grid: Grid
+    cache: dict[Hashable, Any] | None = None
 
-    @functools.cached_property
+    def __post_init__(self) -> None:
+        if not self.cache:
+            _require_flows(self.problem)
+
+    @cached_property
+    def nonlinear(self) -> Nonlinear | None:
+        """The operator of an equation that is not linear."""
+        operator = self.problem.operator
+        return self.kept("nonlinear", lambda: None if operator.linear else operator)
+
+    @cached_property
+    def medium(self) -> Medium:
+        """The coefficients of the flows."""
+        operator = self.problem.operator
+        return self.kept(
+            "medium", lambda: medium_of(operator) if operator.linear else operator.faces
+        )
+
+    @cached_property
+    def outline(self) -> EmbeddedBoundary | None:
+        """The outline of a shape."""
+        return self.kept("outline", lambda: embedded_boundary(self.problem, self.grid, each=True))
+
+    @property
+    def scale(self) -> float:
+        """What makes flows of sums over volumes."""
+        return self.grid.spacing ** (len(self.grid.shape) - 2)
+
+    @cached_property
     def conserving(self) -> bool:
         """Whether what a volume loses its neighbour gains: nothing is carried."""
-        return self.medium.self_adjoint if self.nonlinear is None else is_conserving(self.nonlinear)
+        medium, nonlinear = self.medium, self.nonlinear
+        return self.kept(
+            "conserving",
+            lambda: medium.self_adjoint if nonlinear is None else is_conserving(nonlinear),
+        )
 
-    @functools.cached_property
+    @cached_property
     def pieces(self) -> Mapping[str, OutlinePiece]:
         """What the domain has of the sides of the rectangle, and of what is held inside, by name."""
-        return self.problem.pieces(self.grid)
+        return self.kept("pieces", lambda: self.problem.pieces(self.grid))
 
     @property
     def outlines(self) -> tuple[str, ...]:
         """The names of the outlines of a shape."""
         return () if self.outline is None else self.outline.names
-
-    def of_data(self, problem: Problem) -> "ControlVolumes":
-        """Return the same volumes, for another source and other values on sides."""
-        other = copy.copy(self)
-        other.problem, other._conditions = problem, problem.conditions
-        vars(other)["pieces"] = self.pieces
-        return other
 
     def on(self, part: Part) -> VolumesPart:
         """Return those of the nodes of a part of the grid."""
@@ -92,12 +111,12 @@ class ControlVolumes:
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what a function makes, which depends on neither values nor data; as it was made first, if that is kept."""
-        if self._kept is None:
+        if self.cache is None:
             return make()
-        if key not in self._kept:
-            self._kept[key] = make()
-        known: T = self._kept[key]
-        return known
+        if key not in self.cache:
+            self.cache[key] = make()
+        made: T = self.cache[key]
+        return made
 
     def _cover(self, part: Part) -> tuple[Apertures, CutCells | None]:
         cells = grid_cells(part, self.grid.shape)
@@ -123,7 +142,7 @@ class ControlVolumes:
         if self.nonlinear is None:
             return VolumesPart(*plain)
         ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        around, periods = self._cover(ring)[0], self._conditions.periods(self.grid)
+        around, periods = self._cover(ring)[0], self.problem.conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
         shares = grid_cells(part, self.grid.shape).astype(float)
         if self.nonlinear.factor is not None and not self.nonlinear.two_point_flux:
@@ -173,7 +192,7 @@ class ControlVolumes:
     def _given(self, *acting: BoundaryIntersections) -> list[np.ndarray]:
         """Return the values of conditions where outlines act, ``(n or 1, T)``."""
         names = () if self.outline is None else self.outline.names
-        return [each.values(self._conditions, names, self.grid) for each in acting]
+        return [each.values(self.problem.conditions, names, self.grid) for each in acting]
 
     def in_ties(self, here: VolumesPart, u: np.ndarray, inner: tuple[slice, ...]) -> np.ndarray:
         """Return ``k (u - g)^2`` over the ties of some nodes to values on outlines, summed, ``(n,)``."""

@@ -5,7 +5,7 @@ What people ask of a solution, in memory or in a file: methods that both have.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +18,15 @@ from mosaicdd.problems.sides.parts import EXAMPLES, SidePart, is_outline, part_o
 from mosaicdd.problems.sides.sides import jumps_of
 from mosaicdd.quantities.balance import (
     Balance,
-    balances,
-    energies,
+    balance_of,
+    dirichlet_energies,
+    flows_out,
     outline_flows,
     with_unknowns_beyond,
 )
 from mosaicdd.quantities.control_volumes import ControlVolumes
 from mosaicdd.quantities.side_flows import SideFlows
-from mosaicdd.quantities.sums import FieldOnRank, Region, RegionVolumes, integrals
+from mosaicdd.quantities.sums import FieldOnRank, Region, integrals
 from mosaicdd.settings import require_type, unknown
 from mosaicdd.unsupported import Unsupported
 
@@ -37,135 +38,103 @@ class Extreme(NamedTuple):
     place: tuple[float, ...]
 
 
-class Quantities:
-    """Of the fields that a process holds a part of; methods are called by all processes together.
+def edge_fluxes(field: FieldOnRank) -> tuple[np.ndarray, ...]:
+    """Return the flux across each grid edge of this process's part, per length of a whole face."""
+    volumes = ControlVolumes(field.problem, field.grid)
+    field = with_unknowns_beyond(volumes, field)
+    _require_no_velocity(volumes, "a flux")
+    wide = field.around(field.own)
+    here = volumes.on(wide)
+    u = np.where(here.present, field.at(wide), 0.0)
+    fluxes = []
+    for axis, flow in enumerate(here.edge_flows(u)):
+        # Those that begin at this process's nodes.
+        place = list(within(field.own, wide))
+        at = place[axis]
+        place[axis] = slice(at.start, min(at.stop, flow.shape[axis + 1]))
+        fluxes.append(flow[:, *place] / (field.grid.spacing * field.grid.face(axis)))
+    return tuple(fluxes)
 
-    Lists and arrays have an entry per problem.
-    """
 
-    def __init__(self, field: FieldOnRank):
-        self._plain = field
-        self._grid = field.grid
+def derivatives(field: FieldOnRank) -> tuple[np.ndarray, ...]:
+    """Return the derivative along each axis at the nodes of this process's part."""
+    wide = tuple(
+        slice(max(p.start - 2, w.start), min(p.stop + 2, w.stop))
+        for p, w in zip(field.own, field.wide, strict=True)
+    )
+    place = within(field.own, wide)
+    return tuple(d[:, *place] for d in slopes(field.at(wide), field.grid.steps))
 
-    @cached_property
-    def _volumes(self) -> ControlVolumes:
-        return ControlVolumes(self._plain.problem, self._grid)
 
-    @cached_property
-    def _field(self) -> FieldOnRank:
-        """The field with what it does not show."""
-        return with_unknowns_beyond(self._volumes, self._plain)
+def outflow(field: FieldOnRank, name: str, part: tuple[float, float] | None) -> np.ndarray:
+    """Return the flow out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
+    require_type("side", name, str, "the name of a side, or of a part of one")
+    volumes, axes = ControlVolumes(field.problem, field.grid), len(field.grid.shape)
+    if part is not None:
+        if "[" in name or is_outline(name):
+            raise ValueError(f"{name} has no part {part}: only whole sides have")
+        name = f"{name}[{float(part[0])!r}:{float(part[1])!r}]"
+    asked = SidePart(name, Dirichlet())
+    if "[" in name:
+        asked = part_of_name(name, Dirichlet(), axes)
+        name = str(asked) if asked.where else asked.name
+    field = with_unknowns_beyond(volumes, field)
+    if is_outline(asked.name) and volumes.outline is not None:
+        flows = outline_flows(volumes, field)
+        if name == "outline":
+            return flows.sum(axis=1)
+        if name in volumes.outlines:
+            return flows[:, volumes.outlines.index(name)]
+    sides, conditions = SideFlows(volumes, field), volumes.problem.conditions
+    periodic = name in [p.name for p in conditions.parts if p.condition.periodic]
+    if periodic and any(jumps_of(conditions)):
+        sides = SideFlows(volumes, field, name)
+    elif periodic:
+        raise ValueError(f"the side {name} is periodic: what flows out there comes in at the other")
+    if name in sides.names:
+        return volumes.scale * field.total(sides.total(asked))
+    names = (*sides.names, *volumes.outlines, *(["outline"] if volumes.outlines else []))
+    raise ValueError(
+        unknown("side", name, names, f", and parts of sides as left[{EXAMPLES[axes]}]")
+    )
 
-    @cached_property
-    def _sides(self) -> SideFlows:
-        return SideFlows(self._volumes, self._field)
 
-    def flux(self) -> tuple[np.ndarray, ...]:
-        """Return what flows across each grid edge of this process's part, per length of a whole face."""
-        volumes, field = self._volumes, self._field
-        _require_no_velocity(volumes, "a flux")
-        wide = field.around(field.own)
-        here = volumes.on(wide)
-        u = np.where(here.present, field.at(wide), 0.0)
-        fluxes = []
-        for axis, flow in enumerate(here.edge_flows(u)):
-            # Those that begin at this process's nodes.
-            place = list(within(field.own, wide))
-            at = place[axis]
-            place[axis] = slice(at.start, min(at.stop, flow.shape[axis + 1]))
-            fluxes.append(flow[:, *place] / (self._grid.spacing * self._grid.face(axis)))
-        return tuple(fluxes)
+def balances(field: FieldOnRank) -> list[Balance]:
+    """Return the balance of each problem."""
+    volumes = ControlVolumes(field.problem, field.grid)
+    names, sums = flows_out(volumes, with_unknowns_beyond(volumes, field))
+    return [balance_of(names, row) for row in volumes.scale * field.total(sums)]
 
-    def gradient(self) -> tuple[np.ndarray, ...]:
-        """Return the derivative along each axis at the nodes of this process's part."""
-        field = self._plain
-        wide = tuple(
-            slice(max(p.start - 2, w.start), min(p.stop + 2, w.stop))
-            for p, w in zip(field.own, field.wide, strict=True)
+
+def energies(field: FieldOnRank) -> np.ndarray:
+    """Return half the integral of ``a |grad u|^2 + c u^2``, ``(n,)``; `Unsupported` if the equation is not linear."""
+    volumes = ControlVolumes(field.problem, field.grid)
+    if volumes.nonlinear is not None:
+        raise Unsupported(
+            f"{field.problem.equation.name} is not linear: half of a |grad u|^2 + c u^2 is an energy of linear equations"
         )
-        place = within(field.own, wide)
-        return tuple(d[:, *place] for d in slopes(field.at(wide), self._grid.steps))
+    _require_no_velocity(volumes, "an energy")
+    return dirichlet_energies(volumes, with_unknowns_beyond(volumes, field))
 
-    def flow(self, name: str, part: tuple[float, float] | None = None) -> np.ndarray:
-        """Return what flows out through a side or an outline, ``(n,)``; of the parts of this, those with conditions."""
-        require_type("side", name, str, "the name of a side, or of a part of one")
-        volumes, axes = self._volumes, len(self._grid.shape)
-        if part is not None:
-            if "[" in name or is_outline(name):
-                raise ValueError(f"{name} has no part {part}: only whole sides have")
-            name = f"{name}[{float(part[0])!r}:{float(part[1])!r}]"
-        asked = SidePart(name, Dirichlet())
-        if "[" in name:
-            asked = part_of_name(name, Dirichlet(), axes)
-            name = str(asked) if asked.where else asked.name
-        if is_outline(asked.name) and volumes.outline is not None:
-            every = outline_flows(volumes, self._field)
-            if name == "outline":
-                return every.sum(axis=1)
-            if name in volumes.outlines:
-                return every[:, volumes.outlines.index(name)]
-        if name in self._sides.names:
-            return volumes.scale * self._field.total(self._sides.total(asked))
-        around = [p.name for p in volumes.problem.conditions.parts if p.condition.periodic]
-        if name in around and any(jumps_of(volumes.problem.conditions)):
-            across = SideFlows(volumes, self._field, name)
-            return volumes.scale * self._field.total(across.total(asked))
-        if name in around:
-            raise ValueError(
-                f"the side {name} is periodic: what flows out there comes in at the other"
-            )
-        known = (*self._sides.names, *volumes.outlines, *(["outline"] if volumes.outlines else []))
-        raise ValueError(
-            unknown("side", name, known, f", and parts of sides as left[{EXAMPLES[axes]}]")
-        )
 
-    def balance(self) -> list[Balance]:
-        """Return the balance of each problem."""
-        return balances(self._volumes, self._field)
-
-    def energy(self) -> np.ndarray:
-        """Return half the integral of ``a |grad u|^2 + c u^2``, ``(n,)``; `Unsupported` if the equation is not linear."""
-        if self._volumes.nonlinear is not None:
-            name = self._plain.problem.equation.name
-            raise Unsupported(
-                f"{name} is not linear: half of a |grad u|^2 + c u^2 is an energy of linear equations"
-            )
-        _require_no_velocity(self._volumes, "an energy")
-        return energies(self._volumes, self._field)
-
-    def integral(self, region: Region = None) -> np.ndarray:
-        """Return the integral over the domain or a region of it, ``(n,)``."""
-        return self._integrals(region)[0]
-
-    def mean(self, region: Region = None) -> np.ndarray:
-        """Return the mean over the domain or a region of it, ``(n,)``."""
-        total, size = self._integrals(region)
-        return total / size
-
-    def _integrals(self, region: Region) -> tuple[np.ndarray, np.ndarray]:
-        return integrals(self._plain, RegionVolumes(self._plain.problem, self._grid, region))
-
-    def extremes(self, *, largest: bool) -> list[Extreme]:
-        """Return the largest or smallest value of each problem's field, and the first node where it is; NaN if one is."""
-        field, sign = self._plain, 1.0 if largest else -1.0
-        mine: dict[int, tuple[float, tuple[int, ...]]] = {}
-        own = field.at(field.own)
-        if own.size:
-            everywhere = has_values(field.problem.domain.shape, self._grid, field.own, own)
-            for number, (u, there) in enumerate(zip(sign * own, everywhere, strict=True)):
-                if there.any():
-                    # NaN is the largest.
-                    at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
-                    node = tuple(int(i) + p.start for i, p in zip(at, field.own, strict=True))
-                    mine[field.members.start + number] = float(u[at]), node
-        every = field.gather(mine)
-        best = []
-        for number in range(field.problems):
-            known = [part[number] for part in every if number in part]
-            value, node = min(known, key=lambda e: (not math.isnan(e[0]), -e[0], e[1]))
-            place = tuple(self._grid.at(node)[::-1].tolist())
-            best.append(Extreme(sign * value, place))
-        return best
+def extremes(field: FieldOnRank, sign: float) -> list[Extreme]:
+    """Return the largest (sign 1) or smallest (-1) value of each problem's field, and its first node; NaN if one is."""
+    mine: dict[int, tuple[float, tuple[int, ...]]] = {}
+    own = field.at(field.own)
+    if own.size:
+        everywhere = has_values(field.problem.domain.shape, field.grid, field.own, own)
+        for number, (u, there) in enumerate(zip(sign * own, everywhere, strict=True)):
+            if there.any():
+                # NaN is the largest.
+                at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
+                node = tuple(int(i) + p.start for i, p in zip(at, field.own, strict=True))
+                mine[field.members.start + number] = float(u[at]), node
+    gathered, best = field.gather(mine), []
+    for number in range(field.problems):
+        values = [part[number] for part in gathered if number in part]
+        value, node = min(values, key=lambda e: (not math.isnan(e[0]), -e[0], e[1]))
+        best.append(Extreme(sign * value, tuple(field.grid.at(node)[::-1].tolist())))
+    return best
 
 
 def points_along(line: Any, spacing: float, count: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -201,10 +170,8 @@ def _require_no_velocity(volumes: ControlVolumes, what: str) -> None:
         )
 
 
-Ask = Callable[[Quantities], Any]
-
-
-"""What is asked of the quantities of a solution."""
+Ask = Callable[[FieldOnRank], Any]
+"""A quantity of the fields that a process holds a part of; all processes together. Lists and arrays have an entry per problem."""
 
 
 def slopes(u: np.ndarray, steps: Sequence[float]) -> list[np.ndarray]:
@@ -286,14 +253,14 @@ class Quantified:
             If the equation is not linear, has a velocity, a mixed derivative or time, describes waves, or the
             solution is of a window.
         """
-        return tuple(self._handed(flux) for flux in self._asked(lambda q: q.flux()))
+        return tuple(self._handed(flux) for flux in self._asked(edge_fluxes))
 
     def gradient(self) -> tuple[Any, ...]:
         """Return the derivatives along the axes of the array, (y, x), at the nodes of `local`, ``u`` per length.
 
         Of second order; of first where an outline is so near that there are not three nodes. NaN outside.
         """
-        return tuple(self._handed(slope) for slope in self._asked(lambda q: q.gradient()))
+        return tuple(self._handed(slope) for slope in self._asked(derivatives))
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> Any:
         """Return what flows out through a side or an outline; negative if it flows in.
@@ -317,7 +284,7 @@ class Quantified:
         Unsupported
             As `flux`, but for the velocity.
         """
-        return self._number(self._asked(lambda q: q.flow(name, part)))
+        return self._number(self._asked(partial(outflow, name=name, part=part)))
 
     def balance(self) -> Any:
         """Return the `Balance`: what flows out through each side and outline, what is made and consumed, and what is left over.
@@ -327,7 +294,7 @@ class Quantified:
         Unsupported
             As `flow`.
         """
-        return self._number(self._asked(lambda q: q.balance()))
+        return self._number(self._asked(balances))
 
     def energy(self) -> Any:
         """Return half the integral of ``a |grad u|^2 + c u^2``, in units of ``a u^2`` (in space times a length).
@@ -337,7 +304,7 @@ class Quantified:
         Unsupported
             As `flux`.
         """
-        return self._number(self._asked(lambda q: q.energy()))
+        return self._number(self._asked(energies))
 
     def integral(self, region: Region = None) -> Any:
         """Return the integral of the solution, ``u`` times an area (in space a volume), of second order in the spacing.
@@ -353,19 +320,19 @@ class Quantified:
         ValueError
             If it is no region of the domain, or empty.
         """
-        return self._number(self._asked(lambda q: q.integral(region)))
+        return self._number(self._asked(partial(integrals, region=region))[0])
 
     def mean(self, region: Region = None) -> Any:
         """Return the mean of the solution over a region, as `integral` has it."""
-        return self._number(self._asked(lambda q: q.mean(region)))
+        return self._number(np.divide(*self._asked(partial(integrals, region=region))))
 
     def max(self) -> Any:
         """Return an `Extreme`: the largest value at a node, and the coordinates (x, y) of the first such node."""
-        return self._number(self._asked(lambda q: q.extremes(largest=True)))
+        return self._number(self._asked(partial(extremes, sign=1.0)))
 
     def min(self) -> Any:
         """Return an `Extreme`: the smallest value at a node, and the coordinates (x, y) of the first such node."""
-        return self._number(self._asked(lambda q: q.extremes(largest=False)))
+        return self._number(self._asked(partial(extremes, sign=-1.0)))
 
     def along(self, line: Any, count: int | None = None) -> tuple[np.ndarray, Any]:
         """Return the values along a line, as `at` has them.

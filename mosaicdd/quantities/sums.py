@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import ends, ends_of, in_order, in_rows, last, letters, steps_across, within
+from mosaicdd.axes import (
+    at,
+    common,
+    ends,
+    ends_of,
+    in_order,
+    in_rows,
+    last,
+    letters,
+    steps_across,
+    within,
+)
 from mosaicdd.discretisation.crossings import BoundaryTerms
 from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
@@ -21,7 +32,7 @@ from mosaicdd.problems.fields.given import as_mask, require_place, usable
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures, cut_cells, staircase
-from mosaicdd.problems.shapes.shape import has_values
+from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.problems.sides.sides import jumps_of
 
 _VALUES = 2**17  # that are handled at once, for the cache
@@ -157,74 +168,71 @@ Region = Mapping[str, tuple[float, float]] | Any
 """A box by the names of coordinates, ``{"x": (x0, x1)}``, or a mask of cells or nodes; None for all of the domain."""
 
 
-class RegionVolumes:
-    """The volume of the domain, or of a region of it, around each node.
+def region_volumes(
+    problem: Problem, grid: Grid, region: Region = None
+) -> Callable[[Part], np.ndarray]:
+    """Return a function of parts: the volumes of the domain, or a region of it, around the nodes.
 
-    `ValueError` if a region is empty, or no box or mask of the grid.
+    In units of domain length to the power of the axes. `ValueError` if a region is empty, or no box or mask of the grid.
     """
-
-    def __init__(self, problem: Problem, grid: Grid, region: Region = None):
-        self._problem, self._grid = problem, grid
-        self._box: tuple[tuple[float, float], ...] | None = None
-        self._mask: np.ndarray | None = None
-        if isinstance(region, Mapping):
-            self._box = tuple(
-                (float(low), float(high))
-                for low, high in in_order(region, len(grid.shape), default=grid.ends)
+    axes = len(grid.shape)
+    box: tuple[np.ndarray, ...] = ()
+    cells_in: np.ndarray | None = None
+    nodes_in: np.ndarray | None = None
+    if isinstance(region, Mapping):
+        box = _box(region, grid)
+    elif region is not None:
+        region = usable(region, "the region")
+        mask = as_mask(region, "the region")
+        if mask.shape not in (tuple(grid.shape), grid.nodes):
+            raise ValueError(
+                f"the region has the shape {mask.shape}, the grid has {tuple(grid.shape)} cells and {grid.nodes} "
+                "nodes: give a mask of cells or nodes, or a box as {'x': (x0, x1)}"
             )
-            for letter, (low, high), (first, last) in zip(
-                letters(len(grid.shape)), self._box, grid.ends, strict=True
-            ):
-                if not (low < high and low < last and high > first):
-                    raise ValueError(
-                        f"the region goes from {low:g} to {high:g} along {letter}, the domain from {first:.10g} to "
-                        f"{last:.10g}: "
-                        "give the lower end first, within the domain"
-                    )
-        elif region is not None:
-            region = usable(region, "the region")
-            mask = as_mask(region, "the region")
-            if mask.shape not in (tuple(grid.shape), grid.nodes):
-                raise ValueError(
-                    f"the region has the shape {mask.shape}, the grid has {tuple(grid.shape)} cells and {grid.nodes} "
-                    "nodes: give a mask of cells or nodes, or a box as {'x': (x0, x1)}"
-                )
-            require_place(region, grid, "the region")
-            self._mask = mask
+        require_place(region, grid, "the region")
+        cells_in, nodes_in = (mask, None) if mask.shape == tuple(grid.shape) else (None, mask)
 
-    def of(self, part: Part) -> np.ndarray:
-        """Return the volumes around the nodes of a part, in units of domain length to the power of the axes."""
-        grid, axes = self._grid, len(self._grid.shape)
+    def volumes_of(part: Part) -> np.ndarray:
         cells = grid_cells(part, grid.shape)
-        if self._mask is not None and self._mask.shape == tuple(grid.shape):
-            around = tuple(slice(p.start, p.stop + 1) for p in part)
-            cells = cells & np.pad(self._mask, 1)[around]
-        volumes = self._cover(part, cells).volumes * grid.spacing**axes
-        if self._mask is not None and self._mask.shape == grid.nodes:
-            volumes = volumes * self._mask[part]
-        box = () if self._box is None else grid.cells(np.transpose(self._box)).T
+        if cells_in is not None:
+            cells &= np.pad(cells_in, 1)[tuple(slice(p.start, p.stop + 1) for p in part)]
+        volumes = _cover(problem.domain.shape, grid, part, cells).volumes * grid.spacing**axes
+        if nodes_in is not None:
+            volumes = volumes * nodes_in[part]
         for axis, box_ends in enumerate(box):
-            at = np.arange(part[axis].start, part[axis].stop)
-            shape = [-1 if other == axis else 1 for other in range(axes)]
-            volumes = volumes * _share(at, box_ends, grid.shape[axis]).reshape(shape)
+            nodes = np.arange(part[axis].start, part[axis].stop)
+            share = _share(nodes, box_ends, grid.shape[axis])
+            volumes = volumes * share.reshape(at(axis, axes, -1, 1))
         return volumes
 
-    def _cover(self, part: Part, cells: np.ndarray) -> Apertures:
-        shape = self._problem.domain.shape
-        if shape is None:
-            return Apertures.of_cells(cells)
-        if shape.voxels is not None:
-            return Apertures.of_cells(cells & shape.cells(part))
-        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-        level = np.ones([p.stop - p.start for p in ring])
-        inside = tuple(
-            slice(max(p.start, 0), min(p.stop, n))
-            for p, n in zip(ring, self._grid.nodes, strict=True)
-        )
-        level[within(inside, ring)] = shape.level(self._grid, inside)
-        if shape.staircase:
-            return staircase(level, cells)
-        return cut_cells(level, cells)[0]
+    return volumes_of
+
+
+def _box(region: Mapping[str, tuple[float, float]], grid: Grid) -> tuple[np.ndarray, ...]:
+    """Return the ends of a box along each axis, in cells."""
+    axes = len(grid.shape)
+    named = in_order(region, axes, default=grid.ends)
+    box = [(float(low), float(high)) for low, high in named]
+    for letter, (low, high), (begin, end) in zip(letters(axes), box, grid.ends, strict=True):
+        if not (low < high and low < end and high > begin):
+            raise ValueError(
+                f"the region goes from {low:g} to {high:g} along {letter}, the domain from {begin:.10g} to "
+                f"{end:.10g}: give the lower end first, within the domain"
+            )
+    return tuple(grid.cells(np.transpose(box)).T)
+
+
+def _cover(shape: Shape | None, grid: Grid, part: Part, cells: np.ndarray) -> Apertures:
+    """Return what a shape has of cells around the nodes of a part, whatever holds on its outline."""
+    if shape is None:
+        return Apertures.of_cells(cells)
+    if shape.voxels is not None:
+        return Apertures.of_cells(cells & shape.cells(part))
+    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+    level = np.ones([p.stop - p.start for p in ring])
+    inside = common(ring, tuple(slice(0, nodes) for nodes in grid.nodes))
+    level[within(inside, ring)] = shape.level(grid, inside)
+    return staircase(level, cells) if shape.staircase else cut_cells(level, cells)[0]
 
 
 def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
@@ -240,15 +248,18 @@ def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
     return own / (integral(last - at) - integral(-at))
 
 
-def integrals(field: FieldOnRank, measure: RegionVolumes) -> tuple[np.ndarray, np.ndarray]:
+def integrals(field: FieldOnRank, region: Region = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral of each problem's field, and the size of the region, ``(n,)`` each.
 
     Nodes without a value, of whose volumes a part is inside, have the mean of the values around.
     `ValueError` if no part of the domain lies in the region.
     """
-    sums = np.zeros((len(field.values), 2))
+    sums, volumes_of = (
+        np.zeros((len(field.values), 2)),
+        region_volumes(field.problem, field.grid, region),
+    )
     for part in rows_of(field):
-        volumes, wide = measure.of(part), field.around(part)
+        volumes, wide = volumes_of(part), field.around(part)
         own = field.at(part)
         known = has_values(field.problem.domain.shape, field.grid, part, own)
         u = np.where(known, own, _filled(field.at(wide))[:, *within(part, wide)])

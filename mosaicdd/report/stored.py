@@ -22,7 +22,7 @@ from mosaicdd.problems.shapes.shape import Shape, has_values
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.quantities.balance import Balance, balance_until
-from mosaicdd.quantities.quantities import Ask, Quantified, Quantities
+from mosaicdd.quantities.quantities import Ask, Quantified
 from mosaicdd.quantities.sums import alone
 from mosaicdd.report.presented import Presented
 from mosaicdd.storage.solution_file import SolutionArrays, open_solution
@@ -246,7 +246,7 @@ class StoredSolution(Placed, Quantified, Presented):
             raise Unsupported(
                 f"quantities are of the whole field, and {self.path} holds a window of it: solve without --window"
             )
-        return ask(Quantities(alone(self.problem, self.grid, np.asarray(self.field)[None])))
+        return ask(alone(self.problem, self.grid, np.asarray(self.field)[None]))
 
 
 def read(

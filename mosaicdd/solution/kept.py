@@ -19,7 +19,7 @@ from mosaicdd.problems.fingerprint import Fingerprint, require_fingerprint
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import mean_slope, without_slope
-from mosaicdd.quantities.quantities import Ask, Quantities
+from mosaicdd.quantities.quantities import Ask
 from mosaicdd.quantities.sums import FieldOnRank
 from mosaicdd.schwarz.fill import PointValues
 from mosaicdd.schwarz.interface import Interface
@@ -267,4 +267,4 @@ def asked_of(kept: LocalResult, problem: Problem, ask: Ask) -> Any:
             ranks.sum,
             ranks.allgather,
         )
-        return ask(Quantities(field))
+        return ask(field)

@@ -5,7 +5,7 @@ What flows in a step, is made, consumed and stored: by its discrete equations, o
 A step's stage solves ``rate s u + A u = f + s (p_1 u_n + ..)``: what ``s`` multiplies there is stored.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -138,7 +138,7 @@ class StepBalance:
     """
 
     def __init__(self, problem: Problem, stepped: Problem, share: GhostNodes):
-        self._volumes = ControlVolumes(problem, share.grid, kept=True)
+        self._volumes = ControlVolumes(problem, share.grid, {})
         self._share = share
         nothing = np.empty([p.stop - p.start for p in share.ghosted])
         self._weights = self._weights_of(self._held(problem, nothing))
@@ -195,7 +195,7 @@ class StepBalance:
             The values; what is stored less the source, ``rate s u - s (p_1 u_n + ..) - f``; and the source: at the nodes
             that this rank holds.
         """
-        volumes, own = self._volumes.of_data(problem), self._share.without_ghosts
+        volumes, own = replace(self._volumes, problem=problem), self._share.without_ghosts
         held = self._held(problem, stage)
         names, sums = flows_out(volumes, held, loads=False)
         made = 0.0 if f is None else np.vdot(self._weights, own(f))
