@@ -111,8 +111,6 @@ class RobinCoefficients:
 
 
 LEAST_DAMPING = 0.1
-
-
 """Of fluxes at nodes outside: on a grid too coarse for the exchange it would be negative, and turn them round."""
 
 
@@ -151,8 +149,6 @@ class EliminatedCouplings(NodeTerms):
 
 
 NO_TIES = EliminatedCouplings(np.empty(0, int), np.empty(0, int), np.empty(0))
-
-
 """Of a part that no given value acts on."""
 
 

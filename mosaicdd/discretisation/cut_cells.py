@@ -28,8 +28,6 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.shapes.apertures import Apertures, Segments
 
 _NEAREST = 1e-4  # of a cell, from which a value acts at least: ties must not drown the residual
-
-
 _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 
 

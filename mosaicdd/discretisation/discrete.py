@@ -31,11 +31,7 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import mean_slope, slope_at
 
 Places = tuple[slice, ...]
-
-
 Array = TypeVar("Array", np.ndarray, torch.Tensor)
-
-
 Operator = TypeVar("Operator")
 
 

@@ -32,8 +32,6 @@ from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.settings import concerning
 
 _FAR = 2  # cells from an outline at which a point is not on it
-
-
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
 

@@ -18,11 +18,7 @@ from mosaicdd.problems.sides.side_values import EvaluatedPart, evaluated_at
 from mosaicdd.problems.sides.sides import Sides
 
 _STRIP = 2**20  # nodes whose equations are made at a time, where they are needed one by one
-
-
 Points = dict[str, np.ndarray]
-
-
 """Where on outlines conditions are evaluated, ``(M, 2)``, (y, x) in cells, by their names."""
 
 

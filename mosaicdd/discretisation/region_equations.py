@@ -27,8 +27,6 @@ from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
 
 _ROWS = 8  # of squares that are looked at at a time
-
-
 _AT_ONCE = 256  # squares, for the cache
 
 

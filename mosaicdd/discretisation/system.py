@@ -27,56 +27,30 @@ from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 MULTIGRID = 110
-
-
 """Bytes for each node at least: couplings, levels, and the vectors of one iteration."""
 
-
 PER_PROBLEM = 16
-
-
 """Bytes for each node of each of several problems: its field, and what is kept until that is handed out."""
 
-
 WAVES = 64
-
-
 """Bytes for each node where coefficients are numbers: heights of waves, eigenvalues, right-hand side and residual."""
 
-
 EQUATIONS_IN_SPACE = 70
-
-
 """More of them in boxes where sides are natural or periodic, or cells no multiples: the equations of all nodes."""
 
-
 _FEWEST = {False: 4, True: 8}
-
-
 """Nodes of a box along each axis, by whether nodes are coupled across cells."""
 
-
 _MANY = 16
-
-
 """The same of large grids, whose boxes are counted one by one where a shape is shared out evenly."""
 
-
 _DIRECTED = {2: 70, 3: 110}
-
-
 """More of them with a velocity, by axes: couplings and weights differ in both directions."""
 
-
 _IN_SPACE = {True: 800, False: 1600}
-
-
 """Bytes for each node of Newton's steps in boxes, by whether the derivative is symmetric; most are those of flows."""
 
-
 Ends = tuple[tuple[bool, bool] | None, ...]
-
-
 """Per axis whether values are given at the low and at the high end, else fluxes; None between periodic sides."""
 
 

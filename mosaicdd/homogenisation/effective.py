@@ -12,7 +12,7 @@ print(m.effective(image, spacing=1e-6))
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,7 @@ from mosaicdd.solvers.settings import OUT_OF_ITERATIONS
 from mosaicdd.torch_defaults import on_processor
 
 _BYTES = 95  # of a voxel, at the most, in space
-
-
 _KEPT = 8  # of a voxel of a cell for the values along each axis that was solved for before
-
-
 _LEAST = (
     5  # voxels of a rank along an axis that is shared: as many as it has copies of others', and one
 )
@@ -132,26 +128,28 @@ def effective(
             raise ValueError(f"axis must be one of {', '.join(voxels.names)}, got {axis!r}")
         title = "effective conductivity"
         with followed(progress, title, quiet=not world.is_root) as show:
-            settings = _Settings(rtol, max_iterations, field, show)
-            return _Solve(world, voxels, settings).along(axis or voxels.names)
+            solve = _Solve(world, voxels, rtol, max_iterations, field=field, show=show)
+            return solve.along(axis or voxels.names)
     finally:
         if world is not ranks:
             world.close()
 
 
-@dataclass(frozen=True)
-class _Settings:
-    rtol: float
-    max_iterations: int
-    field: bool
-    show: Progress | None
-
-
 class _Solve:
     """Solves along axes of one medium."""
 
-    def __init__(self, world: Ranks, voxels: Voxels, settings: _Settings):
-        self._voxels, self._settings = voxels, settings
+    def __init__(
+        self,
+        world: Ranks,
+        voxels: Voxels,
+        rtol: float,
+        max_iterations: int,
+        *,
+        field: bool,
+        show: Progress | None,
+    ):
+        self._voxels, self._rtol, self._max_iterations = voxels, rtol, max_iterations
+        self._with_field, self._show = field, show
         self._ranks = ranks = world.run_on_all(lambda: _fitted(world, voxels.shape))
         count = math.prod(voxels.shape)
         kept = _KEPT * (voxels.axes - 1) * voxels.periodic
@@ -164,13 +162,14 @@ class _Solve:
         self._values: dict[int, torch.Tensor] = {}  # of a cell, along axes that were solved for
 
     def along(self, names: str) -> Effective:
-        """Return what is known along some axes."""
+        """Return the conductivities along some axes."""
         axes: dict[str, AxisConductivity] = {}
         for number, name in enumerate(names):
             begun = time.perf_counter()
-            show, of_all = self._settings.show, (number, len(names))
-            progress = show and shown(show, self._settings.rtol, name, *of_all)
-            along = self._along(self._voxels.names.index(name), progress, begun)
+            progress = self._show and shown(self._show, self._rtol, name, number, len(names))
+            contrast = CONTRAST if self._with_field else _CONTRAST
+            along = self._along(self._voxels.names.index(name), progress, contrast)
+            along = replace(along, seconds=time.perf_counter() - begun)
             for other, earlier in axes.items():  # flows of both are known to the second order now
                 if other in along.across:
                     across = earlier.across | {name: along.across[other]}
@@ -189,9 +188,9 @@ class _Solve:
         self,
         axis: int,
         progress: Callable[[int, float], None] | None,
-        begun: float,
-        contrast: float = _CONTRAST,
+        contrast: float,
     ) -> AxisConductivity:
+        """Return the conductivity along an axis; ratios of conductances up to ``contrast`` are solved in float32."""
         voxels, summary, ranks = self._voxels, self._summary, self._ranks
         wiener = summary.harmonic[axis], summary.arithmetic[axis]
         there = None if self._paths is None else self._paths.along(axis)
@@ -200,32 +199,21 @@ class _Solve:
             (connected,) = ranks.sum(np.array([float(np.count_nonzero(there))]))
             floating = 1 - connected / summary.conducting if summary.conducting else 0.0
             if not connected:
+                across = self._across(axis, (0.0,) * voxels.axes, 0.0)
                 tortuosity = math.inf if summary.one_conducts else None
-                seconds = time.perf_counter() - begun
+                nothing = (0.0,) * 4
                 return AxisConductivity(
-                    0.0,
-                    0.0,
-                    0.0,
-                    0.0,
-                    tortuosity,
-                    wiener,
-                    floating,
-                    NO_PATH,
-                    0,
-                    0.0,
-                    seconds,
-                    across=self._across(axis, (0.0,) * voxels.axes, 0.0),
+                    *nothing, tortuosity, wiener, floating, NO_PATH, 0, 0.0, 0.0, across
                 )
-        settings = self._settings
-        contrast = CONTRAST if settings.field else contrast
+        rtol = self._rtol
         system, flow, largest = self._equations(axis, there, contrast)
         daring = system.dtype == torch.float32 and system.scale > CONTRAST * system.least
         gradients = FlexibleGradients(system)
         try_out(gradients)
         b, size = flow.right_hand_side()
         x = system.vector()
-        most = min(settings.max_iterations, _ITERATIONS if daring else math.inf)
-        judge = FlowJudge(flow, settings.rtol, int(most), system, progress)
+        most = min(self._max_iterations, _ITERATIONS if daring else math.inf)
+        judge = FlowJudge(flow, rtol, int(most), system, progress)
         status = ""
         for _ in range(_AGAIN):
             status = gradients(b, x, size, judge)
@@ -233,16 +221,16 @@ class _Solve:
             into, out, *through = flow(x)
             conducted = into - gradients.work(x)
             off = max(energy**2, abs(into - conducted), abs(out - conducted))
-            if status != "converged_rtol" or off <= settings.rtol * conducted:
+            if status != "converged_rtol" or off <= rtol * conducted:
                 break
             if len(judge.history.update) >= most:
                 status = OUT_OF_ITERATIONS
                 break
             status = "stagnated"
-            judge.go_on(settings.rtol * conducted / off)
+            judge.go_on(rtol * conducted / off)
         tried = len(judge.history.update)
-        if daring and status != "converged_rtol" and tried < settings.max_iterations:
-            return self._along(axis, progress, begun, CONTRAST)
+        if daring and status != "converged_rtol" and tried < self._max_iterations:
+            return self._along(axis, progress, CONTRAST)
         error = energy**2
         if status != "converged_rtol":  # of a spectrum that little is known of
             error = max(error, abs(into - out))
@@ -264,9 +252,9 @@ class _Solve:
             status,
             len(judge.history.residual),
             residual,
-            time.perf_counter() - begun,
+            0.0,
             self._across(axis, through, largest),
-            self._field(axis, system, x, there) if settings.field else None,
+            self._field(axis, system, x, there) if self._with_field else None,
         )
 
     def _unit(self, axis: int, other: int) -> float:

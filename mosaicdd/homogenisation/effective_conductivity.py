@@ -17,8 +17,6 @@ from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.settings import CONVERGED, StoppingRule
 
 NO_PATH = "no_path"
-
-
 """The status where nothing leads from face to face: the conductivity is 0."""
 
 
@@ -165,8 +163,6 @@ class Effective:
 
 
 _AIM = 1e-3  # the relative residual at which flows are looked at first
-
-
 _FURTHER = (
     0.05,
     0.5,

@@ -30,8 +30,6 @@ from mosaicdd.quantities.side_flows import SideFlows
 from mosaicdd.quantities.sums import FieldOnRank, rows_of
 
 _FLOW = "flow_"  # begins the names of flows among those of a step's numbers
-
-
 _NOTHING = 1e-7  # of the flows if all values fell to zero over the domain: no solve shows less
 
 

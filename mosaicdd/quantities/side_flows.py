@@ -27,11 +27,7 @@ from mosaicdd.quantities.control_volumes import ControlVolumes
 from mosaicdd.quantities.sums import FieldOnRank, VolumesPart
 
 _AT_ONCE = 2**17  # nodes around what is held inside
-
-
 _SidePart = tuple[Part, np.ndarray, tuple[Any, ...]]
-
-
 """What `_parts` yields."""
 
 

@@ -163,8 +163,6 @@ class VolumesPart:
 
 
 Region = Mapping[str, tuple[float, float]] | Any
-
-
 """A box by the names of coordinates, ``{"x": (x0, x1)}``, or a mask of cells or nodes; None for all of the domain."""
 
 
