@@ -28,8 +28,6 @@ from mosaicdd.problems.shapes.in_volumes import NearOutline, known_cells
 from mosaicdd.problems.sides.parts import is_outline
 
 Falls = Callable[[torch.Tensor], torch.Tensor]
-
-
 """Returns what flows along cut edges to values at their ends, ``(T,)``, where conductances are 1."""
 
 
