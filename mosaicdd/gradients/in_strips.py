@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import ends, even, within
-from mosaicdd.gradients.lagrangian import Lagrangian
+from mosaicdd.gradients.lagrangian import Inputs, Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of, to_first, with_first
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
@@ -42,14 +42,23 @@ def _moved_by(level: np.ndarray, other: np.ndarray) -> float:
 class InStrips:
     """The Lagrangian of a process's nodes, cut into strips; each has the derivatives at its own nodes.
 
-    ``own``: these nodes, of the whole grid.
+    ``own``: these nodes, of the whole grid; by default all. What is planned is planned where it is first needed.
     """
 
-    def __init__(self, parameters: Parameters, own: Part):
-        self._parameters, self._own = parameters, own
-        kind, reach = lagrangian_of(parameters), Lagrangian.reach(parameters)
+    def __init__(self, parameters: Parameters, own: Part | None = None):
+        self.parameters, self._own = parameters, own or parameters.whole
+
+    @functools.cached_property
+    def lagrangian(self) -> Lagrangian:
+        """The Lagrangian of all nodes at once, as second derivatives need it."""
+        whole = self.parameters.whole
+        return lagrangian_of(self.parameters)(self.parameters, whole, whole)
+
+    @functools.cached_property
+    def _strips(self) -> list[tuple[Part, Part, Lagrangian, torch.Tensor]]:
+        parameters, own = self.parameters, self._own
+        kind, reach, strips = lagrangian_of(parameters), Lagrangian.reach(parameters), []
         rows = max(1, _STRIP // math.prod(p.stop - p.start for p in own[1:]))
-        self._strips: list[tuple[Part, Part, Lagrangian, torch.Tensor]] = []
         for part in even(own[0].stop - own[0].start, rows):
             first = own[0].start
             strip = (slice(first + part.start, first + part.stop), *own[1:])
@@ -59,7 +68,8 @@ class InStrips:
             )
             lagrangian = kind(parameters, strip, wide)
             counts = self.counting(strip, lagrangian.active[within(strip, wide)])
-            self._strips.append((strip, wide, lagrangian, counts))
+            strips.append((strip, wide, lagrangian, counts))
+        return strips
 
     def require_values(self, u: np.ndarray) -> None:
         """Raise `ValueError` unless values of the whole grid are known wherever there are unknowns."""
@@ -72,6 +82,16 @@ class InStrips:
                 f"the solution lacks the values of {lacking} unknowns beyond natural outlines, where volumes reach: "
                 "solve with keep='unknowns'"
             )
+
+    def _around(self, named: Mapping[str, torch.Tensor], wide: Part) -> dict[str, torch.Tensor]:
+        """Return data at wide nodes, or in the cells between them."""
+        cells, nodes = tuple(slice(p.start, p.stop - 1) for p in wide), self.parameters.grid.nodes
+        return {
+            name: value[wide if value.shape == nodes else cells]
+            if name in self.parameters.fields and value.ndim
+            else value
+            for name, value in named.items()
+        }
 
     def __call__(
         self,
@@ -104,42 +124,28 @@ class InStrips:
             The derivatives; two sums of squares: of what the equations of the adjoint leave, and of ``w``
             there; of both times a number where their squares need it.
         """
-        fields, nodes = self._parameters.fields, self._parameters.grid.nodes
-        of_shape = [name for name in self._parameters.of_shape if name in by]
-        named = {
-            name: value for name, value in named.items() if name not in self._parameters.of_shape
-        }
-        named = with_first(self._parameters, named)
-        common = [name for name in by if name in self._parameters.numbers]
+        parameters = self.parameters
+        of_shape = [name for name in parameters.of_shape if name in by]
+        named = {name: v for name, v in named.items() if name not in parameters.of_shape}
+        named = with_first(parameters, named)
+        common = [name for name in by if name in parameters.numbers]
         by = [name for name in by if name not in common and name not in of_shape]
+        uniform = frozenset(n for n in by if n in parameters.fields and not named[n].ndim)
         gradient: dict[str, torch.Tensor] = {}
         shares = {name: torch.zeros((), dtype=torch.float64) for name in (*by, *common)}
         left, power = np.zeros(2), safe_power(largest_of(w.detach().numpy()))
         for strip, wide, lagrangian, counts in self._strips:
-            cells = tuple(slice(p.start, p.stop - 1) for p in wide)
-            here, numbers = dict[str, torch.Tensor](), set[str]()
-            for name, value in named.items():
-                if name in fields and value.ndim:
-                    here[name] = value[wide if value.shape == nodes else cells]
-                elif name in fields and name in by:
-                    here[name] = value.expand([p.stop - p.start for p in wide])
-                    numbers.add(name)
-                else:
-                    here[name] = value
-            lagrangian.uniform = frozenset(numbers)
-            before = {name: value.detach() for name, value in here.items()}
-            here = before | {
-                name: before[name].detach().requires_grad_() for name in by if name in named
-            }
-            rises = {
-                name: torch.zeros((), dtype=torch.float64, requires_grad=True)
-                for name in by
-                if name not in named
-            }
+            before = {n: value.detach() for n, value in self._around(named, wide).items()}
+            for name in uniform:
+                before[name] = before[name].expand([p.stop - p.start for p in wide])
+            zero = torch.zeros((), dtype=torch.float64)
+            leaves = {n: before.get(n, zero).detach().requires_grad_() for n in by}
+            rises = {n: leaf for n, leaf in leaves.items() if n not in named}
+            here = before | {n: leaf for n, leaf in leaves.items() if n in named}
             at = u[wide].detach().requires_grad_()
-            total = lagrangian(here, before, at, v[wide], w[wide], rises)
-            leaves = [at, *((here if name in here else rises)[name] for name in by)]
-            product, *slopes = torch.autograd.grad(total, leaves, materialize_grads=True)
+            total = lagrangian(Inputs(here, before, rises, uniform), at, v[wide], w[wide])
+            every = [at, *leaves.values()]
+            product, *slopes = torch.autograd.grad(total, every, materialize_grads=True)
             inside = within(strip, wide)
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
                 seen = power * torch.where(counts, values, 0.0).reshape(-1)
@@ -147,14 +153,15 @@ class InStrips:
             if common:  # which the equations of each node count once
                 alone = torch.zeros_like(v[wide])
                 alone[inside] = v[strip]
-                leaves = [before[name].detach().requires_grad_() for name in common]
-                here = before | dict(zip(common, leaves, strict=True))
-                total = lagrangian(here, before, at.detach(), alone, w[wide], {})
-                of_common = torch.autograd.grad(total, leaves, materialize_grads=True)
+                numbers = [before[name].detach().requires_grad_() for name in common]
+                here = before | dict(zip(common, numbers, strict=True))
+                inputs = Inputs(here, before, uniform=uniform)
+                total = lagrangian(inputs, at.detach(), alone, w[wide])
+                of_common = torch.autograd.grad(total, numbers, materialize_grads=True)
                 for name, slope in zip(common, of_common, strict=True):
                     shares[name] = shares[name] + slope
             for name, slope in zip(by, slopes, strict=True):
-                if name in fields:
+                if name in parameters.fields:
                     slope = slope[inside]  # of cells as of their lower left nodes
                     if named[name].ndim:
                         self._put(gradient, name, strip, slope)
@@ -162,7 +169,7 @@ class InStrips:
                     slope = slope.sum()
                 shares[name] = shares[name] + slope
         shapes = {name: tuple(values.shape) for name, values in named.items()}
-        to_first(self._parameters, gradient, shapes, self._own, add)
+        to_first(self.parameters, gradient, shapes, self._own, add)
         for name in of_shape:
             shares[name] = torch.tensor(self._by_shape(name, named, u, v), dtype=torch.float64)
         return shares | gradient, left
@@ -176,7 +183,7 @@ class InStrips:
 
         `ValueError` on all ranks alike, if the outline passes a node, or the middle of an edge or a cell, there.
         """
-        parameters, whole = self._parameters, self._parameters.whole
+        parameters, whole = self.parameters, self.parameters.whole
         value, grid = parameters.of_shape[name], parameters.grid
 
         def moved(by: float) -> Domain:
@@ -206,26 +213,18 @@ class InStrips:
 
     def tested(self, named: Mapping[str, torch.Tensor], u: torch.Tensor, v: torch.Tensor) -> float:
         """Return the sum of the adjoint times the equations of the own nodes, negative."""
-        fields, nodes, total = self._parameters.fields, self._parameters.grid.nodes, 0.0
+        total = 0.0
         for strip, wide, lagrangian, _ in self._strips:
-            cells = tuple(slice(p.start, p.stop - 1) for p in wide)
-            here = {
-                name: value[wide if value.shape == nodes else cells]
-                if name in fields and value.ndim
-                else value
-                for name, value in named.items()
-            }
-            lagrangian.uniform = frozenset()
-            at = v[wide].detach().requires_grad_()
-            equations = lagrangian(here, here, u[wide], at, torch.zeros_like(at), {})
+            here, at = self._around(named, wide), v[wide].detach().requires_grad_()
+            equations = lagrangian(Inputs(here, here), u[wide], at, torch.zeros_like(at))
             (left,) = torch.autograd.grad(equations, at, materialize_grads=True)
             total += float((left[within(strip, wide)] * v[strip]).nansum())
         return total
 
     def counting(self, strip: Part, active: torch.Tensor) -> torch.Tensor:
         """Return at which nodes of a strip what is left is seen: at the ends of a periodic axis each has half of it."""
-        counts, grid = active.clone(), self._parameters.grid
-        periods = self._parameters.problem.conditions.periods(grid)
+        counts, grid = active.clone(), self.parameters.grid
+        periods = self.parameters.problem.conditions.periods(grid)
         for axis, (part, cells) in enumerate(zip(strip, periods, strict=True)):
             for end in () if cells is None else (0, cells):
                 if part.start <= end < part.stop:
@@ -243,23 +242,3 @@ class InStrips:
         gradient[name][first : first + last] = slope
         if first + last < len(gradient[name]) and strip[0].stop == self._own[0].stop:
             gradient[name] = gradient[name][: first + last]  # of cells, which are one row less
-
-
-class OnDomain:
-    """The equations in one domain, with an adjoint, planned where they are first needed.
-
-    Of all nodes at once, as second derivatives need them, and in strips.
-    """
-
-    def __init__(self, parameters: Parameters):
-        self.parameters = parameters
-
-    @functools.cached_property
-    def lagrangian(self) -> Lagrangian:
-        """That of all nodes at once."""
-        return lagrangian_of(self.parameters)(self.parameters, *[self.parameters.whole] * 2)
-
-    @functools.cached_property
-    def strips(self) -> InStrips:
-        """The same, some rows at a time."""
-        return InStrips(self.parameters, self.parameters.whole)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from mosaicdd.gradients.in_strips import OnDomain
+from mosaicdd.gradients.in_strips import InStrips
 from mosaicdd.gradients.parameters import Parameters, require_names, untraced
 from mosaicdd.gradients.solve_function import Differentiable
 from mosaicdd.parallel.machine import beside, device_memory, require_memory
@@ -55,7 +55,7 @@ class DifferentiableMarch:
         self._stretch = _stretch_of(problem, time, how.get("ranks"))
         self._parameters = parameters = Parameters(step_problem(problem, self._rate))
         self._solve = Differentiable(parameters, parameters.names, **how)
-        self._on_domain = OnDomain(parameters)
+        self._on_domain = InStrips(parameters)
         grid, axes = parameters.grid, len(parameters.grid.shape)
         self._source = SourceInTime(problem, grid, time.dt)
         self._source.require_until(time.end)

@@ -9,7 +9,8 @@ What the outline of a shape adds to the Lagrangian: given values, fluxes and exc
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,8 +28,50 @@ from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import NearOutline, known_cells
 from mosaicdd.problems.sides.parts import is_outline
 
-Falls = Callable[[torch.Tensor], torch.Tensor]
-"""Returns what flows along cut edges to values at their ends, ``(T,)``, where conductances are 1."""
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The data of a problem by name, as tensors to differentiate by and as constants.
+
+    Parameters
+    ----------
+    named
+        Of fields the values at the wide nodes, or in the cells between them; of sides all.
+    before
+        The same as constants.
+    rises
+        Zeros that are added to what is given on outlines, by their names.
+    uniform
+        Names of numbers that are given as values at all nodes.
+    """
+
+    named: Tensors
+    before: Tensors
+    rises: Tensors = field(default_factory=dict)
+    uniform: frozenset[str] = frozenset()
+
+    def on(
+        self, name: str, values: torch.Tensor, counts: torch.Tensor, mine: torch.Tensor
+    ) -> torch.Tensor:
+        """Return values with those of a name where it counts, constants at nodes of other processes."""
+        if name in self.named:
+            own = torch.where(mine, self.named[name], self.before[name])
+            values = torch.where(counts, own, values)
+        if name in self.rises:
+            values = values + torch.where(counts & mine, self.rises[name], 0.0)
+        return values
+
+
+class OutlineFlows(Protocol):
+    """The flows out of nodes beside an outline, of an equation that is not linear."""
+
+    def falls(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the flows along cut edges to values at their ends, ``(T,)``, where conductances are 1."""
+
+    def diffusion(self) -> torch.Tensor:
+        """Return the diffusion at the nodes of natural outlines, ``(T,)``."""
 
 
 class ActingOutlines:
@@ -91,83 +134,62 @@ class ActingOutlines:
         arrays = crossings.nodes, crossings.outlines, values.copy(), mine
         return tuple(map(torch.from_numpy, arrays))
 
-    def _given(
-        self,
-        acting: Sequence[torch.Tensor],
-        named: Mapping[str, torch.Tensor],
-        before: Mapping[str, torch.Tensor],
-        rises: Mapping[str, torch.Tensor],
-    ) -> torch.Tensor:
-        """Return what is given at crossings."""
-        *_, outlines, values, mine = acting
+    def _given(self, acting: Sequence[torch.Tensor], inputs: Inputs) -> torch.Tensor:
+        """Return the given values at crossings."""
+        _, outlines, values, mine = acting
         for number, name in enumerate(self._names):
-            here = outlines == number
-            if name in named:
-                values = torch.where(here, torch.where(mine, named[name], before[name]), values)
-            if name in rises:
-                values = values + torch.where(here & mine, rises[name], 0.0)
+            values = inputs.on(name, values, outlines == number, mine)
         return values
 
     def __call__(
         self,
-        named: Mapping[str, torch.Tensor],
-        before: Mapping[str, torch.Tensor],
+        inputs: Inputs,
         between: Conductances,
         u: torch.Tensor,
         v: torch.Tensor,
         w: torch.Tensor,
-        rises: Mapping[str, torch.Tensor],
-        falls: Falls | None = None,
-        diffusion: Callable[[], torch.Tensor] | None = None,
+        flows: OutlineFlows | None = None,
     ) -> torch.Tensor:
-        """Return what outlines add; ``between``: the conductances, else as `Lagrangian`.
+        """Return the terms that outlines add to the Lagrangian.
 
-        ``falls``, ``diffusion``: of equations that are not linear; the latter as `NaturalFacets.inflow` has it.
+        ``between``: the conductances; ``flows``: of equations that are not linear; else as `Lagrangian`.
         """
-        which = named, before, rises
-        u, v, w = u.reshape(-1), v.reshape(-1), w.reshape(-1)
-        nodes, values = self._tied[0], self._given(self._tied, *which)
-        out = u[nodes] - values if falls is None else falls(values)
+        u, v, nodes = u.reshape(-1), v.reshape(-1), self._tied[0]
+        ends = self._given(self._tied, inputs)
+        out = u[nodes] - ends if flows is None else flows.falls(ends)
         total = (tie_conductances(self.ties, between, torch) * out * v[nodes]).sum()
 
         def linear() -> torch.Tensor:
             at_nodes: torch.Tensor = self._cut.diffusion(between, torch)
             return at_nodes.reshape(-1)[self._flows[0]]
 
-        return self.given_to(w, *which) - total + self.inflow(*which, u, v, diffusion or linear)
+        diffusion = linear if flows is None else flows.diffusion
+        return self.imposed_by(w, inputs) - total + self.inflow(inputs, u, v, diffusion)
 
-    def given_to(self, w: torch.Tensor, *which: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return what is given at nodes on the outline, times flat values there."""
-        return (w[self._held[0]] * self._given(self._held, *which)).sum()
+    def imposed_by(self, w: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+        """Return the given values at nodes on the outline, times ``w`` there."""
+        return (w.reshape(-1)[self._held[0]] * self._given(self._held, inputs)).sum()
 
-    def imposed(self, u: torch.Tensor, *which: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def imposed(self, u: torch.Tensor, inputs: Inputs) -> torch.Tensor:
         """Return values with those that are given at nodes on the outline."""
-        flat = u.reshape(-1).index_put((self._on[0],), self._given(self._on, *which))
+        flat = u.reshape(-1).index_put((self._on[0],), self._given(self._on, inputs))
         return flat.reshape(u.shape)
 
     def inflow(
         self,
-        named: Mapping[str, torch.Tensor],
-        before: Mapping[str, torch.Tensor],
-        rises: Mapping[str, torch.Tensor],
+        inputs: Inputs,
         u: torch.Tensor,
         v: torch.Tensor,
         diffusion: Callable[[], torch.Tensor],
     ) -> torch.Tensor:
-        """Return what flows in through natural outlines, tested, of flat values; ``diffusion``: as `NaturalFacets.inflow`."""
+        """Return the inflow through natural outlines, tested, of flat values; ``diffusion``: as `NaturalFacets.inflow`."""
         nodes, outlines, _, mine = self._flows
         alphas = self._alphas
         for number, name in enumerate(self._names):
-            alpha = name + ".alpha"
-            if alpha in named:
-                own = torch.where(mine, named[alpha], before[alpha])
-                alphas = torch.where(outlines == number, own, alphas)
-        flux = self._given(self._flows, named, before, rises)
+            alphas = inputs.on(name + ".alpha", alphas, outlines == number, mine)
+        flux = self._given(self._flows, inputs)
         inflow = self.natural.inflow(flux, u[nodes], self._h, diffusion, alphas, torch)
         return (inflow * v[nodes]).sum()
-
-
-Tensors = Mapping[str, torch.Tensor]
 
 
 class Lagrangian:
@@ -183,12 +205,10 @@ class Lagrangian:
         Which of the wide nodes have values in a field; None if all.
     active
         Which have an unknown.
-    uniform
-        Names of numbers that are called with as values at all nodes.
     """
 
     def __init__(self, parameters: Parameters, own: Part, wide: Part):
-        self._parameters, self.uniform = parameters, frozenset[str]()
+        self._parameters = parameters
         problem, grid = parameters.problem, parameters.grid
         self.h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
@@ -285,7 +305,7 @@ class Lagrangian:
                 there = weights * named[name].reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
         if self._outlines is not None:
-            u = self._outlines.imposed(u, named, named, {})
+            u = self._outlines.imposed(u, Inputs(named, named))
         for axis, around in enumerate(self._parameters.problem.conditions.periodic):
             if around:
                 begin, rest = u.narrow(axis, 0, 1), u.narrow(axis, 0, u.shape[axis] - 1)
@@ -293,13 +313,13 @@ class Lagrangian:
         return u
 
     def _around(
-        self, named: Tensors, name: str, fill: float, *, counts: bool = True
+        self, inputs: Inputs, name: str, fill: float, *, counts: bool = True
     ) -> torch.Tensor:
         """Return a field, beside a shape as it counts there; the problem's number, or `fill`, if it is not named."""
-        if name not in named:
+        if name not in inputs.named:
             return torch.tensor(self._constant.get(name, fill), dtype=torch.float64)
-        values = named[name]
-        if self._near is None or name in self.uniform or not values.ndim:
+        values = inputs.named[name]
+        if self._near is None or name in inputs.uniform or not values.ndim:
             return values
         if self._per_cell(values):
             return values if self._inside is None else torch.where(self._inside, values, 1.0)
@@ -316,18 +336,19 @@ class Lagrangian:
         sums = self._cover.of_volumes(_padded(cells, 0.0))
         return torch.where(volumes > 0, sums / torch.where(volumes > 0, volumes, 1.0), 0.0)
 
-    def _between(self, named: Tensors, reaction: torch.Tensor) -> Conductances:
+    def _between(self, inputs: Inputs, reaction: torch.Tensor) -> Conductances:
         """Return the conductances between the wide nodes."""
         if self._medium.couples_corners:
-            return self._medium.of_tensors(self._tensors(named), reaction)
+            return self._medium.of_tensors(self._tensors(inputs), reaction)
+        named = inputs.named
         values = dict[str, torch.Tensor]()
         for letter in letters(self._axes):
             diffusion, velocity = f"a{2 * letter}", f"b{letter}"
             diffusion = diffusion if diffusion in named else "a"
             if diffusion not in values:
-                values[diffusion] = self._around(named, diffusion, 1.0)
+                values[diffusion] = self._around(inputs, diffusion, 1.0)
             if velocity in named or self._constant.get(velocity):
-                values[velocity] = self._around(named, velocity, 0.0)
+                values[velocity] = self._around(inputs, velocity, 0.0)
         values = {n: _padded(a) if a.ndim and self._per_cell(a) else a for n, a in values.items()}
         grid = self._parameters.grid
         return self._medium.between(values, reaction, grid, self._wide, self._cover, torch)
@@ -335,63 +356,52 @@ class Lagrangian:
     def _per_cell(self, values: torch.Tensor) -> bool:
         return values.shape == tuple(n - 1 for n in self._volumes.shape)
 
-    def _tensors(self, named: Tensors) -> list[torch.Tensor]:
+    def _tensors(self, inputs: Inputs) -> list[torch.Tensor]:
         """Return the tensors of the cells around the wide nodes, zero beyond these."""
-        names = [name if name in named else "a" for name in names_of(self._axes)[: self._axes]]
-        tensor = [self._around(named, name, 1.0) for name in names]
-        tensor += [self._around(named, n, 0.0) for n in names_of(self._axes)[self._axes :]]
+        names = [
+            name if name in inputs.named else "a" for name in names_of(self._axes)[: self._axes]
+        ]
+        tensor = [self._around(inputs, name, 1.0) for name in names]
+        tensor += [self._around(inputs, n, 0.0) for n in names_of(self._axes)[self._axes :]]
         cells = tuple(n - 1 for n in self._volumes.shape)
         means = mean_of_corners(at_corners(tensor, cells))
         return [_padded(values.expand(cells), 0.0) for values in means]
 
     def __call__(
-        self,
-        named: Tensors,
-        before: Tensors,
-        u: torch.Tensor,
-        v: torch.Tensor,
-        w: torch.Tensor,
-        rises: Tensors | None = None,
+        self, inputs: Inputs, u: torch.Tensor, v: torch.Tensor, w: torch.Tensor
     ) -> torch.Tensor:
-        """Return what it is, whose derivatives by what is given are those of the functional.
+        """Return a number whose derivatives by the inputs are those of the functional.
 
-        ``named``: of the wide nodes or the cells between them, of sides all; ``before``: the same as constants;
-        ``w``: the derivatives of the functional by each value; ``rises``: of what is given on outlines, by name.
+        ``u``, ``v``: the solution and the adjoint; ``w``: the derivatives of the functional by each value.
         """
         if self._outlines is not None:
             u = torch.where(self._counts & u.isfinite(), u, 0.0)
             v = torch.where(self.active & v.isfinite(), v, 0.0)
-        imposed = torch.zeros((), dtype=torch.float64)
+        named, imposed = inputs.named, torch.zeros((), dtype=torch.float64)
         for name, (which, places, weights) in self._acting.items():
             held = name in named and self._parameters.held(name)
             if held and named[name].requires_grad and len(places):
-                change = weights * (named[name] - before[name]).reshape(-1)[which]
+                change = weights * (named[name] - inputs.before[name]).reshape(-1)[which]
                 u = u.reshape(-1).index_add(0, places, change).reshape(u.shape)
                 by_held = torch.where(self.held, w, 0.0).reshape(-1)
                 imposed = imposed + (by_held[places] * change).sum()
-        return imposed + self._tested(named, before, u, v, w, rises or {})
+        return imposed + self._tested(inputs, u, v, w)
 
     def _tested(
-        self,
-        named: Tensors,
-        before: Tensors,
-        u: torch.Tensor,
-        v: torch.Tensor,
-        w: torch.Tensor,
-        rises: Tensors,
+        self, inputs: Inputs, u: torch.Tensor, v: torch.Tensor, w: torch.Tensor
     ) -> torch.Tensor:
         """Return the sum of the adjoint times the equations, negative."""
-        c = self._in_volumes(self._around(named, "c", 0.0))
-        f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
+        c = self._in_volumes(self._around(inputs, "c", 0.0))
+        f = self._in_volumes(self._around(inputs, "f", 0.0, counts=False))
         acts = bool(c.ndim or c.requires_grad or c)
-        between = self._between(named, torch.zeros(()))
+        between = self._between(inputs, torch.zeros(()))
         kept = between if self._outlines is None else between.among(self._counts, torch)
         weights = self._volumes * v
         total = tested(f, weights) - kept.product(v, u)
         total = total - tested(c * u, weights) if acts else total
-        total = total + self._through_sides(named, u, v)
+        total = total + self._through_sides(inputs.named, u, v)
         if self._outlines is not None:
-            total = total + self._outlines(named, before, between, u, v, w, rises)
+            total = total + self._outlines(inputs, between, u, v, w)
         return total
 
     def _through_sides(self, named: Tensors, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

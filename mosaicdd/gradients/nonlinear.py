@@ -6,7 +6,7 @@ Fields of a residual between periodic sides: those of the first of two hold on b
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.axes import at, ends
 from mosaicdd.discretisation.cut_cells import CutEdges
-from mosaicdd.gradients.lagrangian import ActingOutlines, Lagrangian, Tensors, tested
+from mosaicdd.gradients.lagrangian import ActingOutlines, Inputs, Lagrangian, tested
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -88,23 +88,17 @@ class NonlinearLagrangian(Lagrangian):
         return self.operator.faces
 
     def _tested(
-        self,
-        named: Tensors,
-        before: Tensors,
-        u: torch.Tensor,
-        v: torch.Tensor,
-        w: torch.Tensor,
-        rises: Tensors,
+        self, inputs: Inputs, u: torch.Tensor, v: torch.Tensor, w: torch.Tensor
     ) -> torch.Tensor:
-        operator, axes = self.operator, self._axes
+        operator, axes, named = self.operator, self._axes, inputs.named
         v = torch.where(self.active, v, 0.0)
-        taken = {name: self._of_residual(name, named) for name in operator.taken}
+        taken = {name: self._of_residual(name, inputs) for name in operator.taken}
         fields = {name: StencilValues.of(_ringed(values), axes) for name, values in taken.items()}
         numbers = {name: named[name] for name in self._parameters.numbers}
         if operator.two_point_flux and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)
             factor = {"a": named.get(operator.factor or "", unit)}
-            between = self._between(factor, torch.zeros(()))
+            between = self._between(replace(inputs, named=factor), torch.zeros(()))
             kept = between if self._outlines is None else between.among(self._counts, torch)
             patch = StencilValues.of(_ringed(u), axes)
             reaction, through = operator.through_faces(patch, kept.along, fields, self.h, numbers)
@@ -114,33 +108,30 @@ class NonlinearLagrangian(Lagrangian):
                 total = total - (forth * v[low]).sum() - (back * v[high]).sum()
             if self._outlines is not None:
                 flows = _FlowsOut(self, self._outlines, fields, numbers, u.reshape(-1), between)
-                out = flows.falls, flows.diffusion
-                total = total + self._outlines(named, before, between, u, v, w, rises, *out)
+                total = total + self._outlines(inputs, between, u, v, w, flows)
         else:
-            which = named, before, rises
             if self._outlines is not None:
-                u = self._outlines.imposed(u, *which)
+                u = self._outlines.imposed(u, inputs)
             cells = self._quarters
             if operator.factor is not None:  # which each cell's energy is multiplied by
-                cells = cells * torch.nn.functional.pad(
-                    self._within(named[operator.factor]), (1, 1) * axes, value=1.0
-                )
+                factors = self._within(named[operator.factor])
+                cells = cells * torch.nn.functional.pad(factors, (1, 1) * axes, value=1.0)
             patch = StencilValues.of(_ringed(u), axes, cells=cells)
             total = -(self.h**2 * operator.at(patch, fields, self.h, numbers) * v).sum()
             if self._outlines is not None:
+                total = total + self._outlines.imposed_by(w, inputs)
                 values, tests = u.reshape(-1), v.reshape(-1)
-                total = total + self._outlines.given_to(w.reshape(-1), *which)
-                total = total + self._outlines.inflow(*which, values, tests, unit_diffusion)
-        f = self._in_volumes(self._around(named, "f", 0.0, counts=False))
+                total = total + self._outlines.inflow(inputs, values, tests, unit_diffusion)
+        f = self._in_volumes(self._around(inputs, "f", 0.0, counts=False))
         total = total + tested(f, self._volumes * v)
         return total + self._through_sides(named, u, v)
 
-    def _of_residual(self, name: str, named: Tensors) -> torch.Tensor:
+    def _of_residual(self, name: str, inputs: Inputs) -> torch.Tensor:
         """Return a field of the residual, at periodic sides that of the first."""
         operator = self.operator
         if name == operator.factor:
             return torch.ones((), dtype=torch.float64)
-        values = self._around(named, name, float(name in operator.signs))
+        values = self._around(inputs, name, float(name in operator.signs))
         if values.ndim and self._per_cell(values):  # of which each side has its own
             return self._in_volumes(values)
         whole = values.shape == self._parameters.grid.nodes
@@ -148,7 +139,7 @@ class NonlinearLagrangian(Lagrangian):
 
     def _within(self, factor: torch.Tensor) -> torch.Tensor:
         """Return a factor per cell, 1 where a mask has nothing of a cell."""
-        values = self._around({"a": factor}, "a", 1.0)
+        values = self._around(Inputs({"a": factor}, {}), "a", 1.0)
         return values.expand([n - 1 for n in self._volumes.shape]) if not values.ndim else values
 
     def faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from mosaicdd.gradients.adjoint import require_converged, require_solved
-from mosaicdd.gradients.in_strips import OnDomain
-from mosaicdd.gradients.lagrangian import Tensors
+from mosaicdd.gradients.in_strips import InStrips
+from mosaicdd.gradients.lagrangian import Inputs, Tensors
 from mosaicdd.gradients.parameters import Parameters, require_names, untraced
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.problem import Problem
@@ -32,8 +32,8 @@ class Differentiable:
         self._values = parameters.values()
         self._planned: dict[str, np.ndarray] = {}
         self._solver: Solver | None = None
-        self._own = OnDomain(parameters)
-        self._moved: OnDomain | None = None
+        self._own = InStrips(parameters)
+        self._moved: InStrips | None = None
         self._by_cells: dict[tuple[str, ...], Differentiable] = {}
         self._fits: dict[str, set[tuple[int, ...]]] = {}
 
@@ -115,14 +115,14 @@ class Differentiable:
         """Which nodes of the problem's own domain have values in a field; None if all."""
         return self._on_domain({}).lagrangian.reported
 
-    def _on_domain(self, named: Tensors) -> OnDomain:
+    def _on_domain(self, named: Tensors) -> InStrips:
         """Return the equations in the domain that some parameters make."""
         domain = self._parameters.domain_of({n: v.detach() for n, v in named.items()})
         if domain is self._parameters.problem.domain:
             return self._own
         if self._moved is None or self._moved.parameters.problem.domain != domain:
             moved = self._parameters.problem.with_domain(domain)
-            self._moved = OnDomain(Parameters(moved))
+            self._moved = InStrips(Parameters(moved))
         return self._moved
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class Differentiable:
         u, w = u.detach(), w.detach().contiguous()
         every = self._complete({n: t.detach() for n, t in named.items()})
         with torch.enable_grad():
-            slopes, left = self._on_domain(named).strips(every, by, u, v, w)
+            slopes, left = self._on_domain(named)(every, by, u, v, w)
         require_solved(left)
         return v, slopes
 
@@ -252,10 +252,10 @@ class Differentiable:
         on = self._on_domain(named)
         with torch.enable_grad():
             at, v = (torch.zeros_like(u).requires_grad_() for _ in range(2))
-            total = on.lagrangian(every, every, u + at, v, torch.zeros_like(u))
+            total = on.lagrangian(Inputs(every, every), u + at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             (product,) = torch.autograd.grad((slope * change).sum(), v)
-        counts = on.strips.counting(self._parameters.whole, on.lagrangian.active)
+        counts = on.counting(self._parameters.whole, on.lagrangian.active)
         power = safe_power(largest_of(w.numpy()))
         left = [(power * torch.where(counts, r, 0.0)).square().sum() for r in (product + w, w)]
         require_solved(torch.stack(left).numpy())
@@ -284,7 +284,7 @@ class Differentiable:
         v = _Changed.apply(self, tuple(named), True, u, w, *named.values())
         here = _renamed(named.values())
         every = self._complete(dict(zip(named, here, strict=True)))
-        total = self._own.lagrangian(every, self._complete(named), u, v, w)
+        total = self._own.lagrangian(Inputs(every, self._complete(named)), u, v, w)
         return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
 
     def hessian_action(
@@ -295,7 +295,7 @@ class Differentiable:
         with torch.enable_grad():
             at, *here = _renamed([u, *named.values()])
             every = self._complete(dict(zip(named, here, strict=True)))
-            total = self._own.lagrangian(every, every, at, v, torch.zeros_like(u))
+            total = self._own.lagrangian(Inputs(every, every), at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             return torch.autograd.grad(
                 (slope * change).sum(), [at, *here], create_graph=deeper, materialize_grads=True
