@@ -24,19 +24,6 @@ from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances, Step
 
 
-@dataclass(frozen=True)
-class _Round:
-    """What a part has of the grid along one axis, from one node 0 to the next."""
-
-    source: slice  # nodes of the grid
-    nodes: slice  # where they are in the part
-
-    @property
-    def edges(self) -> slice:
-        """Where the edges between them are in the part."""
-        return slice(self.nodes.start, self.nodes.stop - 1)
-
-
 def glued(
     part: Part, periods: Periods, natural: Callable[[Part], tuple[Conductances, np.ndarray]]
 ) -> tuple[Conductances, np.ndarray]:
@@ -50,12 +37,14 @@ def glued(
     reaction, all_volumes = np.zeros((2, *shape))
     totals: dict[tuple[Step, bool], np.ndarray] = {}
     for rounds in _rounds(part, periods):
-        between, volumes = natural(tuple(r.source for r in rounds))
-        nodes = tuple(r.nodes for r in rounds)
+        source, nodes = zip(*rounds, strict=True)
+        between, volumes = natural(source)
         reaction[nodes] += between.reaction
         all_volumes[nodes] += volumes
         for step, *edges in between.edges():
-            place = tuple(r.edges if s else r.nodes for s, r in zip(step, rounds, strict=True))
+            place = tuple(
+                slice(p.start, p.stop - 1) if s else p for s, p in zip(step, nodes, strict=True)
+            )
             size = [n - abs(s) for n, s in zip(shape, step, strict=True)]
             for back, values in enumerate(edges):
                 if not back or values is not edges[0]:
@@ -77,10 +66,11 @@ def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarr
         return natural(part)
     total = np.zeros((1, *(p.stop - p.start for p in part)))
     for rounds in _rounds(part, periods):
-        values = natural(tuple(r.source for r in rounds))
+        source, nodes = zip(*rounds, strict=True)
+        values = natural(source)
         if len(values) > len(total):
             total = np.repeat(total, len(values), axis=0)
-        total[:, *(r.nodes for r in rounds)] += values
+        total[:, *nodes] += values
     return total
 
 
@@ -116,20 +106,21 @@ def firsts(part: slice, period: int | None) -> list[int]:
     return [k * period for k in range(part.start // period, (part.stop - 1) // period + 1)]
 
 
-def _rounds(part: Part, periods: Periods) -> Iterator[tuple[_Round, ...]]:
+def _rounds(part: Part, periods: Periods) -> Iterator[tuple[tuple[slice, slice], ...]]:
+    """Yield the rounds that a part has of the grid: per axis nodes of the grid, and where they are in the part."""
     return itertools.product(*map(_along, part, periods))
 
 
-def _along(part: slice, period: int | None) -> list[_Round]:
+def _along(part: slice, period: int | None) -> list[tuple[slice, slice]]:
     """Return the rounds of a part along one axis; one is all of an axis that does not come round."""
     if period is None:
-        return [_Round(part, slice(0, part.stop - part.start))]
+        return [(part, slice(0, part.stop - part.start))]
     rounds = []
     for k in range((part.start - 1) // period, (part.stop - 1) // period + 1):
         # The last node of a round is the first of the next.
         low, high = max(part.start, k * period), min(part.stop, (k + 1) * period + 1)
         source = slice(low - k * period, high - k * period)
-        rounds.append(_Round(source, slice(low - part.start, high - part.start)))
+        rounds.append((source, slice(low - part.start, high - part.start)))
     return rounds
 
 

@@ -10,7 +10,7 @@ What the outline of a shape adds to the Lagrangian: given values, fluxes and exc
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,14 +64,8 @@ class Inputs:
         return values
 
 
-class OutlineFlows(Protocol):
-    """The flows out of nodes beside an outline, of an equation that is not linear."""
-
-    def falls(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the flows along cut edges to values at their ends, ``(T,)``, where conductances are 1."""
-
-    def diffusion(self) -> torch.Tensor:
-        """Return the diffusion at the nodes of natural outlines, ``(T,)``."""
+OutlineFlows = tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[], torch.Tensor]]
+"""Returns the flows along cut edges to values at their ends ``(T,)``, where conductances are 1; the diffusion at nodes of facets."""
 
 
 class ActingOutlines:
@@ -114,9 +108,6 @@ class ActingOutlines:
         self._names = ["outline" if part is None else part.as_given for part in parts]
         self.ties = cut.cut_edges(active)
         self._tied = self._acting(on.ties)
-        self._exchanges = bool(on.natural.alphas.any()) or any(
-            name + ".alpha" in parameters.names for name in self._names
-        )
         self._alphas = torch.from_numpy(on.natural.alphas)
         self._flows = self._acting(on.natural)
         self._on = self._acting(on.on)
@@ -155,15 +146,17 @@ class ActingOutlines:
         ``between``: the conductances; ``flows``: of equations that are not linear; else as `Lagrangian`.
         """
         u, v, nodes = u.reshape(-1), v.reshape(-1), self._tied[0]
-        ends = self._given(self._tied, inputs)
-        out = u[nodes] - ends if flows is None else flows.falls(ends)
-        total = (tie_conductances(self.ties, between, torch) * out * v[nodes]).sum()
 
-        def linear() -> torch.Tensor:
+        def linear_falls(values: torch.Tensor) -> torch.Tensor:
+            return u[nodes] - values
+
+        def linear_diffusion() -> torch.Tensor:
             at_nodes: torch.Tensor = self._cut.diffusion(between, torch)
             return at_nodes.reshape(-1)[self._flows[0]]
 
-        diffusion = linear if flows is None else flows.diffusion
+        falls, diffusion = flows or (linear_falls, linear_diffusion)
+        out = falls(self._given(self._tied, inputs)) * v[nodes]
+        total = (tie_conductances(self.ties, between, torch) * out).sum()
         return self.imposed_by(w, inputs) - total + self.inflow(inputs, u, v, diffusion)
 
     def imposed_by(self, w: torch.Tensor, inputs: Inputs) -> torch.Tensor:

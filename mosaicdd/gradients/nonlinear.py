@@ -6,7 +6,7 @@ Fields of a residual between periodic sides: those of the first of two hold on b
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 
 from mosaicdd.axes import at, ends
 from mosaicdd.discretisation.cut_cells import CutEdges
-from mosaicdd.gradients.lagrangian import ActingOutlines, Inputs, Lagrangian, tested
+from mosaicdd.gradients.lagrangian import ActingOutlines, Inputs, Lagrangian, OutlineFlows, tested
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -107,7 +107,7 @@ class NonlinearLagrangian(Lagrangian):
                 low, high = ends(axis, axes)
                 total = total - (forth * v[low]).sum() - (back * v[high]).sum()
             if self._outlines is not None:
-                flows = _FlowsOut(self, self._outlines, fields, numbers, u.reshape(-1), between)
+                flows = self._through_outlines(self._outlines, fields, numbers, u, between)
                 total = total + self._outlines(inputs, between, u, v, w, flows)
         else:
             if self._outlines is not None:
@@ -121,7 +121,7 @@ class NonlinearLagrangian(Lagrangian):
             if self._outlines is not None:
                 total = total + self._outlines.imposed_by(w, inputs)
                 values, tests = u.reshape(-1), v.reshape(-1)
-                total = total + self._outlines.inflow(inputs, values, tests, unit_diffusion)
+                total = total + self._outlines.inflow(inputs, values, tests, _unit_diffusion)
         f = self._in_volumes(self._around(inputs, "f", 0.0, counts=False))
         total = total + tested(f, self._volumes * v)
         return total + self._through_sides(named, u, v)
@@ -142,7 +142,52 @@ class NonlinearLagrangian(Lagrangian):
         values = self._around(Inputs({"a": factor}, {}), "a", 1.0)
         return values.expand([n - 1 for n in self._volumes.shape]) if not values.ndim else values
 
-    def faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:
+    def _through_outlines(
+        self,
+        outlines: ActingOutlines,
+        fields: dict[str, StencilValues],
+        numbers: dict[str, torch.Tensor],
+        u: torch.Tensor,
+        between: Conductances,
+    ) -> OutlineFlows:
+        """Return the flows out of nodes beside an outline; see `ActingOutlines`."""
+        axes, u = self._axes, u.reshape(-1)
+        steps = [at(axis, axes, way, 0) for axis in range(axes) for way in (1, -1)]
+        order = [steps.index(step) for step in neighbours_of(axes)]
+
+        def out(nodes: np.ndarray, rises: torch.Tensor) -> torch.Tensor:
+            """Return the flows out of flat nodes to values that rise from theirs, ``(axes, 2, T)``, where faces are 1."""
+            here = {
+                name: StencilValues(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
+                for name, patch in fields.items()
+            }
+            beside = [u[nodes] + rises.flatten(0, 1)[number] for number in order]
+            _, flows = self.operator.flows([u[nodes], *beside], here, self.h, numbers)
+            every = [flows[order.index(number)] for number in range(len(steps))]
+            return self.h**2 * torch.stack(every).reshape(axes, 2, -1)
+
+        def falls(values: torch.Tensor) -> torch.Tensor:
+            parts, first = [torch.zeros(0, dtype=torch.float64)], 0
+            for edges in outlines.ties:
+                nodes = edges.crossings.nodes
+                rises = values[first : first + len(nodes)] - u[nodes]
+                flows = out(nodes, rises.expand(axes, 2, -1))
+                parts.append(flows[edges.axis, int(edges.against)])
+                first += len(nodes)
+            return torch.cat(parts)
+
+        def diffusion() -> torch.Tensor:
+            """Return the coefficient of the flows, as `NonlinearEquations` has it."""
+            nodes = outlines.natural.nodes
+            faces = torch.from_numpy(self._faces_beside(nodes, outlines.ties))
+            rises = torch.zeros(faces.shape, dtype=torch.float64, requires_grad=True)
+            (along,) = torch.autograd.grad(out(nodes, rises).sum(), rises, create_graph=True)
+            factors = self._factors_beside(between, nodes)
+            return -(faces * factors * along).sum((0, 1)) / faces.sum((0, 1))
+
+        return falls, diffusion
+
+    def _faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:
         """Return what the faces around flat nodes have, at most 1, ``(axes, 2, T)``, as `NonlinearEquations` has it."""
         nodes, index = np.unique(nodes, return_inverse=True)
         every = tuple(face.numpy() for face in self._cover.edge_faces)
@@ -156,7 +201,7 @@ class NonlinearLagrangian(Lagrangian):
             beside[edges.axis, int(edges.against), place] = grown[which]
         return beside.clip(max=1.0)[..., index]
 
-    def factors_beside(self, between: Conductances, nodes: np.ndarray) -> torch.Tensor:
+    def _factors_beside(self, between: Conductances, nodes: np.ndarray) -> torch.Tensor:
         """Return the factors of flows across the faces around flat nodes, 1 where there is no face, ``(axes, 2, T)``."""
         none: Any = torch.zeros(())
         faces = Conductances(self._cover.edge_faces, none).beside(nodes, torch)
@@ -165,55 +210,7 @@ class NonlinearLagrangian(Lagrangian):
         return torch.where(faces > 0, conducts / torch.where(faces > 0, faces, 1.0), 1.0)
 
 
-@dataclass(frozen=True)
-class _FlowsOut:
-    """The flows out of nodes beside an outline, see `ActingOutlines`."""
-
-    of: NonlinearLagrangian
-    outlines: ActingOutlines
-    fields: dict[str, StencilValues]
-    numbers: dict[str, torch.Tensor]
-    u: torch.Tensor  # flat
-    between: Conductances
-
-    def _out(self, nodes: np.ndarray, rises: torch.Tensor) -> torch.Tensor:
-        """Return what flows out of flat nodes to values that rise from theirs, ``(axes, 2, T)``, where faces are 1."""
-        operator, centre, axes = self.of.operator, self.u[nodes], len(rises)
-        fields = {
-            name: StencilValues(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
-            for name, patch in self.fields.items()
-        }
-        steps = [at(axis, axes, way, 0) for axis in range(axes) for way in (1, -1)]
-        order = [steps.index(step) for step in neighbours_of(axes)]
-        beside = [centre + rises.flatten(0, 1)[number] for number in order]
-        _, flows = operator.flows([centre, *beside], fields, self.of.h, self.numbers)
-        every = [flows[order.index(number)] for number in range(len(steps))]
-        return self.of.h**2 * torch.stack(every).reshape(axes, 2, -1)
-
-    def falls(self, values: torch.Tensor) -> torch.Tensor:
-        """Return what flows along cut edges to values at their ends, ``(T,)``."""
-        parts, first = [torch.zeros(0, dtype=torch.float64)], 0
-        for edges in self.outlines.ties:
-            nodes = edges.crossings.nodes
-            rises = values[first : first + len(nodes)] - self.u[nodes]
-            axes = len(self.between.along)
-            flows = self._out(nodes, rises.expand(axes, 2, -1))
-            parts.append(flows[edges.axis, int(edges.against)])
-            first += len(nodes)
-        return torch.cat(parts)
-
-    def diffusion(self) -> torch.Tensor:
-        """Return the coefficient of the flows at the nodes of natural outlines, as `NonlinearEquations` has it."""
-        nodes = self.outlines.natural.nodes
-        faces = torch.from_numpy(self.of.faces_beside(nodes, self.outlines.ties))
-        rises = torch.zeros(faces.shape, dtype=torch.float64, requires_grad=True)
-        flows = self._out(nodes, rises).sum()
-        (along,) = torch.autograd.grad(flows, rises, create_graph=True)
-        factors = self.of.factors_beside(self.between, nodes)
-        return -(faces * factors * along).sum((0, 1)) / faces.sum((0, 1))
-
-
-def unit_diffusion() -> torch.Tensor:
+def _unit_diffusion() -> torch.Tensor:
     """Return 1: the diffusion of an equation whose flows are not taken apart."""
     return torch.ones((), dtype=torch.float64)
 
