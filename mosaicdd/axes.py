@@ -109,6 +109,21 @@ def crossed(*along: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(values.reshape(at(axis, len(along), -1, 1)) for axis, values in enumerate(along))
 
 
+def sizes(part: Slices) -> tuple[int, ...]:
+    """Return how many places a part has along each axis."""
+    return tuple([p.stop - p.start for p in part])
+
+
+def all_of(shape: Sequence[int]) -> Slices:
+    """Return the part of an array that is all of it."""
+    return tuple([slice(0, count) for count in shape])
+
+
+def grown(part: Slices, by: int = 1) -> Slices:
+    """Return a part with some places more all around."""
+    return tuple([slice(p.start - by, p.stop + by) for p in part])
+
+
 def common(part: Slices, other: Slices) -> Slices:
     """Return what two parts have in common, maybe nothing along some axes."""
     ends = [(max(p.start, o.start), min(p.stop, o.stop)) for p, o in zip(part, other, strict=True)]

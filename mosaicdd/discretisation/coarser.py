@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import at
+from mosaicdd.axes import all_of, at
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
@@ -116,7 +116,7 @@ def extrapolated(values: np.ndarray, coarser: np.ndarray) -> np.ndarray:
     A solution of second order is met four times as closely on each finer grid (Richardson, 1911).
     """
     change = values[(slice(None, None, 2),) * values.ndim] - coarser
-    return values + refined_at(change, 2, tuple(slice(0, n) for n in values.shape)) / 4
+    return values + refined_at(change, 2, all_of(values.shape)) / 4
 
 
 def smooth_problem(problem: Problem, grid: Grid, c: float) -> Problem:

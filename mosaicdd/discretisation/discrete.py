@@ -20,7 +20,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from mosaicdd.axes import at, others
+from mosaicdd.axes import all_of, at, others
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.operators.elliptic import EllipticOperator
@@ -83,7 +83,7 @@ class MediumSystem(RectangleSystem[Medium | Linearised]):
 
     def __init__(self, medium: Medium | Linearised, grid: Grid):
         super().__init__(medium, grid)
-        whole = tuple(slice(0, nodes) for nodes in grid.nodes)
+        whole = all_of(grid.nodes)
         self._conductances = medium.conductances(grid, whole)
 
     @cached_property
@@ -234,7 +234,7 @@ class GlobalSystem(FactorisedSystem):
         counts = [nodes - around for nodes, around in ends]  # of the nodes with an equation
         wide = tuple(slice(-1, nodes + 1) for nodes in counts)
         self._wide = discretisation.equations(wide)
-        self._part = tuple(slice(0, nodes) for nodes in counts)
+        self._part = all_of(counts)
         self._equations = self._wide.part(*tuple(slice(1, nodes + 1) for nodes in counts))
         self._outline = discretisation.values(problem)
         self._problem, self._number = problem, number
@@ -276,6 +276,6 @@ class GlobalSystem(FactorisedSystem):
             slope_there = slope_at(sides, grid, nodes)
             field[place] = values[self._number % len(values)] - slope_there
         field = np.pad(field, [(0, int(around)) for around in self._periodic], mode="wrap")
-        whole = tuple(slice(0, nodes) for nodes in field.shape)
+        whole = all_of(field.shape)
         slope = mean_slope(sides, grid, whole)
         return field if slope is None else field + slope

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from mosaicdd.axes import ends_of
+from mosaicdd.axes import ends_of, grown, sizes
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, require_fluxes
 from mosaicdd.discretisation.cut_cells import CutCells, nonzero
 from mosaicdd.discretisation.embedded_boundary import embedded_boundary
@@ -228,14 +228,14 @@ class Discretisation(LinearEquations):
             return place, values
         known = outlines.reported[place]
         on = outlines.on
-        on_outlines = np.unravel_index(on.nodes, [p.stop - p.start for p in part])
+        on_outlines = np.unravel_index(on.nodes, sizes(part))
         more = on.values(problem.conditions, self.outline.names, self.grid)
         joined = (np.append(n[known], m) for n, m in zip(place, on_outlines, strict=True))
         return tuple(joined), joined_values([values[:, known], more])
 
     def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
         """Return values on natural pieces of the sides ``(n or 1, M)``, at the nodes of a part, ``(n or 1, rows, columns)``."""
-        total = np.zeros((len(values), *(p.stop - p.start for p in part)))
+        total = np.zeros((len(values), *sizes(part)))
         self._add(total, values, part)
         return total
 
@@ -263,7 +263,7 @@ class Discretisation(LinearEquations):
         def natural(piece: Part) -> np.ndarray:
             inside = None
             if self.outline is not None:
-                inside = self.outline.known(tuple(slice(p.start - 1, p.stop + 1) for p in piece))
+                inside = self.outline.known(grown(piece))
             own, cover = volumes, None
             if any(self.periods) or source.per_cell(self.grid):
                 cover, own = self.cover(piece)

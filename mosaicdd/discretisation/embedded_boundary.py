@@ -12,7 +12,18 @@ from collections.abc import Callable
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.axes import contains, ends, in_rows, letters, others, spelled, within
+from mosaicdd.axes import (
+    all_of,
+    contains,
+    ends,
+    grown,
+    in_rows,
+    letters,
+    others,
+    sizes,
+    spelled,
+    within,
+)
 from mosaicdd.discretisation.crossings import RobinCoefficients
 from mosaicdd.discretisation.cut_cells import CutCells, without_slivers
 from mosaicdd.discretisation.periodic import grid_cells
@@ -103,7 +114,7 @@ class EmbeddedBoundary:
         if not isinstance(self._shape, Level) or not len(self._shape.lost) or not self.natural:
             return
         cells = self._shape.lost
-        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        whole = all_of(self._grid.nodes)
         lost = cells[~self._given[self._outline_of(whole)[tuple(cells.T)]]]
         if len(lost):
             row, column = lost[0]
@@ -124,7 +135,7 @@ class EmbeddedBoundary:
         It is kept for further calls, for parts within this one.
         """
         if self._known is None or not contains(self._known[0], part):
-            level = np.ones([p.stop - p.start for p in part])
+            level = np.ones(sizes(part))
             for there, where in overlaps(part, self._grid.nodes, self._periods):
                 values, first = level[where], there[0].start
                 for here in in_rows(there, STRIP):
@@ -144,7 +155,7 @@ class EmbeddedBoundary:
 
     def _crossed(self, name: str) -> np.ndarray:
         """Return where an outline crosses grid edges, ``(M, axes)``, (x, y), in units of domain length."""
-        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        whole = all_of(self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         crossings = [np.empty((0, level.ndim))]
         for axis in range(level.ndim):
@@ -178,7 +189,7 @@ class EmbeddedBoundary:
         pieces = self.floating_voxels(fixed)
         if pieces is not None:
             return pieces.pin(self._grid)
-        whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+        whole = all_of(self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         parts, count = labelled(level < 0, self._periods)
         near = scipy.ndimage.binary_dilation(level < 0) & (level >= 0)
@@ -199,7 +210,7 @@ class EmbeddedBoundary:
 
     def _outline_of(self, part: Part) -> np.ndarray:
         """Return the numbers of the outlines of the nodes of a part."""
-        numbers = np.zeros([p.stop - p.start for p in part], int)
+        numbers = np.zeros(sizes(part), int)
         if self._numbers is not None:
             for there, where in overlaps(part, self._numbers.shape, self._periods):
                 numbers[where] = self._numbers[there]
@@ -210,7 +221,7 @@ class EmbeddedBoundary:
 
         ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
-        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        ring = grown(part)
         first, inner = np.array([p.start for p in part]), (slice(1, -1),) * len(part)
         if squares is None:
             level, every = self.level(ring), self._outline_of(ring)
@@ -270,7 +281,7 @@ class EmbeddedBoundary:
         """Return which nodes of a part have given values, their outlines, and the faces of natural ones."""
         outlines = self._numbers_of(faces, part)
         holds = self._given[outlines]
-        numbers = np.full([p.stop - p.start for p in part], len(self.names))
+        numbers = np.full(sizes(part), len(self.names))
         np.minimum.at(numbers, tuple(faces.nodes[holds].T), outlines[holds])  # the first of several
         fixed = numbers < len(self.names)
         quarters = faces.quarters[~holds] - [p.start - 1 for p in part]
@@ -319,7 +330,7 @@ class EmbeddedBoundary:
             return None
         held = [fixed]
         if (self._given | self._exchange.possible).any():
-            whole = tuple(slice(0, nodes) for nodes in self._grid.nodes)
+            whole = all_of(self._grid.nodes)
             ring = around(voxels, whole, self._periods)
             there = grid_cells(whole, self._grid.shape, self._periods)
             faces = exposed(ring, there, whole, self._grid)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import in_rows, within
+from mosaicdd.axes import all_of, grown, in_rows, within
 from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.region_equations import region_equations
@@ -89,8 +89,8 @@ def _needed_points(problem: Problem, grid: Grid) -> Points:
     discretisation = Discretisation(problem, medium, grid)
     names = () if discretisation.outline is None else discretisation.outline.names
     points = []
-    for part in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _STRIP):
-        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+    for part in in_rows(all_of(grid.nodes), _STRIP):
+        ring = grown(part)
         wide = region_equations(discretisation, ring)
         outlines = wide.part(*within(part, ring)).outlines
         if outlines is not None:

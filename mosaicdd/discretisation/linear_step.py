@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mosaicdd.axes import steps_across, steps_along
+from mosaicdd.axes import sizes, steps_across, steps_along
 from mosaicdd.discretisation.crossings import NO_TIES
 from mosaicdd.discretisation.node_equations import Equations, LinearEquations
 from mosaicdd.grid.grid import Grid
@@ -45,7 +45,7 @@ class LinearStep(LinearEquations):
         """Return the left-hand sides of a part; beyond the rank's nodes there are unit rows."""
         here, there = self._overlap(part)
         inside = self._equations.part(*here)
-        shape = [p.stop - p.start for p in part]
+        shape = sizes(part)
         reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
         reaction[there] = inside.conductances.reaction
         active[there], volumes[there] = inside.active, inside.volumes

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mosaicdd.axes import at
+from mosaicdd.axes import at, grown, sizes
 from mosaicdd.discretisation.crossings import NO_TIES
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.in_cells import InCells
@@ -123,9 +123,9 @@ class NonlinearEquations:
         self.periods = discretisation.periods
         self.operator = discretisation.operator
         self._discretisation = discretisation
-        shape = tuple(p.stop - p.start for p in part)
+        shape = sizes(part)
         inner = tuple(slice(1, n + 1) for n in shape)
-        self._ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        self._ring = grown(part)
         self._around = around = discretisation.faces.equations(self._ring)
         self._faces = faces = around.part(*inner)
         self.active = faces.active
@@ -321,7 +321,7 @@ class NonlinearEquations:
         for values, step in zip(partial, steps, strict=True):
             if step in every:
                 values[:] = every[step].ravel()[self._nodes]
-        ring = tuple(p.stop - p.start for p in self._ring)
+        ring = sizes(self._ring)
         beside = self._centres + np.array([_flat(step, ring) for step in steps[1:]])[:, None]
         return partial, ~self._around.active.ravel()[beside]
 
@@ -378,7 +378,7 @@ class NonlinearEquations:
 
     def _patches(self, places: np.ndarray) -> dict[str, StencilValues]:
         """Return the fields around nodes, by their places in the ring."""
-        ring = tuple(p.stop - p.start for p in self._ring)
+        ring = sizes(self._ring)
         steps = [_flat(offset, ring) for offset in offsets(len(ring), corners=False)]
 
         def moved(values: torch.Tensor, step: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mosaicdd.axes import crossed, ends, last, steps_across, steps_along
+from mosaicdd.axes import crossed, ends, last, sizes, steps_across, steps_along
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances, Step
 
@@ -33,7 +33,7 @@ def glued(
     """
     if not any(periods):
         return natural(part)
-    shape = [p.stop - p.start for p in part]
+    shape = sizes(part)
     reaction, all_volumes = np.zeros((2, *shape))
     totals: dict[tuple[Step, bool], np.ndarray] = {}
     for rounds in _rounds(part, periods):
@@ -64,7 +64,7 @@ def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarr
     """Return values ``(n, rows, columns)`` at the nodes of a part, those of both sides added up."""
     if not any(periods):
         return natural(part)
-    total = np.zeros((1, *(p.stop - p.start for p in part)))
+    total = np.zeros((1, *sizes(part)))
     for rounds in _rounds(part, periods):
         source, nodes = zip(*rounds, strict=True)
         values = natural(source)
@@ -78,7 +78,7 @@ def places_of(
     nodes: np.ndarray, part: Part, periods: Periods
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return which of some nodes ``(K, axes)`` lie in a part, and where in it, in every round."""
-    shape = np.array([p.stop - p.start for p in part])
+    shape = np.array(sizes(part))
     which, places = [], []
     for first in itertools.product(*map(firsts, part, periods)):
         moved = nodes + [at - p.start for at, p in zip(first, part, strict=True)]

@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mosaicdd.axes import even
+from mosaicdd.axes import all_of, even, sizes
 from mosaicdd.discretisation.crossings import (
     NO_TIES,
     BoundaryIntersections,
@@ -53,7 +53,7 @@ class _Region:
     def __init__(self, common: Conductances, discretisation: Discretisation, part: Part):
         self._discretisation = discretisation
         self._origin = part[0].start, part[1].start
-        self._shape = tuple(p.stop - p.start for p in part)
+        self._shape = sizes(part)
         # In whole squares, of which the last reach beyond the part.
         self._squares = tuple(-(-count // SIDE) for count in self._shape)
         size = tuple(count * SIDE for count in self._squares)
@@ -156,7 +156,7 @@ class _Region:
 
     def equations(self) -> Equations:
         """Return all."""
-        axes, nodes = len(self._shape), tuple(slice(0, n) for n in self._shape)
+        axes, nodes = len(self._shape), all_of(self._shape)
         edges = [
             tuple(slice(0, n - (i == axis)) for i, n in enumerate(self._shape))
             for axis in range(axes)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from mosaicdd.axes import sizes
 from mosaicdd.discretisation.periodic import firsts
 from mosaicdd.problems.fields.fields import Part, Periods
 
@@ -145,7 +146,7 @@ class ArrayInSquares(NDArrayOperatorsMixin):
     ):
         self.kinds, self.plain, self.values = kinds, plain, values
         self._part = part or tuple(slice(0, count * SIDE) for count in kinds.shape)
-        self.shape = tuple(p.stop - p.start for p in self._part)
+        self.shape = sizes(self._part)
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 import torch
 
-from mosaicdd.axes import ends, even, within
+from mosaicdd.axes import ends, even, sizes, within
 from mosaicdd.gradients.lagrangian import Inputs, Lagrangian
 from mosaicdd.gradients.nonlinear import lagrangian_of, to_first, with_first
 from mosaicdd.gradients.parameters import Parameters
@@ -137,7 +137,7 @@ class InStrips:
         for strip, wide, lagrangian, counts in self._strips:
             before = {n: value.detach() for n, value in self._around(named, wide).items()}
             for name in uniform:
-                before[name] = before[name].expand([p.stop - p.start for p in wide])
+                before[name] = before[name].expand(sizes(wide))
             zero = torch.zeros((), dtype=torch.float64)
             leaves = {n: before.get(n, zero).detach().requires_grad_() for n in by}
             rises = {n: leaf for n, leaf in leaves.items() if n not in named}

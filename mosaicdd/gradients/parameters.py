@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.autograd.forward_ad import unpack_dual
 
+from mosaicdd.axes import all_of
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, embedded_boundary
 from mosaicdd.grid.grid import Grid
@@ -148,7 +149,7 @@ class Parameters:
     @property
     def whole(self) -> Part:
         """All nodes of the grid."""
-        return tuple(slice(0, nodes) for nodes in self.grid.nodes)
+        return all_of(self.grid.nodes)
 
     def require(self, names: Any) -> None:
         """Raise `ValueError` for a name that is none of them."""

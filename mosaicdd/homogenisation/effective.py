@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.axes import Slices, common, times, within
+from mosaicdd.axes import Slices, all_of, common, times, within
 from mosaicdd.homogenisation.effective_conductivity import (
     NO_PATH,
     AxisConductivity,
@@ -288,7 +288,7 @@ class _Solve:
         box = tuple(slice(first, last + 1) for first, last in blocks.nodes.box)
         part = tuple(slice(b.start - 1, b.stop + 1) for b in box)
         if not voxels.periodic:
-            part = common(part, tuple(slice(0, count) for count in voxels.shape))
+            part = common(part, all_of(voxels.shape))
         everywhere = None
         if there is not None:
             everywhere = voxels.conducts(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import Slices, at, ends, in_order, in_rows, letters, times, within
+from mosaicdd.axes import Slices, at, ends, in_order, in_rows, letters, sizes, times, within
 from mosaicdd.grid.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.given import (
@@ -134,7 +134,7 @@ class Voxels:
 
     def conducts(self, part: Slices) -> np.ndarray:
         """Return which voxels of a part conduct."""
-        there = np.empty([p.stop - p.start for p in part], bool)
+        there = np.empty(sizes(part), bool)
         for rows in in_rows(part, _AT_ONCE):
             np.greater(self._taken(self.along[0], rows), 0, out=there[within(rows, part)])
         return there
@@ -176,7 +176,7 @@ class Voxels:
             Divided by the largest of all ranks; this one.
         """
         along = [self._between(each, part, there, about) for each in range(self.axes)]
-        excess = np.zeros([p.stop - p.start for p in part], np.float32)
+        excess = np.zeros(sizes(part), np.float32)
         for face in () if self.periodic else self.faces(axis, part):
             through_face = self.half(axis, face) / about
             if there is not None:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from mosaicdd.axes import common, crossed, ends, ends_of, within
+from mosaicdd.axes import common, crossed, ends, ends_of, grown, sizes, within
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.periodic import grid_cells, places_of
 from mosaicdd.problems.fields.fields import Part, Periods
@@ -239,7 +239,7 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: FieldOnRank) -> FieldOn
         slice(p.start, p.stop if period is None else min(p.stop, period))
         for p, period in zip(field.own, periods, strict=True)
     )
-    ring = tuple(slice(p.start - 1, p.stop + 1) for p in own)
+    ring = grown(own)
     equations = discretisation.equations(ring)
     right = discretisation.right_hand_side(problem, outline, ring, equations)
     u = _around(field, values, ring)
@@ -264,7 +264,7 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: FieldOnRank) -> FieldOn
 
 def _around(field: FieldOnRank, values: np.ndarray, ring: Part) -> np.ndarray:
     """Return wide values at the nodes of a part that may reach beyond the grid; NaN where there are none."""
-    u = np.full((len(values), *(p.stop - p.start for p in ring)), np.nan)
+    u = np.full((len(values), *sizes(ring)), np.nan)
     there = common(ring, field.wide)
     where = within(there, ring)
     u[:, *where] = values[:, *within(there, field.wide)]

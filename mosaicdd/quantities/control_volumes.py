@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from mosaicdd.axes import grown
 from mosaicdd.discretisation.crossings import BoundaryIntersections
 from mosaicdd.discretisation.cut_cells import CutCells
 from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, embedded_boundary
@@ -141,7 +142,7 @@ class ControlVolumes:
         plain = between, volumes, present, outlines
         if self.nonlinear is None:
             return VolumesPart(*plain)
-        ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+        ring = grown(part)
         around, periods = self._cover(ring)[0], self.problem.conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
         shares = grid_cells(part, self.grid.shape).astype(float)
@@ -163,7 +164,7 @@ class ControlVolumes:
         """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""
         inside, cover = None, self._cover(part)[0] if field.per_cell(self.grid) else None
         if self.outline is not None:
-            ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+            ring = grown(part)
             inside = self.outline.known(ring)
         return sample_near(field, self.grid, part, inside, fill=0.0, cover=cover)
 

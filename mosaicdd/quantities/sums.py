@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import (
+    all_of,
     at,
     common,
     ends,
     ends_of,
+    grown,
     in_order,
     in_rows,
     last,
     letters,
+    sizes,
     steps_across,
     within,
 )
@@ -72,7 +75,7 @@ class FieldOnRank:
 
 def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> FieldOnRank:
     """Return whole fields ``(n, rows, columns)`` that one process holds."""
-    own = tuple(slice(0, nodes) for nodes in grid.nodes)
+    own = all_of(grid.nodes)
     wide, values = [], np.asarray(fields, np.float64)
     for axis, period in enumerate(problem.conditions.periods(grid)):
         around = 0 if period is None else 1
@@ -226,9 +229,9 @@ def _cover(shape: Shape | None, grid: Grid, part: Part, cells: np.ndarray) -> Ap
         return Apertures.of_cells(cells)
     if shape.voxels is not None:
         return Apertures.of_cells(cells & shape.cells(part))
-    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
-    level = np.ones([p.stop - p.start for p in ring])
-    inside = common(ring, tuple(slice(0, nodes) for nodes in grid.nodes))
+    ring = grown(part)
+    level = np.ones(sizes(ring))
+    inside = common(ring, all_of(grid.nodes))
     level[within(inside, ring)] = shape.level(grid, inside)
     return staircase(level, cells) if shape.staircase else cut_cells(level, cells)[0]
 
