@@ -12,7 +12,7 @@ whatever they are. So it counts ``sum k / d``: as much as the equation of a node
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,6 @@ from mosaicdd.discretisation.periodic import PeriodicPadding
 from mosaicdd.discretisation.squares_of_nodes import ArrayInSquares
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.sides.side_values import BoundaryData, collected
-
-if TYPE_CHECKING:
-    from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary
 
 
 @dataclass(frozen=True)
@@ -69,13 +64,10 @@ class Equations:
 
 
 class LinearEquations:
-    """Linear equations at the nodes of a grid, with nothing given on its sides; see `Discretisation` for what is.
+    """Linear equations at the nodes of a grid, of a problem or of a change of values.
 
     ``periods``: after how many nodes each axis of the grid comes round; None where it does not.
     """
-
-    floating = False
-    outline: "EmbeddedBoundary | None" = None
 
     def __init__(self, periods: Periods):
         self.periods = periods
@@ -96,26 +88,6 @@ class LinearEquations:
     def uniform_conductances(self) -> Conductances | None:
         """Return the conductances between nodes far from sides and outlines; None if not all are alike."""
         return None
-
-    def values(self, problem: Problem) -> BoundaryData:
-        """Return the values and fluxes on the sides: none."""
-        return collected([], [], self.periods)
-
-    def given(
-        self, problem: Problem, outline: BoundaryData, part: Part, outlines: BoundaryTerms | None
-    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``."""
-        return (np.empty(0, int),) * len(part), np.empty((1, 0))
-
-    def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
-        """Return the nodes of a part where alone right-hand sides may not be zero; None if they may be anywhere."""
-        return None
-
-    def right_hand_side(
-        self, problem: Problem, outline: BoundaryData, part: Part, equations: Equations
-    ) -> np.ndarray:
-        """Return the right-hand sides at the nodes of a part, ``(n, rows, columns)``."""
-        raise NotImplementedError
 
 
 _ROWS_IN_CACHE = 64  # that are looked at at a time, for the cache
