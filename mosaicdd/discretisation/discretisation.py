@@ -26,8 +26,8 @@ import numpy as np
 
 from mosaicdd.axes import ends_of, grown, sizes
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, require_fluxes
-from mosaicdd.discretisation.cut_cells import CutCells, nonzero
-from mosaicdd.discretisation.embedded_boundary import embedded_boundary
+from mosaicdd.discretisation.cut_cells import nonzero
+from mosaicdd.discretisation.embedded_boundary import covered, embedded_boundary
 from mosaicdd.discretisation.node_equations import Equations, LinearEquations
 from mosaicdd.discretisation.periodic import glued, glued_nodes, grid_cells, places_of
 from mosaicdd.discretisation.squares_of_nodes import NodeSquares
@@ -128,11 +128,11 @@ class Discretisation(LinearEquations):
             places = partial(places_of, part=part, periods=self.periods)
         else:
             cells, places = squares.cells(part), partial(squares.places, part=part)
-        cut = None if self.outline is None else self.outline.cut(part, cells, squares)
+        cover, volumes, cut = covered(self.outline, part, cells, squares)
         if squares is None and any(self.periods):
             whole, volumes = self.between(part)
         else:
-            whole, volumes = self._within(part, *_cover(cells, cut))
+            whole = self._within(part, cover, volumes)
         number = np.full(volumes.shape, -1)
         at, place = places(self.known)
         number[place] = at
@@ -200,7 +200,12 @@ class Discretisation(LinearEquations):
 
     def between(self, part: Part) -> tuple[Conductances, np.ndarray]:
         """Return the conductances and volumes of a part of the grid that comes round."""
-        return glued(part, self.periods, lambda p: self._within(p, *self.cover(p)))
+
+        def natural(piece: Part) -> tuple[Conductances, np.ndarray]:
+            cover, volumes = self.cover(piece)
+            return self._within(piece, cover, volumes), volumes
+
+        return glued(part, self.periods, natural)
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
         """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
@@ -245,14 +250,12 @@ class Discretisation(LinearEquations):
         ``periods``: of the rectangle, by default without what lies beyond its sides.
         """
         cells = grid_cells(part, self.grid.shape, periods)
-        return _cover(cells, None if self.outline is None else self.outline.cut(part, cells))
+        return covered(self.outline, part, cells)[:2]
 
-    def _within(
-        self, part: Part, cover: Apertures, volumes: np.ndarray
-    ) -> tuple[Conductances, np.ndarray]:
-        """Return the conductances of what a domain has of a part, and its volumes."""
+    def _within(self, part: Part, cover: Apertures, volumes: np.ndarray) -> Conductances:
+        """Return the conductances of what a domain has of a part, with reactions times volumes."""
         between = self.medium.within(self.grid, part, cover)
-        return dataclasses.replace(between, reaction=between.reaction * volumes), volumes
+        return dataclasses.replace(between, reaction=between.reaction * volumes)
 
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
         """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
@@ -277,14 +280,6 @@ class Discretisation(LinearEquations):
         added = np.atleast_2d(values)[:, at]
         for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
             np.add.at(field, place, added[number % len(added)])
-
-
-def _cover(cells: np.ndarray, cut: CutCells | None) -> tuple[Apertures, np.ndarray]:
-    """Return what a domain has of cells, and the volumes of the nodes between these."""
-    if cut is not None:
-        return cut.cover, cut.volumes
-    cover = Apertures.of_cells(cells)
-    return cover, cover.volumes
 
 
 def fixed_nodes(

@@ -377,15 +377,27 @@ def embedded_boundary(
     return None if shape is None else EmbeddedBoundary(shape, grid, problem.conditions, each=each)
 
 
+def covered(
+    outline: EmbeddedBoundary | None,
+    part: Part,
+    cells: np.ndarray,
+    squares: NodeSquares | None = None,
+) -> tuple[Apertures, np.ndarray, CutCells | None]:
+    """Return what a domain has of the cells around the nodes of a part, the nodes' volumes, and the outline there.
+
+    ``outline``: of the domain, None of a rectangle; ``cells``, ``squares``: as of `EmbeddedBoundary.cut`.
+    """
+    if outline is None:
+        cover = Apertures.of_cells(cells)
+        return cover, cover.volumes, None
+    cut = outline.cut(part, cells, squares)
+    return cut.cover, cut.volumes, cut
+
+
 def covered_cells(problem: Problem, grid: Grid) -> Callable[[Part], Apertures]:
     """Return a function of parts: what a domain has of the cells around the nodes; beyond periodic sides nothing.
 
     An outline is looked at when it is first asked for.
     """
     outline = functools.cache(lambda: embedded_boundary(problem, grid))
-
-    def cover(part: Part) -> Apertures:
-        cells, boundary = grid_cells(part, grid.shape), outline()
-        return Apertures.of_cells(cells) if boundary is None else boundary.cut(part, cells).cover
-
-    return cover
+    return lambda part: covered(outline(), part, grid_cells(part, grid.shape))[0]

@@ -18,6 +18,7 @@ import torch
 from mosaicdd.axes import letters, within
 from mosaicdd.discretisation.crossings import BoundaryIntersections, BoundaryTerms
 from mosaicdd.discretisation.cut_cells import CutCells, tie_conductances
+from mosaicdd.discretisation.embedded_boundary import covered
 from mosaicdd.discretisation.periodic import grid_cells, places_of
 from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.problems.fields.fields import Part
@@ -206,11 +207,7 @@ class Lagrangian:
         self.h, self._axes, self._wide = grid.spacing, len(wide), wide
         conditions = problem.conditions
         cells = grid_cells(wide, grid.shape)
-        cover, cut, outline = Apertures.of_cells(cells), None, parameters.outline
-        volumes = cover.volumes
-        if outline is not None:
-            cut = outline.cut(wide, cells)
-            cover, volumes = cut.cover, cut.volumes
+        cover, volumes, cut = covered(parameters.outline, wide, cells)
         self._volumes = torch.from_numpy(self.h**2 * volumes)
         self._quarters = torch.from_numpy(cover.quarters[0] * len(cover.quarters))
         self._periods = conditions.periods(grid)
@@ -224,7 +221,7 @@ class Lagrangian:
         self._inside: torch.Tensor | None = None
         self.reported: torch.Tensor | None = None
         counts = active | known
-        if cut is not None and outline is not None:
+        if cut is not None:
             known, active = known & ~cut.given, active & ~cut.given
             unit = Conductances(cover.edge_faces, np.zeros(volumes.shape))
             on = cut.on_outlines(active, known, unit)

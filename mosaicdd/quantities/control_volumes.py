@@ -23,7 +23,7 @@ import torch
 from mosaicdd.axes import grown
 from mosaicdd.discretisation.crossings import BoundaryIntersections
 from mosaicdd.discretisation.cut_cells import CutCells
-from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, embedded_boundary
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, covered, embedded_boundary
 from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
@@ -119,21 +119,18 @@ class ControlVolumes:
         made: T = self.cache[key]
         return made
 
-    def _cover(self, part: Part) -> tuple[Apertures, CutCells | None]:
-        cells = grid_cells(part, self.grid.shape)
-        cut = None if self.outline is None else self.outline.cut(part, cells)
-        return Apertures.of_cells(cells) if cut is None else cut.cover, cut
+    def _covered(self, part: Part) -> tuple[Apertures, np.ndarray, CutCells | None]:
+        return covered(self.outline, part, grid_cells(part, self.grid.shape))
 
     def _made_on(self, part: Part) -> VolumesPart:
-        outlines, (cover, cut) = None, self._cover(part)
-        volumes = cover.volumes if cut is None else cut.volumes
+        outlines, (cover, volumes, cut) = None, self._covered(part)
         whole = self.medium.within(self.grid, part, cover)
         present = volumes > 0
         if cut is not None:
             present &= ~cut.given
 
         between = dataclasses.replace(whole, reaction=whole.reaction * volumes).among(present)
-        if cut is not None and self.outline is not None:
+        if cut is not None:
             nowhere = np.zeros(present.shape, bool)
             outlines = cut.on_outlines(present, nowhere, whole)
             diagonal = between.diagonal()
@@ -143,7 +140,7 @@ class ControlVolumes:
         if self.nonlinear is None:
             return VolumesPart(*plain)
         ring = grown(part)
-        around, periods = self._cover(ring)[0], self.problem.conditions.periods(self.grid)
+        around, periods = self._covered(ring)[0], self.problem.conditions.periods(self.grid)
         fields = self.nonlinear.sampled(self.grid, ring, around, periods)
         shares = grid_cells(part, self.grid.shape).astype(float)
         if self.nonlinear.factor is not None and not self.nonlinear.two_point_flux:
@@ -162,7 +159,7 @@ class ControlVolumes:
 
     def near(self, field: Field, part: Part) -> np.ndarray:
         """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""
-        inside, cover = None, self._cover(part)[0] if field.per_cell(self.grid) else None
+        inside, cover = None, self._covered(part)[0] if field.per_cell(self.grid) else None
         if self.outline is not None:
             ring = grown(part)
             inside = self.outline.known(ring)
