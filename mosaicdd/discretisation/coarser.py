@@ -45,7 +45,7 @@ def coarser(
 
 
 def every(values: Any, number: int, apart: int, axes: int) -> Any:
-    """Return a field's values, of one of several problems, for every so many of its nodes, or the means of so many cells.
+    """Return a field of one problem at every ``apart``-th node, or its means over so many cells.
 
     None if a rank cannot know these, or they are other ones on another grid.
     """
@@ -95,7 +95,7 @@ def refined(values: np.ndarray, apart: int, axis: int = -1) -> np.ndarray:
 
 
 def _lagrange(points: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the weights of values at points in the polynomial through these, at some places, ``(places, points)``."""
+    """Return Lagrange's weights of values at points for the polynomial at places, ``(places, points)``."""
     weights = np.ones((len(places), len(points)))
     for number, point in enumerate(points):
         for other in np.delete(points, number):
@@ -104,14 +104,14 @@ def _lagrange(points: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def refined_at(values: np.ndarray, apart: int, part: Part) -> np.ndarray:
-    """Interpolate along all axes, as `refined`, to the nodes of a part of the finer grid."""
+    """Interpolate as `refined` along all axes to a part of the finer grid."""
     for axis in reversed(range(values.ndim)):
         values = refined(values, apart, axis)[at(axis, values.ndim, part[axis])]
     return values
 
 
 def extrapolated(values: np.ndarray, coarser: np.ndarray) -> np.ndarray:
-    """Return values at their nodes as they would be on a grid twice as fine, from those on one twice as coarse, too.
+    """Return Richardson's extrapolation of values from those on a grid twice as coarse.
 
     A solution of second order is met four times as closely on each finer grid (Richardson, 1911).
     """

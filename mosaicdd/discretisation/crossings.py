@@ -1,8 +1,7 @@
-"""Where the outline of a shape acts on the nodes of a part of the grid, as lists of nodes and points.
+"""Boundary terms of the equations near the outline of a shape, as lists of nodes and points.
 
-What goes with periodic sides that jump.
-
-What exchanges through the outlines of a shape: ``alpha`` of their Robin conditions, which may vary in place.
+The coefficients ``alpha`` of Robin conditions on outlines, which may vary in place, and the conditions that go with
+periodic sides that jump.
 """
 
 import math
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def require_fluxes(sides: Sides, on: "Discretisation") -> None:
-    """Check that with a jump nothing acts on values but what holds some inside, away from periodic sides.
+    """Check that beside periodic sides with a jump nothing acts on values.
 
     `ValueError` if something does.
     """
@@ -47,7 +46,7 @@ def require_fluxes(sides: Sides, on: "Discretisation") -> None:
 
 
 class RobinCoefficients:
-    """The coefficients of exchange of outlines, by their numbers.
+    """The coefficients ``alpha`` of Robin conditions on outlines, by the outlines' numbers.
 
     ``names``: of the outlines.
     """
@@ -71,14 +70,14 @@ class RobinCoefficients:
         return ~(self._numbers <= 0)
 
     def anywhere(self, crossed: Callable[[str], np.ndarray]) -> bool:
-        """Say whether one exchanges somewhere; ``crossed``: the places of one by its name, ``(T, axes)``, x first."""
+        """Say whether any outline has an ``alpha`` above 0 somewhere; ``crossed``: the places of one by its name, ``(T, axes)``, x first."""
         if self.certain.any():
             return True
         varying = np.flatnonzero(np.isnan(self._numbers)).tolist()
         return any(self._positive(n, crossed(self._names[n])[:, ::-1]).any() for n in varying)
 
     def acts(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Say where outlines, ``(T,)``, exchange near places ``(T, axes)`` in cells."""
+        """Say whether outlines, ``(T,)``, have an ``alpha`` above 0 near places ``(T, axes)`` in cells."""
         acting = self.certain[outlines]
         for number in np.flatnonzero(np.isnan(self._numbers)).tolist():
             own = outlines == number
@@ -103,7 +102,7 @@ class RobinCoefficients:
         return alphas
 
     def _positive(self, number: int, places: np.ndarray) -> np.ndarray:
-        """Say at which coordinates ``(T, axes)``, (y, x), an ``alpha`` that varies is more than 0."""
+        """Say whether a varying ``alpha`` is above 0 at coordinates ``(T, axes)``, (y, x)."""
         part = self._parts[number]
         if part is None or not len(places):
             return np.zeros(len(places), bool)
@@ -125,18 +124,18 @@ class NodeTerms:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return all of some."""
+        """Return several lists of terms as one."""
         arrays = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
         return replace(parts[0], **{name: np.concatenate(each) for name, each in arrays.items()})
 
     def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> Self:
-        """Return some of them, of nodes with other numbers."""
+        """Return some of the terms, for nodes with other numbers."""
         return replace(
             self, **{name: values[which] for name, values in vars(self).items()} | {"nodes": nodes}
         )
 
     def moved(self, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Self:
-        """Return those of nodes that are elsewhere; see `moved_nodes`."""
+        """Return the terms in another array of nodes; see `moved_nodes`."""
         return self.chosen(*moved_nodes(self.nodes, places, shape))
 
 
@@ -154,7 +153,7 @@ NO_TIES = EliminatedCouplings(np.empty(0, int), np.empty(0, int), np.empty(0))
 
 @dataclass(frozen=True)
 class BoundaryIntersections(NodeTerms):
-    """Where outlines act on nodes of a part of the grid."""
+    """Points of outlines that act on nodes of a part of the grid."""
 
     points: np.ndarray  # on the outline, ``(T, axes)``, (y, x), in cells
     # Conductances of the ties to given values, or what fluxes through natural outlines count, in cells, ``(T,)``
@@ -192,7 +191,7 @@ class NaturalFacets(BoundaryIntersections):
     alphas: np.ndarray  # of exchange through them, ``(T,)``
 
     def damping(self, spacing: float, diffusion: Any, alphas: Any = None, of: Any = np) -> Any:
-        """Return what divides fluxes, as the node's value is not that on the outline, ``(T,)``.
+        """Return the divisors of fluxes for nodes that do not lie on the outline, ``(T,)``.
 
         Where a node is ``d`` inside of it, ``a du/dn = (g - alpha u) / (1 + alpha d / a)``.
         ``diffusion``: ``a`` at the nodes, ``(T,)``, in arrays of numpy's or torch's, as the module ``of``;
@@ -211,7 +210,7 @@ class NaturalFacets(BoundaryIntersections):
         alphas: Any = None,
         of: Any = np,
     ) -> Any:
-        """Return what flows in through the pieces, times the squared spacing, ``(T,)``.
+        """Return the inflow through the facets, times the squared spacing, ``(T,)``.
 
         Parameters
         ----------
@@ -233,7 +232,7 @@ class NaturalFacets(BoundaryIntersections):
 
 @dataclass(frozen=True)
 class BoundaryTerms:
-    """Where the outline of a shape acts on a part of the grid."""
+    """The terms of the outline of a shape in the equations of a part of the grid."""
 
     ties: BoundaryIntersections  # of active nodes to values that are given on it
     natural: NaturalFacets  # through which fluxes are given
@@ -277,7 +276,7 @@ def round_periods(points: np.ndarray, periods: Periods) -> np.ndarray:
 
 
 def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:
-    """Return where each of so many rows is among some of them; -1 where it is not."""
+    """Return the places of rows among some of them; -1 where a row is not."""
     chosen = np.arange(count)[which]
     places = np.full(count, -1)
     places[chosen] = np.arange(len(chosen))
@@ -287,7 +286,7 @@ def places_among(count: int, which: slice | np.ndarray) -> np.ndarray:
 def moved_nodes(
     nodes: np.ndarray, places: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Return which flat nodes of an array have a place in another, and their numbers there.
+    """Return the indices of flat nodes with a place in another array, and their numbers in it.
 
     ``places``: where its rows and columns are in the other; -1 where they are not. ``shape``: of the other.
     """

@@ -1,4 +1,4 @@
-"""What the outline of a shape makes of the discrete equation in a part of the grid.
+"""Cut cells: the discrete equation in a part of the grid near the outline of a shape.
 
 Where a value is given on the outline, a node outside is no unknown: a grid edge from a node inside to
 it ends at the outline, after a part ``theta`` of a cell, so its conductance grows to ``k / theta`` and
@@ -33,7 +33,7 @@ _SMALLEST = 1e-9  # part of a cell that an unknown has at least
 
 @dataclass(frozen=True)
 class CutCells:
-    """The control volumes of the nodes ``(rows, columns)`` of a part of the grid, cut by the outline of a shape."""
+    """The control volumes of a part of the grid, cut by the outline of a shape."""
 
     cover: (
         Apertures  # what the domain has of the cells around the nodes, and where coefficients count
@@ -56,7 +56,7 @@ class CutCells:
         known: np.ndarray,
         between: Conductances,
     ) -> BoundaryTerms:
-        """Return where outlines act on active nodes.
+        """Return the boundary terms of active nodes.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class CutCells:
         )
 
     def _natural_pieces(self, active: np.ndarray) -> NaturalFacets:
-        """Return where natural outlines lie in the volumes of active nodes."""
+        """Return the facets of natural outlines in the volumes of active nodes."""
         segments = self.segments
         if segments is None:
             return NaturalFacets.none(active.ndim)
@@ -173,7 +173,7 @@ class CutEdges:
 
 
 def tie_conductances(cut: Sequence[CutEdges], between: Conductances, of: Any = np) -> Any:
-    """Return the conductances of cut edges, ``(T,)``, of arrays of numpy's or torch's, as the module ``of``."""
+    """Return the conductances of cut edges, ``(T,)``, in arrays of the module ``of``."""
     ways = between.along, between.against
     grown = [
         ways[edges.against][edges.axis][edges.place] * of.asarray(edges.crossings.weights)
@@ -188,5 +188,5 @@ def without_slivers(volumes: np.ndarray) -> np.ndarray:
 
 
 def nonzero(there: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return where something holds, as `numpy.nonzero`: much quicker where that is in few places."""
+    """Return the indices of what is true, as `numpy.nonzero`: quicker where that is little."""
     return np.unravel_index(np.flatnonzero(there), there.shape)

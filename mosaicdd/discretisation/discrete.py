@@ -53,7 +53,7 @@ class FactorisedSystem:
 
 
 class RectangleSystem(FactorisedSystem, Generic[Operator]):
-    """That of the nodes inside a rectangle, both sides times the squared spacing."""
+    """The system of the nodes inside a rectangle, both sides times the squared spacing."""
 
     def __init__(self, operator: Operator, grid: Grid):
         self.operator = operator
@@ -79,7 +79,7 @@ class RectangleSystem(FactorisedSystem, Generic[Operator]):
 
 
 class MediumSystem(RectangleSystem[Medium | Linearised]):
-    """That in a medium, on a grid of any number of axes."""
+    """The system of a medium, on a grid of any number of axes."""
 
     def __init__(self, medium: Medium | Linearised, grid: Grid):
         super().__init__(medium, grid)
@@ -97,7 +97,7 @@ class MediumSystem(RectangleSystem[Medium | Linearised]):
 
 
 class DirichletSystem(RectangleSystem[EllipticOperator]):
-    """That of constant coefficients.
+    """The system of constant coefficients.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
 
     @cached_property
     def eigenvalues(self) -> np.ndarray:
-        """Those of the sine modes, ``(ny - 1, nx - 1)``, of an operator whose eigenvectors they are; else `ValueError`."""
+        """The eigenvalues of sine modes, ``(ny - 1, nx - 1)``; `ValueError` if these are no eigenvectors."""
         if not self.operator.reflective:
             raise ValueError(f"sines are no eigenvectors of {self.operator}")
         axes = len(self.shape)
@@ -167,7 +167,7 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
         return list(groups.items())
 
     def edge_terms(self, boundaries: Sequence[Boundary]) -> list[tuple[Places, np.ndarray]]:
-        """Return what the edges alone add to ``b``: only the nodes next to them have any.
+        """Return the part of ``b`` that comes from the edges, at the nodes next to them.
 
         They are, for the inner nodes beside the bottom, the top, the left and the right edge of a grid of at least 4
         cells along each axis, each node once: where they lie in the field, as a slice per axis, and their values
@@ -200,7 +200,7 @@ class DirichletSystem(RectangleSystem[EllipticOperator]):
 
 
 def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray:
-    """Return the matrix of a stencil on the inner nodes of so many cells, the last axis fastest."""
+    """Return the matrix of a stencil on inner nodes, the last axis fastest."""
     nodes = shape[0] - 1
     if stencil.ndim == 1:
         return scipy.sparse.diags_array(stencil, offsets=[-1, 0, 1], shape=(nodes, nodes))
@@ -214,7 +214,7 @@ def _banded(stencil: np.ndarray, shape: tuple[int, ...]) -> scipy.sparse.sparray
 
 
 class GlobalSystem(FactorisedSystem):
-    """The system ``A u = b`` of all nodes of a grid, with unit rows where there is no unknown.
+    """The system ``A u = b`` of all nodes of a grid, with unit rows without unknowns.
 
     Nodes of the second of two periodic sides are those of the first.
 

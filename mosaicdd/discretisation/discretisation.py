@@ -107,7 +107,7 @@ class Discretisation(LinearEquations):
         return problem.conditions.values(self.grid, self._pieces)
 
     def uniform_conductances(self) -> Conductances | None:
-        """Return the conductances between 3 x 3 nodes far from sides and outlines, if all are alike in a plane."""
+        """Return the conductances between 3 x 3 nodes of a plane, if all far from sides are alike."""
         medium, around = self.medium, self.outline is not None and any(self.periods)
         varies = any(field.number is None for field in medium.fields.values())
         if varies or around or medium.couples_corners or len(self.periods) != 2:
@@ -208,9 +208,9 @@ class Discretisation(LinearEquations):
         return glued(part, self.periods, natural)
 
     def driven(self, problem: Problem, part: Part, equations: Equations) -> np.ndarray | None:
-        """Return the flat nodes of a part, ascending, where alone the right-hand sides may not be zero.
+        """Return the flat nodes of a part, ascending, whose right-hand sides may not be zero.
 
-        None if it may be anywhere: with sources, or periodic axes.
+        None of all nodes: with sources, or periodic axes.
         """
         if problem.source is not None or any(self.periods):
             return None
@@ -223,7 +223,7 @@ class Discretisation(LinearEquations):
     def given(
         self, problem: Problem, outline: BoundaryData, part: Part, outlines: BoundaryTerms | None
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return where in a part values are given, ``(K,)`` per axis, and these, ``(n or 1, K)``.
+        """Return the nodes of a part with given values, ``(K,)`` per axis, and these, ``(n or 1, K)``.
 
         ``outlines``: of the same part.
         """
@@ -239,13 +239,13 @@ class Discretisation(LinearEquations):
         return tuple(joined), joined_values([values[:, known], more])
 
     def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
-        """Return values on natural pieces of the sides ``(n or 1, M)``, at the nodes of a part, ``(n or 1, rows, columns)``."""
+        """Return values on natural pieces of the sides ``(n or 1, M)`` as sums at nodes ``(n or 1, rows, columns)``."""
         total = np.zeros((len(values), *sizes(part)))
         self._add(total, values, part)
         return total
 
     def cover(self, part: Part, periods: Periods | None = None) -> tuple[Apertures, np.ndarray]:
-        """Return what the domain has of the cells around the nodes of a part, and the volumes.
+        """Return the apertures of the cells around the nodes of a part, and the nodes' volumes.
 
         ``periods``: of the rectangle, by default without what lies beyond its sides.
         """
@@ -258,7 +258,7 @@ class Discretisation(LinearEquations):
         return dataclasses.replace(between, reaction=between.reaction * volumes)
 
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
-        """Return a source times the volumes of the nodes of a part of the grid, ``(n, rows, columns)``.
+        """Return a source times the volumes of the nodes of a part, ``(n, rows, columns)``.
 
         ``volumes``: of the nodes. What the two of a pair of sides have of them is found anew.
         """

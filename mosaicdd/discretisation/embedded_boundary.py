@@ -1,8 +1,6 @@
-"""The outline of a shape on a grid: its level at the nodes, and which conditions hold where.
+"""The outline of a shape on a grid: its level at the nodes, and its conditions.
 
-What it makes of the discrete equation in a part of the grid is an `CutCells`.
-
-What the domain of a problem has of the cells around nodes, as its discretisation counts them.
+The discrete equation in a part of the grid near it is that of `CutCells`.
 """
 
 import dataclasses
@@ -47,7 +45,7 @@ _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
 
 
 def corner_inside(level: np.ndarray) -> np.ndarray:
-    """Say which cells between some nodes have one that is inside a shape, by the level at these."""
+    """Say which cells have a corner inside a shape, by the level at the nodes."""
     inside = level < 0
     for axis in range(level.ndim):
         low, high = ends(axis, level.ndim)
@@ -110,7 +108,7 @@ class EmbeddedBoundary:
         return self._chosen(base, places).reshape(self._grid.nodes)
 
     def _require_no_loss(self) -> None:
-        """Check that no cell of a mask is left out whose sources, or heat, would count."""
+        """Check that a mask loses no cell whose sources, or heat, would count."""
         if not isinstance(self._shape, Level) or not len(self._shape.lost) or not self.natural:
             return
         cells = self._shape.lost
@@ -150,11 +148,11 @@ class EmbeddedBoundary:
         return self._shape.inside(self.level(part))
 
     def reported(self, level: np.ndarray) -> np.ndarray:
-        """Say which nodes have values in a field: those inside, and but for a mask those on the outline."""
+        """Say which nodes have values in a field: those inside, and on an outline that is no staircase."""
         return level < 0 if self._shape.staircase else level <= 0
 
     def _crossed(self, name: str) -> np.ndarray:
-        """Return where an outline crosses grid edges, ``(M, axes)``, (x, y), in units of domain length."""
+        """Return the crossings of an outline with grid edges, ``(M, axes)``, (x, y), in domain lengths."""
         whole = all_of(self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         crossings = [np.empty((0, level.ndim))]
@@ -217,7 +215,7 @@ class EmbeddedBoundary:
         return numbers
 
     def cut(self, part: Part, cells: np.ndarray, squares: NodeSquares | None = None) -> CutCells:
-        """Return what the outline makes of a part of the grid, or of squares with levels.
+        """Return the cut cells of a part of the grid, or of squares with levels.
 
         ``cells``: which cells around its nodes there are, ``(rows + 1, columns + 1)``.
         """
@@ -278,7 +276,7 @@ class EmbeddedBoundary:
         )
 
     def _on_faces(self, faces: Faces, part: Part) -> tuple[np.ndarray, np.ndarray, Segments]:
-        """Return which nodes of a part have given values, their outlines, and the faces of natural ones."""
+        """Return the nodes of a part with given values, their outlines, and natural faces."""
         outlines = self._numbers_of(faces, part)
         holds = self._given[outlines]
         numbers = np.full(sizes(part), len(self.names))
@@ -302,7 +300,7 @@ class EmbeddedBoundary:
         return self._chosen(numbers, faces.middles)
 
     def _chosen(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return the numbers of outlines with those parts chosen that hold at some places, ``(T, axes)``, in cells.
+        """Return the numbers of outlines, or of their parts that hold at places ``(T, axes)`` in cells.
 
         The first one that does.
         """
@@ -321,7 +319,7 @@ class EmbeddedBoundary:
         return chosen
 
     def floating_voxels(self, fixed: np.ndarray) -> Pieces | None:
-        """Return the parts of a domain of voxels, and which of them are held by nothing; None of another domain.
+        """Return the connected parts of voxels, and which of them float; None of another domain.
 
         ``fixed``: see `floating_part`.
         """
@@ -383,7 +381,7 @@ def covered(
     cells: np.ndarray,
     squares: NodeSquares | None = None,
 ) -> tuple[Apertures, np.ndarray, CutCells | None]:
-    """Return what a domain has of the cells around the nodes of a part, the nodes' volumes, and the outline there.
+    """Return the apertures of the cells around the nodes of a part, the nodes' volumes, and the cut cells.
 
     ``outline``: of the domain, None of a rectangle; ``cells``, ``squares``: as of `EmbeddedBoundary.cut`.
     """
@@ -395,7 +393,7 @@ def covered(
 
 
 def covered_cells(problem: Problem, grid: Grid) -> Callable[[Part], Apertures]:
-    """Return a function of parts: what a domain has of the cells around the nodes; beyond periodic sides nothing.
+    """Return a function of parts: the apertures of the cells around the nodes; none beyond periodic sides.
 
     An outline is looked at when it is first asked for.
     """

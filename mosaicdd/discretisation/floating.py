@@ -13,9 +13,9 @@ from mosaicdd.unsupported import Unsupported
 
 
 def without_floating(problem: Problem) -> Problem:
-    """Return a problem on the parts of its domain that some value, exchange or reaction acts on.
+    """Return a problem without the floating parts of its domain.
 
-    The level of the others is not known. The share of the voxels that is left out is said by the domain's text, and is
+    No value, exchange or reaction acts on these, so their level is not known. The share of the voxels that is left out is said by the domain's text, and is
     ``problem.domain.shape.left_out``. If nothing holds any part it is the problem itself.
 
     Raises

@@ -1,4 +1,4 @@
-"""What holds on the sides and outlines of a problem, with its values, as files hold it."""
+"""The conditions on the sides and outlines of a problem, with their values, as files hold them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,19 +53,19 @@ def conditions_of(
 
 
 def _as_it_is(values: Any) -> bool:
-    """Say whether a file holds values as they were given."""
+    """Say whether values are written to a file as the user gave them."""
     return isinstance(values, str) or is_number(values)
 
 
 def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
-    """Return what is given on the outline of one of several problems, as files hold it."""
+    """Return the sides of one of several problems, as files hold them."""
     data = problem.conditions.edge_values(grid)
     conditions = {part.name: part.condition(number) for part in conditions_of(problem, grid)}
     return Sides(conditions, data[number % len(data)] if data else None, len(grid.shape))
 
 
 def points_on(outlines: BoundaryTerms, names: Sequence[str]) -> Points:
-    """Return where conditions on the outlines of these names are evaluated, each place once."""
+    """Return the points where conditions on named outlines are evaluated, each once."""
     every = BoundaryIntersections.joined([outlines.ties, outlines.natural, outlines.on])
     return {
         name: np.unique(every.points[every.outlines == number], axis=0)
@@ -83,7 +83,7 @@ def joined_points(parts: Sequence[Points]) -> Points:
 
 
 def _needed_points(problem: Problem, grid: Grid) -> Points:
-    """Return where on the outlines of a domain conditions are evaluated."""
+    """Return the points of a domain's outlines where conditions are evaluated."""
     operator = problem.operator
     medium = operator.faces if not operator.linear else medium_of(operator)
     discretisation = Discretisation(problem, medium, grid)

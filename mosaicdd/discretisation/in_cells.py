@@ -1,4 +1,4 @@
-"""Coefficients per cell of nonlinear equations, at the active nodes of a part of the grid.
+"""Coefficients per cell of nonlinear equations.
 
 Each of the cells around a node has its reaction times what it has of the volume, and what flows along each edge beside
 it times what it has of the face, both by its own values.
@@ -20,7 +20,7 @@ from mosaicdd.problems.shapes.in_volumes import cells_around
 
 
 class InCells:
-    """What the cells around ``K`` nodes have of their volumes and faces, and the values of fields there.
+    """The shares of ``K`` nodes' volumes and faces in the cells around them, and fields per cell.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class InCells:
         return cells[place].reshape(-1)[self._nodes]
 
     def _beside(self, step: Offset, faces: list[np.ndarray]) -> dict[Offset, np.ndarray]:
-        """Return what the cells beside the edges along a step have of these, by corners."""
+        """Return the shares of the cells beside the edges along a step, by corners."""
         axis = _axis(step)
         corners = [
             (*across[:axis], step[axis], *across[axis:])

@@ -66,7 +66,7 @@ class LinearStep(LinearEquations):
         return Equations(conductances, active, volumes, NO_TIES)
 
     def _overlap(self, part: Part) -> tuple[Part, Part]:
-        """Return what a part has of the nodes here, in these and in the part."""
+        """Return the nodes that a part shares with this one, in both."""
         first = [p.start for p in self._part]
         moved = tuple(slice(p.start - a, p.stop - a) for p, a in zip(part, first, strict=True))
         return overlap(moved, tuple(self._equations.active.shape))

@@ -1,8 +1,6 @@
-"""The equations of the nodes of a part of the grid, in arrays, as a `Discretisation` makes them.
+"""The equations of the nodes of a part of the grid, in arrays, and their weights in norms.
 
 Nodes without an unknown stand in the same arrays, decoupled and with a unit diagonal.
-
-What the equations of nodes count in norms, so that a penalty says no more than the value it asks for.
 
 A node's equation is ``sum k (u - u_neighbour) + d u = b``. Where ``d`` is large beside the conductances ``k``,
 as of an exchange with a side, a given value just beside the node or a local reaction, it says ``u = b / d``.
@@ -37,7 +35,7 @@ class Equations:
     outlines: BoundaryTerms | None = None
 
     def part(self, *place: slice) -> "Equations":
-        """Return those of some of the nodes, by a slice per axis."""
+        """Return the equations of some of the nodes, by a slice per axis."""
         shape = self.active.shape
         places = tuple(places_among(n, p) for n, p in zip(shape, place, strict=True))
         active = self.active[place]
@@ -50,7 +48,7 @@ class Equations:
         )
 
     def stretched(self, by: PeriodicPadding) -> "Equations":
-        """Return those at the nodes of a part of a lattice, from those at the nodes that it lies at."""
+        """Return the equations on a padded lattice, from those on its grid."""
         conductances = by.conductances(self.conductances)
         active = by.values(self.active) > 0
         between = ~by.at_nodes
@@ -64,7 +62,7 @@ class Equations:
 
 
 class LinearEquations:
-    """Linear equations at the nodes of a grid, of a problem or of a change of values.
+    """The linear equations at the nodes of a grid.
 
     ``periods``: after how many nodes each axis of the grid comes round; None where it does not.
     """
@@ -95,14 +93,14 @@ _ROWS_IN_CACHE = 64  # that are looked at at a time, for the cache
 
 @dataclass(frozen=True)
 class RowWeights:
-    """What rows of a part of the grid count: 1, but those of some nodes."""
+    """The weights of the rows of a part of the grid in norms: 1 but at some nodes."""
 
     nodes: np.ndarray  # flat in the part, ascending, ``(T,)``
     weights: np.ndarray  # what they count, ``(T,)``
 
     @classmethod
     def of(cls, conductances: Conductances, active: np.ndarray | None = None) -> "RowWeights":
-        """Return those of the active nodes of a part, by their reactions; by default all are active."""
+        """Return the weights of active nodes by their reactions; by default all are active."""
         nodes = _candidates(conductances)
         if active is not None:
             nodes = nodes[active.ravel()[nodes]]
@@ -111,7 +109,7 @@ class RowWeights:
 
     @classmethod
     def by(cls, nodes: np.ndarray, own: np.ndarray, conductances: Conductances) -> "RowWeights":
-        """Return those of a part, by what is on the diagonals of some nodes, ``(T,)``, beside conductances.
+        """Return the weights of nodes with diagonals ``own``, ``(T,)``, beside conductances.
 
         A node that is coupled to no other counts as if it were as strongly as any.
         """
@@ -123,14 +121,14 @@ class RowWeights:
         return cls(nodes[less], around[less] / own[less])
 
     def at(self, nodes: np.ndarray) -> np.ndarray:
-        """Return what some flat nodes, ascending, count."""
+        """Return the weights of flat nodes, ascending."""
         weights = np.ones(len(nodes))
         _, at, those = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
         weights[at] = self.weights[those]
         return weights
 
     def every(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return what all nodes of the part count, ``(rows, columns)``; to be read only."""
+        """Return the weights of all nodes, ``(rows, columns)``; to be read only."""
         if not len(self.nodes):
             return np.broadcast_to(1.0, shape)
         weights = np.ones(shape)
@@ -139,7 +137,7 @@ class RowWeights:
 
 
 def _candidates(conductances: Conductances) -> np.ndarray:
-    """Return the flat nodes where alone what is on the diagonal may be more than what is beside it."""
+    """Return the flat nodes whose reaction may exceed their conductances."""
     reaction = conductances.reaction
     if isinstance(reaction, ArrayInSquares):
         beside: list[Any] = list(conductances.along)

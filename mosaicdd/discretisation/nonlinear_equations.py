@@ -1,8 +1,4 @@
-r"""The equations of a nonlinear problem at the active nodes of a part of the grid; see `nonlinear_discretisation`.
-
-What a nonlinear problem gives besides its operator: sources, fluxes and values; see `NonlinearEquations`.
-
-Nonlinear equations on any domain, whatever holds on its outline: sums of flows through the faces of volumes.
+r"""Nonlinear equations on any domain, as sums of flows through the faces of control volumes.
 
 A residual whose neighbours count one by one, as that of a reaction and of diffusion whose coefficient depends on
 the values at both ends of a grid edge, is a reaction and a flow through each of the four faces, in space six,
@@ -41,7 +37,7 @@ from mosaicdd.problems.shapes.in_volumes import cells_around
 
 @dataclass(frozen=True)
 class NonlinearData:
-    """What one problem gives on a part of the grid."""
+    """The values, sources and fluxes of one problem on a part of the grid."""
 
     # Values that are given at the ends of ties, first those on the sides of the rectangle
     beside: np.ndarray
@@ -53,7 +49,7 @@ class NonlinearData:
 
 
 class NonlinearDiscretisation:
-    """What the nonlinear problems of one operator, domain and kind of sides have in common.
+    """The discretisation that nonlinear problems of one operator, domain and kind of sides share.
 
     `ValueError` if conditions do not fit the domain, or a part of it has no given value and no reaction.
     `Unsupported` if neighbours do not count one by one, unless the domain is of whole cells, of which the residual is a
@@ -98,7 +94,7 @@ class NonlinearDiscretisation:
             )
 
     def factors(self, part: Part) -> tuple[np.ndarray, ...]:
-        """Return the factor of what flows along the edges between the nodes of a part, 1 where nothing does."""
+        """Return the factors of the flows along the edges of a part, 1 where there are none."""
         plain = Medium({"a": Field("a", 1.0, len(part))}, self.operator.aspect)
         unit = Discretisation(self._problem, plain, self.grid)
         factor, faces = (on.between(part)[0].along for on in (self.faces, unit))
@@ -154,7 +150,7 @@ class NonlinearEquations:
             self._across = NonlinearPart(self.operator, *sampled)
 
     def _place_neighbours(self, around: Equations, shape: tuple[int, ...]) -> None:
-        """Find the weights of the flows, ``(4, K)``, in space ``(6, K)``, and where in what `_pool` returns the neighbours are."""
+        """Find the weights of the flows, ``(2 axes, K)``, and the neighbours' places in the `_pool`."""
         beside = neighbours_of(len(shape))
         self._weights = self._at_nodes(around.conductances.along)
         ring = tuple(n + 2 for n in shape)
@@ -176,7 +172,7 @@ class NonlinearEquations:
         self._size = math.prod(ring)
 
     def _at_nodes(self, along: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what edges along each axis of the ring have, at the active nodes towards their neighbours, ``(2 axes, K)``."""
+        """Return values of the ring's edges at the active nodes towards their neighbours, ``(2 axes, K)``."""
         sides, axes = [], len(along)
         for offset in neighbours_of(axes):
             axis = int(np.flatnonzero(offset)[0])
@@ -203,7 +199,7 @@ class NonlinearEquations:
         self._others[place] = places
 
     def _place_outlines(self) -> None:
-        """Find what exchanges with the sides and outlines."""
+        """Find the exchange with sides and outlines."""
         h, faces = self.grid.spacing, self._discretisation.faces
         self._exchange = h * faces.on_sides(self.part, faces.exchange[None]).ravel()[self._nodes]
         outlines = self._faces.outlines
@@ -226,7 +222,7 @@ class NonlinearEquations:
             self._faces_beside = torch.from_numpy(weights).clamp(max=1.0)
 
     def data(self, problem: Problem, number: int) -> NonlinearData:
-        """Evaluate what one of several problems gives; raise `ValueError` if values are not sound."""
+        """Evaluate the data of one of several problems; raise `ValueError` if values are not sound."""
         faces, outlines, h = self._discretisation.faces, self._faces.outlines, self.grid.spacing
         values = faces.values(problem)
         inflow = h * faces.on_sides(self.part, values.fluxes)
@@ -268,7 +264,7 @@ class NonlinearEquations:
         return self.scattered(residual)
 
     def derivative(self, u: np.ndarray, data: NonlinearData) -> Equations:
-        """Return the derivative at the nodes of the part, as that of a linear equation for a change.
+        """Return the Jacobian at the nodes of the part, as linear equations of a change.
 
         `NotEllipticError` if it is that of no elliptic equation, so that there are no conductances.
         """
@@ -277,7 +273,7 @@ class NonlinearEquations:
     def weighed_derivative(
         self, u: np.ndarray, data: NonlinearData
     ) -> tuple[Equations, RowWeights]:
-        """Return the `derivative`, and what its rows count by what ties them to given values, not by reactions.
+        """Return the `derivative`, and weights of its rows by ties to given values, not reactions.
 
         A reaction is what makes an equation nonlinear, and it may be far larger at first values.
         """
@@ -314,7 +310,7 @@ class NonlinearEquations:
     def _partials_across(
         self, across: NonlinearPart, u: np.ndarray, data: NonlinearData
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return them by those across cells, too, and which of these nodes have no unknown."""
+        """Return the derivatives by nodes across cells, too, and which of these have no unknown."""
         every = across.partials(self._with_held(u, data), self._ring)
         steps = offsets(u.ndim)
         partial = np.zeros((len(steps), len(self._nodes)))
@@ -359,7 +355,7 @@ class NonlinearEquations:
         require_positive(partial[0])
 
     def _pool(self, u: np.ndarray, data: NonlinearData) -> torch.Tensor:
-        """Return all values that may stand beside a node; what is beyond the part like what is next to it."""
+        """Return all values that may stand beside a node; beyond the part as next to it."""
         return torch.from_numpy(np.concatenate([np.pad(u, 1, mode="edge").ravel(), data.beside]))
 
     def _strips(self) -> Iterator[slice]:
@@ -406,7 +402,7 @@ class NonlinearEquations:
         weights: torch.Tensor,
         which: slice | np.ndarray,
     ) -> torch.Tensor:
-        """Return the flows out of some nodes, and their reaction, as their volumes and faces count."""
+        """Return the flows out of some nodes, and their reactions, by volumes and faces."""
         fields, h = self._patches(self._centres[which]), self.grid.spacing
         if self._in_cells is not None:
             return h**2 * self._in_cells.outflow(values, fields, volumes, weights, which)
@@ -417,7 +413,7 @@ class NonlinearEquations:
         return h**2 * total
 
     def _inflow(self, u: torch.Tensor, data: NonlinearData) -> torch.Tensor:
-        r"""Return what flows through the pieces of outlines, from values at their nodes, ``(T,)``.
+        r"""Return the inflow through the facets of outlines, of values at their nodes, ``(T,)``.
 
         The node's value is taken to the outline with the coefficient of the flow that it has there.
         """
@@ -438,7 +434,7 @@ class NonlinearEquations:
 
 
 def _flat(offset: Offset, shape: tuple[int, ...]) -> int:
-    """Return how far apart in a flat array nodes are."""
+    """Return the distance of two nodes in a flat array."""
     total = 0
     for step, n in zip(offset, shape, strict=True):
         total = total * n + step

@@ -1,4 +1,4 @@
-"""Grids with periodic sides: the equation of natural sides, with the nodes of both sides the same.
+"""Periodic sides: the equation of natural sides, with the nodes of both sides the same.
 
 Along a periodic axis of ``N`` cells node ``N`` is node 0, and nodes are counted on and on: a part of the
 grid may reach beyond it, where it comes round. What the two sides have of volumes, faces and sources
@@ -77,7 +77,7 @@ def glued_nodes(part: Part, periods: Periods, natural: Callable[[Part], np.ndarr
 def places_of(
     nodes: np.ndarray, part: Part, periods: Periods
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return which of some nodes ``(K, axes)`` lie in a part, and where in it, in every round."""
+    """Return the indices of nodes ``(K, axes)`` that lie in a part, and their places, in all rounds."""
     shape = np.array(sizes(part))
     which, places = [], []
     for first in itertools.product(*map(firsts, part, periods)):
@@ -88,7 +88,7 @@ def places_of(
 
 
 def grid_cells(part: Part, cells: tuple[int, ...], periods: Periods | None = None) -> np.ndarray:
-    """Say which cells around the nodes of a part are in a rectangle or box, ``(rows + 1, columns + 1)``.
+    """Say which cells around the nodes of a part are in the grid, ``(rows + 1, columns + 1)``.
 
     ``cells``: of the grid per axis; ``periods``: along axes with one there are cells everywhere, by default along none.
     """
@@ -126,7 +126,7 @@ def _along(part: slice, period: int | None) -> list[tuple[slice, slice]]:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Where the nodes of a lattice lie along one axis."""
+    """The nodes of a padded lattice along one axis."""
 
     part: slice  # of the grid, whose nodes they lie at and between
     nodes: np.ndarray  # of the part that each is at; of one between, any
@@ -137,7 +137,7 @@ class _Axis:
 
     @classmethod
     def of(cls, part: slice, cells: int | None, period: int | None) -> "_Axis":
-        """Return that of a part of a lattice."""
+        """Return the nodes of a part of a lattice along one axis."""
         at = np.arange(part.start, part.stop)
         if cells is None or period is None:
             nodes, edges = at - part.start, at[:-1] - part.start
@@ -158,14 +158,14 @@ class _Axis:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Where the nodes of the grid are in the part of the lattice, -1 where they are not."""
+        """The places of the grid's nodes in the part of the lattice, -1 where they are not."""
         places = np.full(self.part.stop - self.part.start, -1)
         places[self.nodes[self.there]] = np.flatnonzero(self.there)
         return places
 
 
 class PeriodicPadding:
-    """How a part of a lattice lies on its grid.
+    """A part of a lattice with more nodes than its grid along periodic axes.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class PeriodicPadding:
 
     @property
     def places(self) -> tuple[np.ndarray, ...]:
-        """Where the nodes of `part` are in that of the lattice, per axis; -1 where they are not."""
+        """The places of the nodes of `part` in the lattice's, per axis; -1 where they are not."""
         return tuple(axis.places for axis in self._axes)
 
     def values(self, on_grid: np.ndarray) -> np.ndarray:
@@ -213,7 +213,7 @@ class PeriodicPadding:
         return on_grid
 
     def conductances(self, between: Conductances) -> Conductances:
-        """Return those of the lattice from those between the nodes of `part`; without reaction between.
+        """Return the lattice's conductances from those between the nodes of `part`; without reaction between.
 
         `ValueError` if nodes are coupled across cells, of which there is no part along an edge.
         """

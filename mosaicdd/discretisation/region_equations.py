@@ -1,4 +1,4 @@
-"""The equations of a large part of a grid, evaluated only where they are not the same everywhere.
+"""The equations of a large part of a grid, evaluated where they differ from the common one.
 
 With constant coefficients most nodes have the same equation: those inside the domain with all nodes
 around them, away from the sides of the rectangle. Most others lie outside, and have none. What is left,
@@ -45,7 +45,7 @@ def region_equations(
 
 
 class _Region:
-    """Equations that are put together.
+    """The equations of a part of a plane, put together from squares.
 
     ``common``: the conductances between 3 x 3 nodes where nothing is near.
     """
@@ -106,7 +106,7 @@ class _Region:
         return outline.level((slice(first - MARGIN, last + MARGIN), across))  # type: ignore[union-attr]  # if it has one
 
     def _inside_sides(self) -> np.ndarray:
-        """Say which squares are far from the sides of the rectangle, and from nodes without an unknown."""
+        """Say which squares are far from sides and from nodes without an unknown."""
         far = []
         discretisation = self._discretisation
         along = self._origin, self._squares, discretisation.grid.shape, discretisation.periods
@@ -155,7 +155,7 @@ class _Region:
             self._outlines.append(BoundaryTerms(*acting, self._reported))
 
     def equations(self) -> Equations:
-        """Return all."""
+        """Return the equations of all nodes of the part."""
         axes, nodes = len(self._shape), all_of(self._shape)
         edges = [
             tuple(slice(0, n - (i == axis)) for i, n in enumerate(self._shape))
@@ -197,7 +197,7 @@ def _alone(plain: np.ndarray) -> np.ndarray:
 
 
 def _all_around(there: np.ndarray) -> np.ndarray:
-    """Say in which squares something holds at all nodes, with margins, ``(rows, columns)``."""
+    """Say in which squares, with margins, all nodes are true, ``(rows, columns)``."""
     for _ in range(2):
         own = there[: -2 * MARGIN].reshape(-1, SIDE, there.shape[1]).all(axis=1)
         after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]

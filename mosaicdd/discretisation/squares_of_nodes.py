@@ -62,7 +62,7 @@ class NodeSquares:
         return within + self._numbers[number] * SIDE + self._origin
 
     def cells(self, part: Part) -> np.ndarray:
-        """Say which cells around the places of a part of the strip are in the rectangle."""
+        """Say which cells around places of a part of the strip are in the grid."""
         along = []
         at = np.arange(_PITCH) - MARGIN
         for first, cells, period in zip(
@@ -84,7 +84,7 @@ class NodeSquares:
         return strip.reshape(self.shape)
 
     def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return which nodes ``(K, 2)`` of the grid are in a part of the strip, and where: some at several places."""
+        """Return the indices of nodes ``(K, 2)`` in a part of the strip, and their places, some several times."""
         lowest = self._origin + self._lowest * SIDE - MARGIN
         extent = np.array(self._index.shape) * SIDE + 2 * MARGIN
         covered = [slice(low, low + n) for low, n in zip(lowest, extent, strict=True)]
@@ -113,17 +113,16 @@ class NodeSquares:
         return values[inner, columns + MARGIN - 1].swapaxes(0, 1)
 
     def in_pattern(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which places ``(T, 2)`` lie in squares without margins, and their nodes in the pattern, ``(.., 2)``."""
+        """Return the indices of places ``(T, 2)`` outside of margins, and their nodes in the pattern, ``(.., 2)``."""
         within = np.stack([places[:, 0], places[:, 1] % _PITCH], axis=1)
         which = np.flatnonzero(((within >= MARGIN) & (within < MARGIN + SIDE)).all(axis=1))
         return which, self.nodes(places[which]) - self._origin
 
 
 class ArrayInSquares(NDArrayOperatorsMixin):
-    """A part of such an array, ``(rows, columns)``.
+    """An array ``(rows, columns)`` that stores values in some squares, and one number for each other.
 
-    Slices without a step are views, as those of arrays; whatever else is asked for is an array, and so is what is
-    computed with it.
+    Slices without a step are views, as those of arrays; all else is an array, and so is what is computed with it.
 
     Parameters
     ----------
@@ -165,7 +164,7 @@ class ArrayInSquares(NDArrayOperatorsMixin):
         return getattr(of, method)(*arrays, **how)
 
     def copy(self) -> np.ndarray:
-        """Return all as an array."""
+        """Return the whole array, dense."""
         return np.asarray(self)
 
     def __getitem__(self, key: Any) -> Any:
@@ -185,9 +184,9 @@ class ArrayInSquares(NDArrayOperatorsMixin):
         return self._rows(np.arange(self.shape[0])[first])[..., second]
 
     def differs(self, *others: "ArrayInSquares") -> np.ndarray:
-        """Say where its values, or those of others in the same squares, are not the last of ``plain``.
+        """Say where values, of others in the same squares, too, are not the last of ``plain``.
 
-        But for squares without values of their own.
+        Squares without values do not count.
         """
         differs = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
         y, x = np.nonzero(self.kinds >= 0)
@@ -196,7 +195,7 @@ class ArrayInSquares(NDArrayOperatorsMixin):
         return differs.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
 
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Return numbers of nodes of the part, by which `at` finds their values in all arrays that are like it."""
+        """Return numbers of nodes for `at`, of all arrays with the same squares."""
         (rows, within), (columns, beyond) = (
             np.divmod(numbers + p.start, SIDE)
             for numbers, p in zip((y, x), self._part, strict=True)
@@ -212,7 +211,7 @@ class ArrayInSquares(NDArrayOperatorsMixin):
         return self.values.reshape(-1).take(places)
 
     def _rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return some rows, or one, as an array."""
+        """Return rows, or one of them, as an array."""
         across = self._part[1]
         low, high = across.start // SIDE, -(-across.stop // SIDE)
         square, within = np.divmod(rows + self._part[0].start, SIDE)

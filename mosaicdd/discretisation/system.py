@@ -1,4 +1,4 @@
-"""The discrete equations of a problem at all nodes of a grid, and what a set-up asks of whatever solves a problem.
+"""The discrete equations of a problem on a grid, and the protocol of methods that solve problems.
 
 What equations are decides who solves them (`Method.method`): those that are the same at all nodes of a rectangle or box
 transforms, as products of waves along the axes are their eigenvectors; other linear ones multigrid; and those that are not
@@ -74,7 +74,7 @@ class GridSource:
 
 
 class Method:
-    """What solves a problem on a grid: what it is, what it can do, and what it takes."""
+    """A method that solves a problem on a grid: its properties and its needs."""
 
     name: str  # what a result reports: the name or the file it was asked for by
     operator: Any  # whose equation it solves
@@ -92,7 +92,7 @@ class Method:
         raise NotImplementedError
 
     def subdomains(self, grid: Grid) -> int | None:
-        """Return how many subdomains are solved at once; None of a method on the whole grid."""
+        """Return the number of subdomains solved at once; None of a method on the whole grid."""
         return None
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
@@ -106,7 +106,7 @@ class Method:
         )
 
     def guarded(self) -> "Method":
-        """Return what solves exactly where this would have to extrapolate: itself, if it nowhere does."""
+        """Return an exact method where this one would have to extrapolate; itself, if it nowhere does."""
         return self
 
     def require_sound(self) -> None:
@@ -147,7 +147,7 @@ class GridSystem(Method):
         return _boxes(self.operator, grid, periodic)
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what multigrid takes, and each of several problems: its source or start, and its field."""
+        """Return the bytes of multigrid, and of each problem's source or start and its field."""
         directed = 0 if self.operator.self_adjoint else _DIRECTED[len(self.source.grid.shape)]
         return MULTIGRID + directed + PER_PROBLEM * problems
 
@@ -171,7 +171,7 @@ class SeparableSystem(LinearSystem):
         self.ends = ends
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what transforms take, and each of several problems."""
+        """Return the bytes of transforms, and of each of several problems."""
         in_space = len(self.source.grid.shape) == 3 and self.discretisation is not None
         return WAVES + EQUATIONS_IN_SPACE * in_space + PER_PROBLEM * problems
 
@@ -184,7 +184,7 @@ class NonlinearSystem(GridSystem):
     source_ghosts = 12  # as many as Newton's method holds of values, and one more
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return what a step takes: in space with the flows, a number for each of six sides, and their places."""
+        """Return the bytes of a step; in space with the flows through six sides, and their places."""
         if len(self.source.grid.shape) == 2:
             return super().bytes_per_node(itemsize, problems, certified=certified)
         return _IN_SPACE[self.operator.self_adjoint] + 16 * problems
@@ -231,7 +231,7 @@ def _medium(problem: Problem) -> Medium:
 
 
 def values_given(problem: Problem) -> bool:
-    """Say whether the unknowns of a linear problem are the nodes inside a rectangle or box."""
+    """Say whether the unknowns of a linear problem are all nodes inside the grid."""
     return problem.plain and not _is_mixed(problem.operator)
 
 
@@ -241,7 +241,7 @@ def _require_inner_nodes(grid: Grid) -> None:
 
 
 def _require_even(problem: Problem, grid: Grid) -> None:
-    """Raise `Unsupported` if nodes are coupled across cells, and there is an odd number between periodic sides."""
+    """Raise `Unsupported` for couplings across an odd number of cells between periodic sides."""
     wraps = zip(grid.shape, problem.conditions.periodic, strict=True)
     if _is_mixed(problem.operator) and any(around and cells % 2 for cells, around in wraps):
         raise Unsupported(
@@ -261,14 +261,14 @@ def _boxes(operator: Any, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
 
 
 def _is_mixed(operator: EllipticOperator | Medium | Nonlinear) -> bool:
-    """Say whether an operator couples nodes across cells, as one with a mixed derivative does."""
+    """Say whether an operator couples nodes across cells, as a mixed derivative does."""
     if not operator.linear:
         return not operator.two_point_flux
     return operator.couples_corners
 
 
 def separable_ends(problem: Problem) -> Ends | None:
-    """Return what holds at the ends of the axes where coefficients are numbers; None where waves solve no such problem.
+    """Return the kinds of conditions at the axes' ends, where waves are eigenvectors; else None.
 
     They do without a velocity and mixed derivatives, where each side has one condition, which is no exchange, and
     nothing is held inside.
@@ -297,7 +297,7 @@ def separable_ends(problem: Problem) -> Ends | None:
 
 
 def _is_uniform(operator: EllipticOperator | Medium | Nonlinear) -> bool:
-    """Say whether reflections leave an operator as it is, the same everywhere."""
+    """Say whether an operator is the same everywhere, and unchanged by reflections."""
     if operator.constant:
         return operator.reflective and operator.c >= 0
     if not operator.linear or operator.couples_corners or operator.foils:

@@ -1,4 +1,4 @@
-"""The gradient of a functional of a solution, in numpy, on ranks each its own part."""
+"""The gradient of a functional of a solution by the adjoint method, in numpy."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def _solved(
 
 
 def _derivatives(solution: Solution, dJ_du: Any, parameters: Parameters) -> np.ndarray:
-    """Return them of the whole grid, zero at the nodes of others and outside of a shape."""
+    """Return the functional's derivatives on the whole grid, zero elsewhere and outside of a shape."""
     weights, local = usable(dJ_du, "dJ_du"), np.asarray(solution.local)
     if tuple(local.shape) == parameters.grid.nodes:
         require_place(weights, parameters.grid, "dJ_du")

@@ -194,7 +194,7 @@ def taylor_test(
 def _rates(
     remainders: list[float], noise: Sequence[float], size: float, step: float
 ) -> tuple[float, ...]:
-    """Return the orders of remainders beside what solves leave of each, of a functional of some size."""
+    """Return the orders at which remainders fall; ``noise``: what solves leave of each."""
     rounding = _ROUNDING * size
     if all(r <= max(least, rounding) for r, least in zip(remainders, noise, strict=True)):
         return (math.inf,) * (len(remainders) - 1)

@@ -121,14 +121,14 @@ def _in_one_line(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Recorded:
-    """What torch records of the last calls that are to be differentiated, until they are; of others it calls anew."""
+    """Torch's graphs of the last calls to be differentiated; of others it calls anew."""
 
     def __init__(self, solve: Differentiable | DifferentiableMarch):
         self._solve = solve
         self._records: deque[tuple[dict[str, torch.Tensor], torch.Tensor]] = deque(maxlen=_KEPT)
 
     def values(self, named: Named, *, keep: bool) -> np.ndarray:
-        """Return what is solved, and with ``keep`` record how."""
+        """Return the solution, and with ``keep`` record its graph."""
         tensors = {
             n: torch.tensor(np.array(v, float), requires_grad=keep) for n, v in named.items()
         }

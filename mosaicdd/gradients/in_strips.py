@@ -1,4 +1,4 @@
-"""First derivatives of a Lagrangian, some rows of nodes at a time, so that all of them stay in the cache."""
+"""First derivatives of a Lagrangian, strip by strip, so that each fits the cache."""
 
 import functools
 import math
@@ -21,14 +21,14 @@ _PROBE = 1e-6  # of a parameter, to see how far it moves the outline
 
 
 def _signs(level: np.ndarray) -> list[np.ndarray]:
-    """Return the signs of a level at the nodes, and in the middles of edges and cells."""
+    """Return the signs of a level at nodes and middles of edges and cells."""
     every = [level, level[1:] + level[:-1], level[:, 1:] + level[:, :-1]]
     every.append(every[1][:, 1:] + every[1][:, :-1])
     return [np.sign(values) for values in every]
 
 
 def _moved_by(level: np.ndarray, other: np.ndarray) -> float:
-    """Return how many cells an outline moves at most from one level to another, whatever the units of these."""
+    """Return the largest distance, in cells, between the outlines of two levels of any units."""
     beside, slope = np.zeros(level.shape, bool), np.zeros(level.shape)
     for axis in range(level.ndim):
         low, high = ends(axis, level.ndim)
@@ -102,7 +102,7 @@ class InStrips:
         w: torch.Tensor,
         add: Callable[[np.ndarray], np.ndarray] = lambda values: values,
     ) -> tuple[dict[str, torch.Tensor], np.ndarray]:
-        """Return the derivatives by what is named, and how much the adjoint leaves of the functional's.
+        """Return the derivatives by named data, and the adjoint's residual.
 
         Of fields those at the own nodes, and in the cells above and to the right of them; of numbers and sides the
         share of the own nodes.
@@ -177,7 +177,7 @@ class InStrips:
     def _by_shape(
         self, name: str, named: Mapping[str, torch.Tensor], u: torch.Tensor, v: torch.Tensor
     ) -> float:
-        """Return the share of the own nodes of the derivative by a parameter of the shape.
+        """Return this process's share of the derivative by a parameter of the shape.
 
         By differences of fourth order of the equations at the solution, which take no solve.
 

@@ -1,11 +1,11 @@
-"""The discrete equations tested with an adjoint, whose derivatives by what was given are the gradient.
+"""The Lagrangian of a functional and the discrete equations, whose derivatives are the gradient.
 
 Of a functional ``J(u)`` and the adjoint ``v``, which is zero where values are given and else solves ``A v = dJ/du``,
 the gradient by anything that the equations depend on is that of ``J`` at the given values less the sum of ``v`` times
-the equations. Written here once, in torch, which differentiates it, and what comes of it. Along a periodic axis the
+the equations. Torch differentiates it. Along a periodic axis the
 first and the last node are two, of the same values, each with the half of the faces and volumes on its own side.
 
-What the outline of a shape adds to the Lagrangian: given values, fluxes and exchange; see `cut`.
+Outlines of shapes add given values, fluxes and exchange.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Inputs:
     def on(
         self, name: str, values: torch.Tensor, counts: torch.Tensor, mine: torch.Tensor
     ) -> torch.Tensor:
-        """Return values with those of a name where it counts, constants at nodes of other processes."""
+        """Return values, replaced by named data where these count; constants at nodes of other processes."""
         if name in self.named:
             own = torch.where(mine, self.named[name], self.before[name])
             values = torch.where(counts, own, values)
@@ -70,7 +70,7 @@ OutlineFlows = tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[], torch.
 
 
 class ActingOutlines:
-    """Where the outline of a shape acts on the nodes of a part.
+    """The terms of the outline of a shape in the Lagrangian of a part.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class ActingOutlines:
 
 
 class Lagrangian:
-    """Of the nodes that a process speaks for, and of what couples them.
+    """The Lagrangian of a process's nodes, and of those that couple them.
 
     ``own``, ``wide``: these nodes; they and others all around, within the grid: see `reach`.
 
@@ -266,14 +266,14 @@ class Lagrangian:
 
     @staticmethod
     def reach(parameters: Parameters) -> int:
-        """Return how many nodes around a process's what couples its own reaches."""
+        """Return the number of nodes around a process's that its equations reach."""
         if not parameters.linear:
             return 2
         # A value inside counts beside the outline, and so in a flux through it.
         return 1 if parameters.problem.domain.shape is None else 3
 
     def _entries(self, name: str, mine: np.ndarray, wide: Part) -> tuple[torch.Tensor, ...]:
-        """Return of a side's values which act on nodes here, on which, flat, and with which weight."""
+        """Return the indices of a side's values that act here, their flat nodes, and weights."""
         every = []
         # A given value holds at all copies of a node, what flows in counts once.
         periods = self._periods if self._parameters.held(name) else (None,) * self._axes
@@ -285,7 +285,7 @@ class Lagrangian:
         return tuple(torch.from_numpy(np.concatenate(each)) for each in zip(*every, strict=True))
 
     def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
-        """Return values with those that are given on sides, outlines and inside, the same ones on both of periodic sides.
+        """Return values with those given on sides, outlines and inside, equal on both of periodic sides.
 
         Of the whole grid.
         """
@@ -321,7 +321,7 @@ class Lagrangian:
         return self.at_nodes(values) if values.ndim and self._per_cell(values) else values
 
     def at_nodes(self, cells: torch.Tensor) -> torch.Tensor:
-        """Return the means of values per cell over the volumes of the wide nodes, zero where there is none."""
+        """Return the means of values per cell over nodes' volumes, zero without a volume."""
         volumes = self._volumes / self.h**2
         sums = self._cover.of_volumes(_padded(cells, 0.0))
         return torch.where(volumes > 0, sums / torch.where(volumes > 0, volumes, 1.0), 0.0)
@@ -395,7 +395,7 @@ class Lagrangian:
         return total
 
     def _through_sides(self, named: Tensors, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """Return what flows in through natural sides of the rectangle, tested."""
+        """Return the inflow through natural sides, tested."""
         total = torch.zeros((), dtype=torch.float64)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):

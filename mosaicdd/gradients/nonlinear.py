@@ -1,8 +1,6 @@
-"""The Lagrangian of equations that are not linear: on whole patches, or taken apart into flows as `NonlinearEquations` does.
+"""The Lagrangian of nonlinear equations: on whole patches, or by flows as `NonlinearEquations`.
 
-Fields of the residual have the values of the first of two periodic sides on both, as when they are solved with.
-
-Fields of a residual between periodic sides: those of the first of two hold on both, and have all of the derivatives.
+Between periodic sides fields of the residual have the values of the first side on both, which has all of the derivatives.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +35,7 @@ def _axes_of(parameters: Parameters, name: str, shape: tuple[int, ...]) -> list[
 def with_first(
     parameters: Parameters, named: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Return fields of the whole grid whose last values along periodic axes are the first, where these hold."""
+    """Return fields of the whole grid with the first values also last along periodic axes."""
     every = dict(named)
     for name, values in named.items():
         for axis in _axes_of(parameters, name, tuple(values.shape)):
@@ -77,7 +75,7 @@ class NonlinearLagrangian(Lagrangian):
 
     @property
     def operator(self) -> Nonlinear:
-        """That of the problem."""
+        """The nonlinear operator of the problem."""
         operator = self._parameters.problem.operator
         if operator.linear:
             raise TypeError(f"a nonlinear operator is needed, got {operator}")
@@ -188,7 +186,7 @@ class NonlinearLagrangian(Lagrangian):
         return falls, diffusion
 
     def _faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:
-        """Return what the faces around flat nodes have, at most 1, ``(axes, 2, T)``, as `NonlinearEquations` has it."""
+        """Return the apertures of faces around flat nodes, at most 1, ``(axes, 2, T)``; as of `NonlinearEquations`."""
         nodes, index = np.unique(nodes, return_inverse=True)
         every = tuple(face.numpy() for face in self._cover.edge_faces)
         counting = Conductances(every, np.zeros(self._counts.shape)).among(self._counts.numpy())
@@ -202,7 +200,7 @@ class NonlinearLagrangian(Lagrangian):
         return beside.clip(max=1.0)[..., index]
 
     def _factors_beside(self, between: Conductances, nodes: np.ndarray) -> torch.Tensor:
-        """Return the factors of flows across the faces around flat nodes, 1 where there is no face, ``(axes, 2, T)``."""
+        """Return the factors of flows through faces around flat nodes, 1 without a face, ``(axes, 2, T)``."""
         none: Any = torch.zeros(())
         faces = Conductances(self._cover.edge_faces, none).beside(nodes, torch)
         squares = torch.tensor([side**2 for side in self._sides], dtype=torch.float64)

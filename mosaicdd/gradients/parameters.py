@@ -1,7 +1,4 @@
-"""What a problem was given, by name, as arrays that one can differentiate by.
-
-How functions of tensors that solve are called: by names, and neither traced nor transformed by torch.
-"""
+"""The data of a problem by name, as arrays to differentiate by, and calls of solves with tensors."""
 
 import dataclasses
 import functools
@@ -123,7 +120,7 @@ class Parameters:
 
     @property
     def linear(self) -> bool:
-        """Whether the equation is."""
+        """Whether the equation is linear."""
         return self.problem.operator.linear
 
     @property
@@ -158,7 +155,7 @@ class Parameters:
                 raise ValueError(unknown("derivative by", name, self.names))
 
     def values(self) -> dict[str, np.ndarray]:
-        """Return all of them: of the whole domain, numbers as arrays of no axes; of outlines numbers alone.
+        """Return all data of the domain by name; numbers as arrays of no axes, of outlines these alone.
 
         Beside a shape they may be none.
         """
@@ -210,7 +207,7 @@ class Parameters:
         return Sides(conditions, axes=len(self.grid.shape))
 
     def held(self, name: str) -> bool:
-        """Say whether what is given there are values of the solution."""
+        """Say whether a side has given values of the solution."""
         return self.parts[name].condition.fixed
 
     @functools.cached_property
@@ -220,11 +217,11 @@ class Parameters:
 
     @functools.cached_property
     def outline(self) -> EmbeddedBoundary | None:
-        """That of the domain; None of a rectangle."""
+        """The outline of the domain; None of a rectangle."""
         return embedded_boundary(self.problem, self.grid)
 
     def acting(self, name: str) -> Sequence[tuple[np.ndarray, ...]]:
-        """Return how values of a side's part act: which of them, flat, on which nodes ``(T, axes)``, with which weight.
+        """Return flat indices of a side's values, the nodes ``(T, axes)`` they act on, and weights.
 
         Weights of given values are the part that they have of a node's value, of others lengths, in cells. Where sides
         are periodic the last node is the first; values at both act one after the other.
@@ -271,7 +268,7 @@ def _plain(value: np.ndarray) -> Any:
 
 
 def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
-    """Return what holds on all sides and outlines by their names, also where nothing was said."""
+    """Return the conditions on all sides and outlines by name, defaults among them."""
     sides, pieces = problem.conditions, problem.pieces(grid)
     parts = [part for part in sides.parts if part.name in pieces or problem.domain.shape]
     conditions = {
@@ -294,14 +291,14 @@ def _conditions(problem: Problem, grid: Grid) -> dict[str, Condition]:
 
 
 def _is_fixed(part: SidePart, problem: Problem) -> bool:
-    """Say whether a condition can have no other value."""
+    """Say whether a condition has no value to differentiate by."""
     shape = problem.domain.shape
     insulated = shape is not None and shape.staircase and is_outline(part.name)
     return part.condition.periodic or (insulated and part.condition.natural)
 
 
 def _on_surface(edges: Boundary, grid: Grid, *places: np.ndarray) -> np.ndarray:
-    """Return the values of the surface that those on all edges span, at coordinates, that along x first."""
+    """Return the surface spanned by values on all edges, at coordinates (x, y)."""
     return edges.at(*np.moveaxis(grid.cells(np.stack(places[::-1], axis=-1)), -1, 0))
 
 

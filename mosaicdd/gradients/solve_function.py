@@ -1,4 +1,4 @@
-"""A problem as a function that torch differentiates through, forwards by a solve, backwards by the adjoint one."""
+"""A problem as a differentiable function of tensors: a solve forwards, its adjoint backwards."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -91,7 +91,7 @@ class Differentiable:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of what the problem was given, by name."""
+        """The shapes of the problem's data, by name."""
         return {name: values.shape for name, values in self._values.items()}
 
     def shape_of(self, named: Tensors) -> tuple[int, ...]:
@@ -100,11 +100,11 @@ class Differentiable:
         return (*(() if count is None else (count,)), *self._parameters.grid.nodes)
 
     def _members(self, named: Tensors) -> int | None:
-        """Return how many members a batch has; None if it is none, and the least if tensors disagree."""
+        """Return the number of members of a batch, the least if tensors disagree; None of no batch."""
         return min((len(v) for n, v in named.items() if self._is_batch(n, v)), default=None)
 
     def _is_batch(self, name: str, value: torch.Tensor) -> bool:
-        """Say whether a tensor has one axis more than what the problem takes, and a member."""
+        """Say whether a tensor has one axis more than the problem's data, and a member."""
         shape = tuple(value.shape)
         return bool(shape and shape[0] and shape[1:] in self._fitting(name)) and (
             shape not in self._fitting(name)
@@ -232,7 +232,7 @@ class Differentiable:
     def slopes(
         self, named: Tensors, u: torch.Tensor, w: torch.Tensor, by: Sequence[str]
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the adjoint for derivatives by each value of a solution, and those by what is named; of no graph."""
+        """Return the adjoint, and the derivatives by named data; of no graph."""
         v = self._changed(named, u, w, transposed=True)
         u, w = u.detach(), w.detach().contiguous()
         every = self._complete({n: t.detach() for n, t in named.items()})
@@ -244,7 +244,7 @@ class Differentiable:
     def change(
         self, named: Tensors, u: torch.Tensor, w: torch.Tensor, *, transposed: bool
     ) -> torch.Tensor:
-        """Return what the equations linearised at a solution, or these transposed, make of a force; of no graph."""
+        """Solve the equations linearised at a solution, or transposed, for a right-hand side; of no graph."""
         if transposed:
             return self.slopes(named, u, w, ())[0]
         change, u, w = self._changed(named, u, w), u.detach(), w.detach()
@@ -290,7 +290,7 @@ class Differentiable:
     def hessian_action(
         self, named: Tensors, u: torch.Tensor, v: torch.Tensor, change: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Return the derivatives, by the solution and each value, of what equations and adjoint make of a change."""
+        """Return the derivatives of the Hessian's action on a change, by the solution and by data."""
         deeper = torch.is_grad_enabled()
         with torch.enable_grad():
             at, *here = _renamed([u, *named.values()])
@@ -302,7 +302,7 @@ class Differentiable:
             )
 
     def _complete(self, named: Tensors) -> dict[str, torch.Tensor]:
-        """Return all that the equations have, but for the parameters of the domain in which they are."""
+        """Return all data of the equations, without parameters of the domain."""
         every = {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
         return {n: v for n, v in every.items() if n not in self._parameters.of_shape}
 
@@ -333,7 +333,7 @@ class _Solved(torch.autograd.Function):
 
 
 class _Changed(torch.autograd.Function):
-    """What the equations linearised at a solution, or these transposed, make of a force; its derivative the other way."""
+    """A solve of the equations linearised at a solution, or transposed, and its derivative."""
 
     @staticmethod
     def forward(

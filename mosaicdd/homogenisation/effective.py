@@ -258,7 +258,7 @@ class _Solve:
         )
 
     def _unit(self, axis: int, other: int) -> float:
-        """Return what makes a conductivity of a flow along an axis for a difference of 1 along another."""
+        """Return the factor from a flow along an axis to a conductivity."""
         sizes = self._voxels.sizes
         return sizes[axis] * sizes[other] / math.prod(sizes)
 
@@ -275,7 +275,7 @@ class _Solve:
     def _equations(
         self, axis: int, there: np.ndarray | None, contrast: float
     ) -> tuple[NodeEquations, ThroughFlow, float]:
-        """Return the equations of the voxels that are not left out, and the flow through the faces across an axis.
+        """Return the equations of the connected voxels, and the flow through the faces across an axis.
 
         The last is the conductance by which they are divided.
         """
@@ -323,7 +323,7 @@ class _Solve:
         return self._of_cell(axis, values) if self._voxels.periodic else values
 
     def _of_cell(self, axis: int, values: np.ndarray) -> np.ndarray:
-        """Return what values at this rank's voxels are in the first cell, for a difference of 1 over it; all ranks together."""
+        """Return this rank's values in the first cell, for a difference of 1 over it; all ranks together."""
         cell = self._voxels.cell
         ends = zip(cell, self._own, strict=True)
         values = values[tuple(slice(max(count - own.start, 0)) for count, own in ends)]

@@ -1,6 +1,6 @@
-"""What `effective` returns: the conductivity of a medium along its axes, and how far it is to be trusted.
+"""The effective conductivity of a medium along its axes, and the flows of which it is made.
 
-What flows through a network, from face to face or through a cell that repeats itself, and a judge that ends an iteration where both flows agree.
+Flows go from face to face, or through a cell that repeats itself; an iteration ends where inflow and outflow agree.
 """
 
 import math
@@ -22,7 +22,7 @@ NO_PATH = "no_path"
 
 @dataclass(frozen=True)
 class AxisConductivity:
-    """Of a medium along one axis.
+    """The effective conductivity of a medium along one axis.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class AxisConductivity:
         return abs(self.inflow - self.outflow) / size if size else 0.0
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return a line with conductivity, tortuosity and status."""
         if self.status == NO_PATH:
             return "0: no path leads from face to face"
         words = [f"{self.conductivity:.6g}"]
@@ -122,7 +122,7 @@ class Effective:
     hashin_shtrikman: tuple[float, float] | None
 
     def __getitem__(self, axis: str) -> AxisConductivity:
-        """Return what is known along an axis."""
+        """Return the conductivity along an axis."""
         if axis not in self.axes:
             raise KeyError(f"axis {axis!r} was not solved for, only {', '.join(self.axes)}")
         return self.axes[axis]
@@ -157,7 +157,7 @@ class Effective:
         return all(along.converged for along in self.axes.values())
 
     def __str__(self) -> str:
-        """Say it in some lines."""
+        """Return a line for the medium and for each axis."""
         head = f"{times(self.voxels)} voxels, {self.volume_fraction:.2%} conduct"
         return "\n".join([head, *(f"{name}: {along}" for name, along in self.axes.items())])
 
@@ -171,7 +171,7 @@ _FURTHER = (
 
 @dataclass(frozen=True)
 class Surface:
-    """The edges of this rank across a surface, from nodes with values to others, and how far values rise at it.
+    """The edges of this rank across a surface, and the rise of values at it.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class Surface:
         first: Sequence[int] | None,
         last: Sequence[int] | None,
     ) -> "Surface":
-        """Return that of conductances at some nodes, and by how many nodes those before and after it are away from these."""
+        """Return the surface of conductances at nodes; ``first``, ``last``: steps to the nodes before and after it."""
         there = np.nonzero(k)
         at = [n + part.start for n, part in zip(there, nodes, strict=True)]
 
@@ -213,7 +213,7 @@ class Surface:
         return cls(here.to(system.nodes.new(torch.int8).device), rise, places(first), places(last))
 
     def flow(self, x: torch.Tensor) -> float:
-        """Return what flows across it on this rank; copies are right."""
+        """Return the flow across it on this rank; copies are right."""
         flat = x.view(-1)
         drop = torch.full_like(self.k, self.rise)
         if self.first is not None:
@@ -224,7 +224,7 @@ class Surface:
 
 
 class ThroughFlow:
-    """What flows through a medium, measured at cuts; the first two are passed by all of it.
+    """The flow through a medium, measured at cuts; all of it passes the first two.
 
     ``drives``: where a rise acts on nodes of this rank, and what it adds to the right-hand side there: places and
     amounts.
@@ -242,7 +242,7 @@ class ThroughFlow:
     def from_face_to_face(
         cls, system: NodeEquations, faces: Sequence[Slices], held: np.ndarray, part: Slices
     ) -> "ThroughFlow":
-        """Return that between the faces of a medium, of which the low one has the value 1 and the other 0.
+        """Return the flow between two faces, of which the low one has the value 1, the other 0.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class ThroughFlow:
         shape: Sequence[int],
         goes_round: Callable[[int, Slices], np.ndarray] | None,
     ) -> "ThroughFlow":
-        """Return that along an axis of a cell, whose repetition after it has values lower by 1.
+        """Return the flow along an axis of a cell, whose next repetition has values lower by 1.
 
         The cuts are behind the last voxels, in the middle, and behind the last voxels along all axes.
 
@@ -288,7 +288,7 @@ class ThroughFlow:
         """
 
         def behind(other: int, number: int, end: int = 0) -> Surface:
-            """Return the edges behind some voxels along an axis, of which this rank owns the first ends or the last."""
+            """Return the edges behind a layer of voxels, of which this rank owns the first ends or the last."""
             p = own[other]
             mine = p.start <= number + end < p.stop
             layer = slice(number, number + 1) if mine else slice(p.start, p.start)
@@ -306,7 +306,7 @@ class ThroughFlow:
         return cls(system, cuts, [(seam.first, -seam.k), (after.last, after.k)])
 
     def right_hand_side(self) -> tuple[torch.Tensor, float]:
-        """Return it, a vector, and its norm over all ranks."""
+        """Return the right-hand side, a vector, and its norm over all ranks."""
         system = self._system
         b = system.vector()
         for places, amounts in self._drives:
@@ -316,7 +316,7 @@ class ThroughFlow:
         return b, float(np.sqrt(square))
 
     def __call__(self, x: torch.Tensor) -> tuple[float, ...]:
-        """Return what flows through the cuts, as the equations measure it; all ranks together."""
+        """Return the flows through the cuts, as the equations measure them; all ranks together."""
         if self._system.copies is not None:
             self._system.copies.refresh(x)
         flows = np.array([cut.flow(x) for cut in self._cuts])
@@ -356,7 +356,7 @@ class FlowJudge(ResidualMonitor):
         return False
 
     def go_on(self, factor: float) -> None:
-        """Aim at a smaller residual, so many times the last one as far as that is sensible."""
+        """Aim at ``factor`` times the last residual, within bounds."""
         least, most = _FURTHER
         self.aim = min(max(factor, least), most) * self.history.residual[-1]
 
@@ -364,7 +364,7 @@ class FlowJudge(ResidualMonitor):
 def shown(
     show: Progress, rtol: float, name: str, number: int, count: int
 ) -> Callable[[int, float], None]:
-    """Return what shows the iterations of one of so many axes, on a logarithmic scale, as if residuals fell to the tolerance."""
+    """Return a function that shows the iterations of one axis on a logarithmic scale, from 1 to the tolerance."""
 
     def of_iteration(iteration: int, residual: float) -> None:
         done = min(max(math.log(residual) / math.log(rtol), 0.0), 1.0) if residual > 0 else 1.0

@@ -1,4 +1,4 @@
-"""What is known of a medium without solving: whether it is one, its means, its phases, and which voxels lie on paths.
+"""The means, phases and connected parts of a medium of voxels, without solving.
 
 Paths lead from face to face, or from a cell to the next one. Each rank labels its own box. Where boxes touch, voxels that conduct on both sides of the face
 form patches, which both ranks see alike, as each has the medium: a patch joins one part of the one box and one of the other.
@@ -25,7 +25,7 @@ _RATIO = 1e30  # between conductances that float32 holds, with room for what is 
 
 @dataclass(frozen=True)
 class Summary:
-    """Of a medium, over all ranks.
+    """The sums of a medium, over all ranks.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Summary:
 
     @classmethod
     def of(cls, ranks: Ranks, voxels: Voxels, own: Slices) -> "Summary":
-        """Return that of a medium; all ranks together, each for its own voxels.
+        """Return the summary of a medium; all ranks together, each for its own voxels.
 
         `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
         voxel conducts along some axes only, or it is a picture of 0 and 255.
@@ -109,7 +109,7 @@ def _of_bytes(voxels: Voxels) -> bool:
 
 
 class _Sums:
-    """What one rank adds up over its voxels: of each axis, the sums of conductivities and of their inverses."""
+    """The sums of conductivities and of their inverses over a rank's voxels, along each axis."""
 
     def __init__(self, voxels: Voxels, own: Slices):
         self.conducting, self.total, self.inverse = 0, np.zeros(voxels.axes), np.zeros(voxels.axes)
@@ -234,7 +234,7 @@ class Paths:
             self._goes_round = self._whole_rounds(ones, others, rounds.T)
 
     def _patches(self, axis: int, end: int) -> np.ndarray:
-        """Return to which parts the patches at an end of the box belong, in the order of the patches."""
+        """Return the parts of the patches at an end of the box, in the order of the patches."""
         layer, beyond = self._layer(axis, end), list(self._own)
         edge = self._own[axis].start - 1 if end == 0 else self._own[axis].stop
         beyond[axis] = slice(edge, edge + 1)
@@ -245,7 +245,7 @@ class Paths:
         return labels[1:]
 
     def _whole_rounds(self, ones: np.ndarray, others: np.ndarray, rounds: np.ndarray) -> np.ndarray:
-        """Return along which axes each connected part of a cell leads to its own repetitions, ``(parts, axes)``.
+        """Return the axes along which connected parts lead to their repetitions, ``(parts, axes)``.
 
         ``ones``, ``others``, ``rounds``: which parts of boxes are joined, and how many cells further along each
         axis the second one is, ``(E, axes)``.
@@ -279,7 +279,7 @@ class Paths:
         return self.part_of[at(axis, self.part_of.ndim, end)]
 
     def along(self, axis: int, where: Slices | None = None) -> np.ndarray:
-        """Return which of this rank's voxels, or of some, something flows through along an axis; all ranks together.
+        """Say through which of this rank's voxels, or some, flow passes along an axis; all ranks together.
 
         Those that are connected to both faces across it, of a cell to their own repetitions along it.
         """
@@ -292,7 +292,7 @@ class Paths:
         return connected[parts]
 
     def first_voxels(self, axis: int) -> np.ndarray:
-        """Return of each connected part that `along` has the first voxel, ``(T, axes)``; all ranks together."""
+        """Return the first voxel of each connected part in `along`, ``(T, axes)``; all ranks together."""
         shape, own = self._voxels.shape, self._own
         mine, after = self._first[self._ranks.rank : self._ranks.rank + 2]
         everywhere = math.prod(shape)
@@ -310,13 +310,13 @@ class Paths:
         return np.stack(np.unravel_index(first[self._reached(axis)], shape), axis=1)
 
     def _reached(self, axis: int) -> np.ndarray:
-        """Return through which connected parts something flows along an axis."""
+        """Say through which connected parts flow passes along an axis."""
         return (
             self._from_face_to_face(axis) if self._goes_round is None else self._goes_round[:, axis]
         )
 
     def _from_face_to_face(self, axis: int) -> np.ndarray:
-        """Return which connected parts lead to both faces across an axis."""
+        """Say which connected parts touch both faces across an axis."""
         own, mine = self._own[axis], self._first[self._ranks.rank]
         at_faces = [
             np.unique(self._layer(axis, end)) + mine if here else np.zeros(0, int)
@@ -332,7 +332,7 @@ class Paths:
 
 
 def with_copies(blocks: LevelBox, own: np.ndarray) -> np.ndarray:
-    """Return what is said of a rank's voxels with what others say of the copies around them; all ranks together."""
+    """Return a mask of a rank's voxels with the copies around them; all ranks together."""
     nodes = blocks.nodes
     vector = nodes.new()
     start: Sequence[int] = [first for first, _ in blocks.owned]

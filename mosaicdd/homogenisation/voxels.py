@@ -133,7 +133,7 @@ class Voxels:
         return real_array(self._taken(self.along[axis], part), "the medium")
 
     def conducts(self, part: Slices) -> np.ndarray:
-        """Return which voxels of a part conduct."""
+        """Say which voxels of a part conduct."""
         there = np.empty(sizes(part), bool)
         for rows in in_rows(part, _AT_ONCE):
             np.greater(self._taken(self.along[0], rows), 0, out=there[within(rows, part)])
@@ -193,7 +193,7 @@ class Voxels:
         return Conductances(tuple(along), excess), about * float(np.float32(largest))
 
     def faces(self, axis: int, part: Slices) -> list[Slices]:
-        """Return the layers of voxels at the two faces across an axis, as far as a part has them."""
+        """Return the layers of a part at the two faces across an axis."""
         count = self.shape[axis]
         layers = [slice(0, 1), slice(count - 1, count)]
         return [
@@ -213,7 +213,7 @@ class Voxels:
     def _between(
         self, axis: int, part: Slices, there: np.ndarray | None, about: float
     ) -> np.ndarray:
-        """Return the conductances along an axis between the voxels of a part, divided by a number, in float32."""
+        """Return the conductances along an axis between voxels, over ``about``, in float32."""
         shape = [p.stop - p.start - (axis == other) for other, p in enumerate(part)]
         all_of_it = np.empty(shape, np.float32)
         low, high = ends(axis, self.axes)

@@ -1,8 +1,6 @@
-"""What flows into a domain, what is made and consumed there, and what flows out.
+"""Balances of inflow, sources, reaction and outflow, and energies.
 
-The unknowns beyond natural outlines, which a field does not show: found again from those inside.
-
-Where the outline of a shape is natural, nodes beyond it whose volumes have a part in the domain are unknowns, too.
+Where the outline of a shape is natural, nodes beyond it whose volumes have a part in the domain are unknowns, too, which a field does not show.
 Their own equations, with the values inside, say what they are: one small sparse system along all outlines.
 """
 
@@ -35,7 +33,7 @@ _NOTHING = 1e-7  # of the flows if all values fell to zero over the domain: no s
 
 @dataclass(frozen=True)
 class Balance:
-    """Of one problem, in units of ``a u`` times domain length to the power of the axes less two.
+    """The balance of one problem, in units of ``a u`` times domain length to the power of the axes less two.
 
     Of a march what flowed, was made and consumed in all of its steps: the same times a time.
 
@@ -99,7 +97,7 @@ class Balance:
 
 
 def balance_until(end: float | None, record: Mapping[str, Any]) -> Balance | None:
-    """Return the balance of the steps of a march up to a time, or of all; None where it is not known of all.
+    """Return the balance of a march up to a time; None where a step's is not known.
 
     ``record``: by name, a number for each step: its ``time`` and length, ``step``, and `Balance.numbers`.
     """

@@ -1,7 +1,4 @@
-"""The quantities of a solution, in memory or in a file, by their names; and its derivatives.
-
-What people ask of a solution, in memory or in a file: methods that both have.
-"""
+"""The quantities of a solution, in memory or in a file: flows, balances, energies, means and extremes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,7 +36,7 @@ class Extreme(NamedTuple):
 
 
 def edge_fluxes(field: FieldOnRank) -> tuple[np.ndarray, ...]:
-    """Return the flux across each grid edge of this process's part, per length of a whole face."""
+    """Return the flux across grid edges of this process's part, per length of a whole face."""
     volumes = ControlVolumes(field.problem, field.grid)
     field = with_unknowns_beyond(volumes, field)
     _require_no_velocity(volumes, "a flux")
@@ -118,7 +115,7 @@ def energies(field: FieldOnRank) -> np.ndarray:
 
 
 def extremes(field: FieldOnRank, sign: float) -> list[Extreme]:
-    """Return the largest (sign 1) or smallest (-1) value of each problem's field, and its first node; NaN if one is."""
+    """Return the largest value of each problem's field times ``sign``, and its first node; NaN if one is."""
     mine: dict[int, tuple[float, tuple[int, ...]]] = {}
     own = field.at(field.own)
     if own.size:

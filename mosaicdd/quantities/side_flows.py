@@ -1,4 +1,4 @@
-"""What flows out through each side of a rectangle, and into what is held inside, node by node.
+"""Flows out through the sides of a rectangle, and into what is held inside, node by node.
 
 Where fluxes are given it is these, else what is left over.
 
@@ -33,7 +33,7 @@ _SidePart = tuple[Part, np.ndarray, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class SideCondition:
-    """What holds on a side, or a part of it."""
+    """A condition on a side, or a part of it."""
 
     part: SidePart | None  # None where nothing is said, and a value is given
     lengths: np.ndarray  # that belong to each node of the side, ``(M,)``, in cells
@@ -45,7 +45,7 @@ class SideCondition:
         return self.part is None or self.part.condition.fixed or self.part.condition.periodic
 
     def within(self, piece: OutlinePiece, grid: Grid, asked: SidePart) -> np.ndarray:
-        """Return which share of each node's length lies in a part of the side, ``(M,)``."""
+        """Return the share of each node's length in a part of the side, ``(M,)``."""
         if asked.whole:
             return np.ones(len(self.lengths))
         own = asked if self.part is None else self.part
@@ -57,7 +57,7 @@ class SideCondition:
 
 
 def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) -> np.ndarray:
-    """Return what two parts have in common of the length of each node, in cells."""
+    """Return the length of each node that two parts have in common, in cells."""
     both = common_part(asked.along, other.along)
     if both is None:
         return np.zeros(len(piece.nodes))
@@ -65,7 +65,7 @@ def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) 
 
 
 def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list[SideCondition]]:
-    """Return what holds on each side that the domain has, and inside, by its name; of periodic ones on one alone."""
+    """Return the conditions on each side of the domain, and inside, by name; periodic sides once."""
     every, grid, problem = {}, volumes.grid, volumes.problem
     for name, piece in volumes.pieces.items():
         own = [part for part in problem.conditions.parts if part.name == name]
@@ -86,7 +86,7 @@ def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list
 
 @dataclass(frozen=True)
 class _Side:
-    """What neither values nor data change of a side: where its nodes are, and how what is left over there is divided.
+    """The nodes of a side, and how what is left over there is divided; for all values and data.
 
     An unknown is held where a value is given on the side, or on part of what belongs to it or to its copies.
     """
@@ -103,7 +103,7 @@ class _Side:
 
 
 class SideFlows:
-    """What flows out through the sides at the nodes that a process speaks for.
+    """The flows out through the sides at a process's nodes.
 
     ``out``: by the names of sides, per condition on it, ``(n, M)``, of all nodes of the side: what this process's volumes
     let through there, at copies of its nodes, too.
@@ -127,7 +127,7 @@ class SideFlows:
         return list(self.out)
 
     def total(self, asked: SidePart) -> np.ndarray:
-        """Return what flows out through a side, or a part of it, at this process's nodes, ``(n,)``."""
+        """Return the outflow through a side, or a part of it, at this process's nodes, ``(n,)``."""
         piece, every = self._pieces[asked.name], self.out[asked.name]
         flows = (
             (out * condition.within(piece, self._grid, asked)).sum(axis=1)
@@ -230,7 +230,7 @@ def _sides(
 
 
 def _numbered(grid: Grid, pieces: Sequence[OutlinePiece], periods: Periods) -> list[np.ndarray]:
-    """Return numbers of the nodes of each piece, ``(M,)``, the same where they have a node in common; from 0 on.
+    """Return numbers of the nodes of pieces, ``(M,)`` each, equal at common nodes; from 0 on.
 
     Along an axis with a period nodes have one in common with their copies.
     """
@@ -281,7 +281,7 @@ def _parts(volumes: ControlVolumes, field: FieldOnRank, piece: OutlinePiece) -> 
 def left_over(
     volumes: ControlVolumes, here: VolumesPart, field: FieldOnRank, wide: Part
 ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-    """Return values, what is left over in each volume, and what goes from it along each axis, ``(n, rows, columns)``.
+    """Return values, residuals of volumes, and flows to neighbours along each axis, ``(n, rows, columns)``.
 
     ``here``: the volumes of the part ``wide``. Right but at nodes on the edge of the part within the grid.
     """

@@ -1,9 +1,4 @@
-"""Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing.
-
-A field as quantities see it: a process's part of it with the nodes around, and how parts are added up.
-
-What flows between the control volumes of a part of the grid, and what is consumed in them.
-"""
+"""Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +38,7 @@ _VALUES = 2**17  # that are handled at once, for the cache
 
 @dataclass(frozen=True)
 class FieldOnRank:
-    """What a process holds of the fields of some problems; what adds up is called by all processes together."""
+    """The part of fields that a process holds; sums are called by all processes together."""
 
     grid: Grid
     problem: Problem  # of the members only
@@ -100,7 +95,7 @@ def rows_of(field: FieldOnRank) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class VolumesPart:
-    """The control volumes of the nodes of a part of the grid, right but for those on its edge within the grid.
+    """The control volumes of a part of the grid, right but on its edge within the grid.
 
     All is times the squared spacing, as in the discrete equation.
     """
@@ -111,7 +106,7 @@ class VolumesPart:
     outlines: BoundaryTerms | None
 
     def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what flows to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
+        """Return the flow to the next node along each axis, of values ``(n, rows, columns)``, without a velocity.
 
         What flows along a diagonal of a cell's face goes half around either side of the face, so that each node loses
         what its equation says.
@@ -131,7 +126,7 @@ class VolumesPart:
         return tuple(flows)
 
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what each node's equation has of its neighbours along each axis, ``(n, rows, columns)``."""
+        """Return the terms of neighbours along each axis in the nodes' equations, ``(n, rows, columns)``."""
         totals, flows = [], self.edge_flows(u)
         each = zip(flows, self.between.against, self._ends, strict=True)
         for flow, back, (low, high) in each:
@@ -142,16 +137,16 @@ class VolumesPart:
         return tuple(totals)
 
     def consumed(self, u: np.ndarray) -> np.ndarray:
-        """Return what the reaction takes in each volume, ``(n, rows, columns)``."""
+        """Return the consumption of the reaction in each volume, ``(n, rows, columns)``."""
         return self.between.reaction * u
 
     def falling(self, u: np.ndarray) -> np.ndarray:
-        """Return what would flow from each node if the values at all others fell to zero, ``(n, rows, columns)``."""
+        """Return the flow from each node if all other values fell to zero, ``(n, rows, columns)``."""
         return abs(u) * self._leaving
 
     @cached_property
     def filled(self) -> np.ndarray:
-        """What the domain has of the volumes of the nodes that have one, ``(rows, columns)``."""
+        """The volumes of present nodes within the domain, ``(rows, columns)``."""
         return self.volumes * self.present
 
     @cached_property
@@ -224,7 +219,7 @@ def _box(region: Mapping[str, tuple[float, float]], grid: Grid) -> tuple[np.ndar
 
 
 def _cover(shape: Shape | None, grid: Grid, part: Part, cells: np.ndarray) -> Apertures:
-    """Return what a shape has of cells around the nodes of a part, whatever holds on its outline."""
+    """Return the apertures of cells around the nodes of a part, whatever holds on the outline."""
     if shape is None:
         return Apertures.of_cells(cells)
     if shape.voxels is not None:
@@ -237,10 +232,10 @@ def _cover(shape: Shape | None, grid: Grid, part: Part, cells: np.ndarray) -> Ap
 
 
 def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
-    """Return what an interval, in cells, has of nodes' linear functions along an axis, relative to the whole axis's."""
+    """Return the integrals of nodes' hat functions over an interval, in cells, relative to the whole axis's."""
 
     def integral(x: np.ndarray) -> np.ndarray:
-        """Of a hat of height and half width 1, from its foot on."""
+        """Return the integral of a hat of height and half width 1 from its foot on."""
         x = x.clip(-1.0, 1.0)
         return np.where(x < 0, (1 + x) ** 2 / 2, 1 - (1 - x) ** 2 / 2)
 
