@@ -42,6 +42,7 @@ class Drawn:
     held: np.ndarray | None = None
     data: dict = field(default_factory=dict)
     domain: m.Domain | None = None
+    pde: str = "diffusion"
 
     @property
     def nodes(self):
@@ -57,7 +58,7 @@ class Drawn:
                 conditions[part] = self.given_condition(name, c)
         if self.held is not None:
             conditions["pole"] = self.pole
-        return m.Problem(self.domain, "diffusion", self.given_fields, conditions)
+        return m.Problem(self.domain, self.pde, self.given_fields, conditions)
 
     @property
     def given_fields(self):

@@ -24,6 +24,8 @@ class OwnEquations:
         Values by unknown: of sides, outlines and what is held.
     matrix, b
         Of all numbers of nodes; those of nodes without an unknown have empty rows.
+    edges
+        Both unknowns, conductance and area of each edge's part in a cell, or of all of it between nodes.
     there, fixed_unknowns, free
         Unknowns of the domain, those with values, and the rest.
     """
@@ -37,7 +39,7 @@ class OwnEquations:
                 ends[-1] = ends[0]
         self.wraps = tuple(p.sides.get(low, [Condition("")])[0].kind == "periodic" for low, _ in SIDES[len(p.cells)])  # fmt: skip
         self.places = places_of(p.nodes, p.steps)
-        self.entries = []
+        self.entries, self.edges = [], []
         self.volumes, self.loads, self.consumed = np.zeros((3, *p.nodes))
         self.natural = []  # (side, node, length times g, length times alpha)
         self.known = [], []  # nodes and values of sides and what is held
@@ -51,30 +53,38 @@ class OwnEquations:
 
     def _by_cells(self):
         p, axes, volume = self.p, len(self.p.cells), float(np.prod(self.p.steps))
-        a, f, c = self._field("a"), self._field("f"), self._field("c")
+        f, c, letters = self._field("f"), self._field("c"), "zyx"[-axes:]
         for corner in itertools.product((0, 1), repeat=axes):
             at = tuple(slice(k, k + n) for k, n in zip(corner, p.cells, strict=True))
             share = p.inside * volume / 2**axes
             self.volumes[at] += share
             f_here = f if f.shape in ((), p.cells) else f[at]
             self.loads[at] += share * f_here
-            self.consumed[at] += share * (c if c.shape == () else c[at])
-        for axis in range(axes):
+            self.consumed[at] += share * (c if c.shape in ((), p.cells) else c[at])
+        for axis, x in enumerate(letters):
+            a = self._field(f"a{x}{x}", self.p.fields.get("a", 1.0))
             edges = tuple(n + (i != axis) for i, n in enumerate(p.cells))
             k, faces = np.zeros((2, *edges))
             for corner in itertools.product((0, 1), repeat=axes - 1):
                 area = volume / p.steps[axis] / 2 ** (axes - 1)
                 ends = [(*corner[:axis], end, *corner[axis:]) for end in (0, 1)]
                 low, high = (tuple(slice(k, k + n) for k, n in zip(e, p.cells, strict=True)) for e in ends)  # fmt: skip
-                within = a if a.shape in ((), p.cells) else 2 / (1 / a[low] + 1 / a[high])
-                k[low] += p.inside * within * area / p.steps[axis]
+                within = a if a.shape in ((), p.cells) else self._between(a[low], a[high])
+                here = np.broadcast_to(within * area / p.steps[axis], p.cells)
+                k[low] += p.inside * here
+                ends_here = (self.same[at][p.inside] for at in (low, high))
+                self.edges.append((*ends_here, here[p.inside], area))
                 faces[low] += p.inside * area
                 self._faces(axis, ends, area)
             low = (slice(None),) * axis + (slice(None, -1),)
             high = (slice(None),) * axis + (slice(1, None),)
-            b = np.broadcast_to(self._field(f"b{'zyx'[-axes:][axis]}"), p.nodes)
+            b = np.broadcast_to(self._field(f"b{x}"), p.nodes)
             v, there = faces * (b[low] + b[high]) / 2, k > 0
             self._enter(self.same[low][there], self.same[high][there], k[there], v[there])
+
+    def _between(self, low, high):
+        """Return the coefficient of an edge by those at its ends: of conductors in series."""
+        return 2 / (1 / low + 1 / high)
 
     def _enter(self, i, j, k, v=0.0):
         """Enter edges of conductances ``k`` and velocities ``v`` times faces, fitted exponentially."""
@@ -142,6 +152,7 @@ class OwnEquations:
             k = k / p.steps[axis]
             both = inside[low] & inside[high]
             self._enter(self.number[low][both], self.number[high][both], k[both])
+            self.edges.append((self.number[low][both], self.number[high][both], k[both], 0.0))
             for here, there in ((low, high), (high, low)):
                 for i, j, q in zip(*(v[inside[here] & ~inside[there]] for v in (self.number[here], self.number[there], k)), strict=True):  # fmt: skip
                     if outline.kind != "value":
