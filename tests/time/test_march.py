@@ -1,16 +1,16 @@
 """Marches through time: orders in the step, media and sides, ranks, steps by tolerance."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from cell_newton import Assembled
 from factorised import factorised
+from own_nonlinear import OwnNonlinear, drawn_nonlinear
 
 import mosaicdd as m
 from mosaicdd.discretisation.discrete import MediumSystem
-from mosaicdd.schwarz.local_solvers.exact import Exact
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
@@ -198,19 +198,20 @@ def test_a_front_of_fisher_s_equation_runs_at_its_speed(comm):
 
 
 @RANKS
-def test_steps_of_a_nonlinear_equation_on_cells_that_are_no_squares_are_those_of_an_assembly(comm):
-    domain, dt = m.Domain((16, 28), (25.0, 10.0)), 0.4
-    sides = {"left": m.Dirichlet("sin(y/60)"), "right": m.Neumann(0.005)}
-    sides |= {"top": m.Robin(0.03, "0.01 + x/9000"), "bottom": m.Neumann(-0.004)}
-    fields, pde = {"a": np.random.default_rng(0).uniform(1, 3, (17, 29))}, "quasilinear-diffusion"
-    start, problem = "sin(x/90) + sin(y/60)", m.Problem(domain, pde, fields, sides)
-    times = {"dt": dt, "steps": 2, "method": "euler", "local_solver": Exact(16)}
-    series = m.march(problem, start, **times, ranks=comm, **TIGHT)
-    u = np.sin(series.x / 90) + np.sin(series.y / 60)[:, None]
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("quasilinear-diffusion", "rectangle"), ("allen-cahn", "cells"), ("poisson-boltzmann", "box"), ("burgers", "rectangle")],
+)  # fmt: skip
+def test_steps_of_nonlinear_equations_are_those_of_a_newton_method_of_its_own(comm, name, kind):
+    p, dt = drawn_nonlinear(1003, large=True, name=name, kind=kind), 0.4
+    stepped = replace(p, fields=p.fields | {"c": p.fields["c"] + 1 / dt})
+    u = np.full(p.nodes, 0.5)
     for _ in range(2):
-        step = fields | {"c": 1 / dt, "f": u / dt}
-        u, _ = Assembled(m.Problem(domain, pde, step, sides)).solve()
-    np.testing.assert_allclose(series.gather(), u, rtol=0, atol=1e-10)
+        series = m.march(p.problem, u, dt=dt, steps=1, method="euler", ranks=comm, **TIGHT)
+        own, after = OwnNonlinear(stepped), np.asarray(series.gather())
+        own.b += own.per_unknown(own.volumes) * u.ravel() / dt
+        np.testing.assert_allclose(after, own.solve(after), rtol=0, atol=1e-8 * np.nanmax(after))
+        u = np.nan_to_num(after)
 
 
 @pytest.mark.parametrize(

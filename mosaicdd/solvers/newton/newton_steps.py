@@ -119,7 +119,7 @@ def multigrid_step(
         with steps.clock.part("multigrid"):
             solved = solve_at_nodes(prepared[0], steps.partition, owned, rule, by_measure=True)
         status = "converged_rtol" if solved.residual <= rtol else solved.status
-        return Change(solved.values, steps.place.rms(solved.values), solved.error, status)
+        return Change(solved.values, solved.size, solved.error, status)
 
     return step
 
