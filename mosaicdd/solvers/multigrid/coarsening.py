@@ -40,10 +40,9 @@ def halving(level: LevelOperator, blocks: LevelBox) -> CoarseningPattern:
 def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
     """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, of this rank's in one class."""
     nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
-    here = [nodes.slots_of(number, blocks.owned) for number in range(len(nodes.classes))]
     unknowns = [
-        float(torch.count_nonzero(nodes.at_slots(inverse)[own]))
-        for inverse, own in zip(level.inverse, here, strict=True)
+        float(torch.count_nonzero(inverse))
+        for inverse in nodes.by_class(level.inverse, blocks.owned)
     ]
     number = int(blocks.ranks.sum(np.array(unknowns)).argmax())  # thin domains have none in some
     reach = nodes.distance([1] * nodes.axes)
@@ -54,7 +53,7 @@ def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
         for step, coupling in couplings.items():
             if step[axis]:
                 along[every] += coupling
-        own = nodes.at_slots(along)[here[number]]
+        own = nodes.at_slots(along)[nodes.slots_of(number, blocks.owned)]
         there = own > 0
         logarithms = torch.where(there, own, 1.0).log_()
         numbers[:, axis] = float(logarithms.sum(dtype=torch.float64)), float(there.sum())
@@ -150,24 +149,31 @@ class LevelTransfer:
 
         Where the level below has another node it stays as it is.
         """
-        self.way_down(coarse, out)()
+        if self._ranks is not None:
+            out.zero_()
+        for slots, below in self._pairs(self._owned, coarse, out):
+            below.copy_(slots)
+        self._share(out)
         return out
 
     def way_down(self, coarse: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
         """Plan `down` for vectors that are used again."""
-        pairs = self._pairs(self._owned, coarse, out)
-        copies = [_copying(slots, below) for slots, below in pairs]
+        copies = [_copying(*pair) for pair in self._pairs(self._owned, coarse, out)]
 
         def fill() -> None:
             if self._ranks is not None:
                 out.zero_()
             for copy in copies:
                 copy()
-            if self._ranks is not None:
-                out.copy_(torch.from_numpy(self._ranks.sum(out.double().cpu().numpy())))
-            self.refresh(out)
+            self._share(out)
 
         return fill
+
+    def _share(self, out: torch.Tensor) -> None:
+        """Let all ranks have all values where each has the whole level, and refresh copies."""
+        if self._ranks is not None:
+            out.copy_(torch.from_numpy(self._ranks.sum(out.double().cpu().numpy())))
+        self.refresh(out)
 
     def way_up(self, values: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
         """Plan to fill the coarse nodes, ``(K, M)``, with values of the level below, whose copies are refreshed."""
@@ -190,13 +196,10 @@ class LevelTransfer:
         self, parts: Parts, coarse: torch.Tensor, of: torch.Tensor
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return views of values at coarse nodes, and of where they are in a vector of the level below."""
-        slots = [self._fine.at_slots(values) for values in coarse]
+        slots, below = self._fine.at_slots(coarse), self.nodes.at_slots(of)
         return [
-            (
-                slots[self.by.number_of[below]][here[number]],
-                self.nodes.at_slots(values)[there[number]],
-            )
-            for number, (below, values) in enumerate(zip(self.nodes.classes, of, strict=True))
+            (slots[self.by.number_of[name]][here[number]], below[number][there[number]])
+            for number, name in enumerate(self.nodes.classes)
             for here, there in parts
         ]
 

@@ -11,7 +11,7 @@ nodes of class zero are those of the next coarser level, and where that is as fi
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -113,6 +113,8 @@ class ColourLayout:
         All of them, ascending.
     size
         ``M``, slots of a class.
+    count
+        Nodes of the box.
     neighbours
         By class and step: the class of the nodes so many further, and how many slots further they are.
     """
@@ -138,6 +140,7 @@ class ColourLayout:
         self.classes: list[Class] = list(itertools.product((0, 1), repeat=self.axes))
         self.number = {of: i for i, of in enumerate(self.classes)}
         self.box = list(zip(self.first, self.last, strict=True))
+        self.count = math.prod([last - first + 1 for first, last in self.box])
         self.neighbours = _Neighbours(self._strides)
         self._stretches: dict[int, list[slice]] = {}
 
@@ -148,14 +151,9 @@ class ColourLayout:
         """Return the layout of a box, by its first and last node per axis; layouts of late are kept."""
         return _layout_of(tuple(box), str(device))
 
-    @property
-    def count(self) -> int:
-        """How many nodes there are."""
-        return math.prod(last - first + 1 for first, last in self.box)
-
     def new(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return zeros at all slots of all classes, ``(C, M)``."""
-        return self.room(dtype).zero_()
+        return torch.zeros(len(self.classes), self.size, dtype=dtype, device=self.device)
 
     def room(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Return as much room, where nothing has been written yet."""
@@ -168,7 +166,7 @@ class ColourLayout:
     def stretches(self, slots: int = _STRETCH) -> list[slice]:
         """Return parts of the flat arrays that hold all nodes, for the cache.
 
-        Each is so long that neighbours are in the same stretch or the one beside it, see `in_turn`. On a GPU there is
+        Each is so long that neighbours are in the same stretch or the one beside it. On a GPU there is
         one, as its time goes into calls.
 
         Parameters
@@ -183,26 +181,24 @@ class ColourLayout:
         return self._stretches[slots]
 
     def at_slots(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a view of one class's values by their slots per axis."""
-        return torch.as_strided(
-            values, self._slots, self._strides, values.storage_offset() + self._low
-        )
+        """Return a view of values by their slots per axis: of one class, or of several, ``(C, M)``."""
+        shape, strides = (*values.shape[:-1], *self._slots), (*values.stride()[:-1], *self._strides)
+        return torch.as_strided(values, shape, strides, values.storage_offset() + self._low)
 
-    def by_class(
-        self, values: torch.Tensor
-    ) -> Iterator[tuple[Class, torch.Tensor, tuple[slice, ...]]]:
-        """Yield each class with a view of its nodes' values, and the global indices of these."""
-        for number, of in enumerate(self.classes):
-            there = self.at_slots(values[number])[self.slots_of(number, self.box)]
-            yield of, there, self.indices_of(number, self.box)
+    def by_class(self, values: torch.Tensor, box: Sequence[tuple[int, int]]) -> list[torch.Tensor]:
+        """Return per class a view of the values at its nodes in a box, by its first and last nodes."""
+        by_slots = self.at_slots(values)
+        return [of[self.slots_of(number, box)] for number, of in enumerate(by_slots)]
 
-    def indices_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
-        """Return the global indices of a class's nodes in a box, by its first and last ones."""
-        ends = zip(self.classes[number], box, strict=True)
+    def indices_of(
+        self, number: int, box: Sequence[tuple[int, int]], origin: Sequence[int] | None = None
+    ) -> tuple[slice, ...]:
+        """Return the indices of a class's nodes in a box, by its first and last ones; in an array from a node on, if given."""
+        ends = zip(self.classes[number], box, origin or (0,) * self.axes, strict=True)
         return tuple(
             [
-                slice(low + ((low ^ c) & 1), high - ((high ^ c) & 1) + 1, 2)
-                for c, (low, high) in ends
+                slice(low + ((low ^ c) & 1) - start, max(high - ((high ^ c) & 1) + 1 - start, 0), 2)
+                for c, (low, high), start in ends
             ]
         )
 
@@ -246,9 +242,8 @@ class ColourLayout:
         first = self.first if start is None else start
         box = [(low, low + count - 1) for low, count in zip(first, array.shape, strict=True)]
         array = array.to(self.device)
-        for number, values in enumerate(out):
-            there = self.at_slots(values)[self.slots_of(number, box)]
-            nodes = _since(first, self.indices_of(number, box))
+        for number, there in enumerate(self.by_class(out, box)):
+            nodes = self.indices_of(number, box, first)
             there.copy_(array[nodes])
             if where is not None:
                 # In place, as another array of that size takes as long as all else.
@@ -270,9 +265,8 @@ class ColourLayout:
         first = self.first if start is None else start
         ends = zip(self.box, first, out.shape, strict=True)
         box = [(max(b, low), min(e, low + count - 1)) for (b, e), low, count in ends]
-        for number, of_class in enumerate(values):
-            there = self.at_slots(of_class)[self.slots_of(number, box)]
-            out[_since(first, self.indices_of(number, box))] = there
+        for number, there in enumerate(self.by_class(values, box)):
+            out[self.indices_of(number, box, first)] = there
         return out
 
     def of_coarse(self, by: CoarseningPattern, indices: tuple[slice, ...]) -> tuple[slice, ...]:
@@ -292,12 +286,6 @@ def _layout_of(box: tuple[tuple[int, int], ...], device: str) -> ColourLayout:
     return ColourLayout([first for first, _ in box], [last for _, last in box], device)
 
 
-def _since(first: Sequence[int], indices: tuple[slice, ...]) -> tuple[slice, ...]:
-    """Return where global indices are in an array from a node on."""
-    ends = zip(indices, first, strict=True)
-    return tuple([slice(i.start - low, max(i.stop - low, 0), i.step) for i, low in ends])
-
-
 def forward(axes: int) -> list[Step]:
     """Return one direction of each pair of opposite ones to the ``3^axes - 1`` nodes around a node."""
     steps = itertools.product((-1, 0, 1), repeat=axes)
@@ -308,3 +296,9 @@ def forward(axes: int) -> list[Step]:
 def opposite(step: Step) -> Step:
     """Return the direction back."""
     return tuple([-s for s in step])
+
+
+@functools.cache
+def added(first: Step, second: Step) -> Step:
+    """Return the distance of two steps one after another."""
+    return tuple([a + b for a, b in zip(first, second, strict=True)])

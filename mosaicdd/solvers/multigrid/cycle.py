@@ -103,10 +103,9 @@ def contracts(
     copies, ranks = blocks.exchange(values), blocks.ranks
     r, p, q = (torch.zeros_like(values) for _ in range(3))
     product = Product(level, p, q, level.excess)
-    for number, of_class in enumerate(r):
-        own = level.nodes.slots_of(number, blocks.owned)
-        inverse = level.nodes.at_slots(level.inverse[number])[own]
-        level.nodes.at_slots(of_class)[own] = (inverse > 0).to(r)
+    owned = [level.nodes.by_class(vector, blocks.owned) for vector in (r, level.inverse)]
+    for of_class, inverse in zip(*owned, strict=True):
+        of_class.copy_(inverse > 0)
 
     def total(*numbers: float) -> list[float]:
         return ranks.sum(np.array(numbers)).tolist()

@@ -29,6 +29,7 @@ from mosaicdd.solvers.multigrid.colour_layout import (
     CoarseningPattern,
     ColourLayout,
     Step,
+    added,
     forward,
     opposite,
 )
@@ -59,17 +60,11 @@ class Interpolation:
 
     def of(self, of: Class) -> Mapping[Step, torch.Tensor | None]:
         """Return the weights of a class; of coarse nodes None, for 1, that of themselves."""
-        return _or_itself(self.weights, self.to, of)
+        return self.weights[of] if any(self.to.odd[of]) else {(0,) * len(of): None}
 
     def back_of(self, of: Class) -> Mapping[Step, torch.Tensor | None]:
         """Return the weights by which residuals of a class are taken to coarse nodes."""
-        return _or_itself(self.back, self.to, of)
-
-
-def _or_itself(
-    every: Mapping[Class, Mapping[Step, torch.Tensor]], to: CoarseningPattern, of: Class
-) -> Mapping[Step, torch.Tensor | None]:
-    return every[of] if any(to.odd[of]) else {(0,) * len(of): None}
+        return self.back[of] if any(self.to.odd[of]) else {(0,) * len(of): None}
 
 
 def interpolation(level: LevelOperator, to: CoarseningPattern | None = None) -> Interpolation:
@@ -142,8 +137,8 @@ def _interpolate(
         lacking = shifted(made.missing[beside], stretch, distance)
         missing = torch.addcmul(missing, coupling, lacking)
         for corner, weight in made.weights[beside].items():
-            corner = tuple([a + b for a, b in zip(step, corner, strict=True)])
-            _add(sums, corner, coupling, shifted(weight, stretch, distance))
+            at = slice(stretch.start + distance, stretch.stop + distance)
+            _add(sums, added(step, corner), coupling, weight[at])
     lone = torch.nonzero(total < LEAST).ravel()
     inverse = total.clamp_(min=LEAST).reciprocal_()
     for corner, weight in made.weights[of].items():
@@ -296,10 +291,7 @@ def _coupled(
     corners
         By direction: the same coarse nodes, as seen from the neighbour.
     """
-    corners = {
-        step: {tuple([a + b for a, b in zip(step, c, strict=True)]): c for c in theirs}
-        for step, theirs in around
-    }
+    corners = {step: {added(step, corner): corner for corner in theirs} for step, theirs in around}
     ends_of_values = {*own}.union(*corners.values())
     pairs: dict[Step, dict[Step, Step]] = {}
     for end in sorted(ends_of_values):
@@ -357,7 +349,7 @@ class _NodesOfClass:
     def _at(self, values: torch.Tensor, corner: Step, stretch: slice) -> torch.Tensor:
         """Return a view of values ``(K, M)`` at the coarse nodes so far from those of the class."""
         of, distance = self._level.nodes.neighbours[self._of, corner]
-        return shifted(values[self._by.to.number[of]], stretch, distance)
+        return values[self._by.to.number[of], stretch.start + distance : stretch.stop + distance]
 
     def _flow(
         self, to: Step, here: torch.Tensor | None, terms: list[Term], stretch: slice

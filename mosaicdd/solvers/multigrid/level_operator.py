@@ -130,8 +130,8 @@ class LevelOperator:
         """
         nodes = self.nodes
         inverse = torch.zeros_like(self.inverse)
-        ours = zip(nodes.by_class(inverse), nodes.by_class(self.inverse), strict=True)
-        for (_, kept, _), (_, values, _) in ours:  # slots without nodes hold anything
+        ours = [nodes.by_class(of, nodes.box) for of in (inverse, self.inverse)]
+        for kept, values in zip(*ours, strict=True):  # slots without nodes hold anything
             kept.copy_(values)
         if copies is not None:
             copies.clear(inverse)

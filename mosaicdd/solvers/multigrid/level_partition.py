@@ -231,7 +231,7 @@ class GhostExchange:
         self._blocks, self._nodes = blocks, blocks.nodes
         self._exchange = HaloExchange(
             blocks.ranks,
-            self._by_slots(vector),
+            list(self._nodes.at_slots(vector)),
             lambda direction: self._parts(direction, own=True),
             lambda direction: self._parts(direction, own=False),
             periodic=blocks.shares.periodic,
@@ -240,7 +240,7 @@ class GhostExchange:
     def clear(self, vector: torch.Tensor) -> None:
         """Let the copies be zero."""
         nodes = self._nodes
-        for number, values in enumerate(self._by_slots(vector)):
+        for number, values in enumerate(nodes.at_slots(vector)):
             own = nodes.slots_of(number, self._blocks.owned)
             for axis, part in enumerate(own):
                 before = (slice(None),) * axis
@@ -250,10 +250,7 @@ class GhostExchange:
     def refresh(self, vector: torch.Tensor) -> None:
         """Let them be the values of their owners; all ranks together."""
         self.clear(vector)
-        self._exchange.add(self._by_slots(vector))
-
-    def _by_slots(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        return [self._nodes.at_slots(values) for values in vector]
+        self._exchange.add(list(self._nodes.at_slots(vector)))
 
     def _parts(self, direction: Direction, *, own: bool) -> list[Part]:
         """Return the nodes to send in a direction, or those that come from there."""

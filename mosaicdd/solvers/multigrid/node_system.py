@@ -218,10 +218,8 @@ class NodeEquations(Coupled):
         """Return the square of a vector over the nodes that this rank owns."""
         if self.copies is None:
             return dot(vector, vector)
-        norms = []
-        for number, of_class in enumerate(vector):
-            own = self.nodes.slots_of(number, self.blocks.owned)
-            norms.append(torch.linalg.vector_norm(self.nodes.at_slots(of_class)[own]))
+        owned = self.nodes.by_class(vector, self.blocks.owned)
+        norms = [torch.linalg.vector_norm(of_class) for of_class in owned]
         return sum(norm**2 for norm in torch.stack(norms).tolist())
 
     def size_here(self, vector: torch.Tensor) -> float:

@@ -7,9 +7,10 @@ second sweep replaces, so the last colour takes no part in the way to the coarse
 symmetric level is symmetric. For levels with a velocity see `LineGaussSeidel`.
 """
 
-import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,13 +18,12 @@ import torch
 from mosaicdd.grid.partition import Range
 from mosaicdd.solvers.multigrid.colour_layout import Class, Step, opposite
 from mosaicdd.solvers.multigrid.galerkin import Interpolation
-from mosaicdd.solvers.multigrid.level_operator import LevelOperator, shifted
+from mosaicdd.solvers.multigrid.level_operator import LevelOperator
 from mosaicdd.solvers.multigrid.level_partition import GhostExchange, LevelBox, PeriodicGhosts
 from mosaicdd.solvers.multigrid.vector_operations import (
     Residual,
     Row,
     Sum,
-    in_turn,
     kernels,
     planned,
 )
@@ -226,42 +226,43 @@ class LevelStep:
             part()
 
     def in_turn(self, stages: Iterable[Stage]) -> Callable[[], object]:
-        """Plan stages, stretch by stretch."""
-        each = ([[of(s) for of in stage] for s in self._stretches] for stage in stages)
-        return planned([step for part in in_turn(each) for step in part])
+        """Plan stages, each of a part per stretch, in an order for the cache.
+
+        A part comes after those of the stage before in its stretch and the ones beside it, and before the rest of that
+        stage: while what these have read and written is in the cache.
+        """
+        parts = [
+            (number + turn, turn, row(stretch))
+            for turn, stage in enumerate(stages)
+            for number, stretch in enumerate(self._stretches)
+            for row in stage
+        ]
+        return planned([row for _, _, row in sorted(parts, key=operator.itemgetter(0, 1))])
 
     def restricted(self) -> Stage:
         """Return the sums at the coarse nodes: of their residual, and of others by the weights."""
-        return [self._restricted(of) for of in self._by.to.classes]
+        return [partial(self._restricted, of) for of in self._by.to.classes]
 
-    def _restricted(self, coarse: Class) -> Callable[[slice], Sum]:
-        nodes, number = self.level.nodes, self._by.to.number[coarse]
-        own, weighted = self.residual.get(coarse), []
+    def _restricted(self, coarse: Class, s: slice) -> Sum:
+        nodes, own, weighted = self.level.nodes, self.residual.get(coarse), []
         for of, left in self.residual.items():
             for corner, weight in self._by.back.get(of, {}).items():
                 there, distance = nodes.neighbours[of, corner]
                 if there == coarse:
-                    weighted.append((weight, left, -distance))
-        return lambda s: Sum(
-            self.coarse[number, s],
-            None if own is None else own[s],
-            [(shifted(weight, s, back), shifted(r, s, back)) for weight, r, back in weighted],
-        )
+                    at = slice(s.start - distance, s.stop - distance)
+                    weighted.append((weight[at], left[at]))
+        out = self.coarse[self._by.to.number[coarse], s]
+        return Sum(out, None if own is None else own[s], weighted)
 
-    def interpolated(self, of: Class) -> Callable[[slice], Sum]:
-        """Return the sums of a class's values and the correction."""
-        nodes, number = self.level.nodes, self.level.nodes.number[of]
-        weights, to = self._by.of(of), self._by.to
-
-        def of_stretch(s: slice) -> Sum:
-            values, products = self.values[number, s], []
-            for corner, weight in weights.items():
-                there, distance = nodes.neighbours[of, corner]
-                coarse = shifted(self.coarse[to.number[there]], s, distance)
-                products.append((self.ones[: len(coarse)] if weight is None else weight[s], coarse))
-            return Sum(values, values, products)
-
-        return of_stretch
+    def interpolated(self, of: Class, s: slice) -> Sum:
+        """Return the sum of a class's values and the correction."""
+        nodes, to, products = self.level.nodes, self._by.to, []
+        values = self.values[nodes.number[of], s]
+        for corner, weight in self._by.of(of).items():
+            there, distance = nodes.neighbours[of, corner]
+            coarse = self.coarse[to.number[there], s.start + distance : s.stop + distance]
+            products.append((self.ones[: len(coarse)] if weight is None else weight[s], coarse))
+        return Sum(values, values, products)
 
 
 class Smoothing(LevelStep):
@@ -284,38 +285,39 @@ class Smoothing(LevelStep):
         self._turn = {of: turn for turn, group in enumerate(groups) for of in group}
         not_last = [of for group in groups[:-1] for of in group]
         self.residual = {of: self.coarse.new_zeros(level.nodes.size) for of in not_last}
-        sweep = [[self._relaxed(of, first=True) for of in group] for group in groups]
-        remaining = [self._remaining(of) for of in not_last]
+        sweep = [[partial(self._relaxed, of, first=True) for of in group] for group in groups]
+        remaining = [partial(self._remaining, of) for of in not_last]
         self._down.append(self.in_turn([*sweep, remaining, self.restricted()]))
-        back = [[self._relaxed(of, first=False) for of in group] for group in groups[::-1]]
+        back = [[partial(self._relaxed, of, first=False) for of in g] for g in groups[::-1]]
         not_first = [of for group in groups[-2::-1] for of in group]
         if copies is not None:
-            self._up.append(functools.partial(copies.refresh, self.values))
-        self._up.append(self.in_turn([[self.interpolated(of) for of in not_first], *back]))
+            self._up.append(partial(copies.refresh, self.values))
+        self._up.append(self.in_turn([[partial(self.interpolated, of) for of in not_first], *back]))
         for of in groups[-1] if groups else ():
             by.weights.pop(of, None)  # which only the level below was made with
 
-    def _relaxed(self, of: Class, *, first: bool) -> Callable[[slice], Sum]:
+    def _relaxed(self, of: Class, s: slice, *, first: bool) -> Sum:
+        """Return the values that solve the equations of a class; in the first sweep those of later colours are zero."""
         level, number, turn = self.level, self.level.nodes.number[of], self._turn
-        b, x = self.right_hand_side, self.values
-        read = [
-            not first or turn[of_class] < turn[of] for of_class in level.nodes.classes
-        ]  # of values at neighbours
-        return lambda s: Sum(
-            x[number, s],
-            b[number, s],
-            [(k, x[there, at]) for _, k, there, at in level.row(of, s) if read[there]],
-            level.inverse[number, s],
+        classes, x = level.nodes.classes, self.values
+        products = [
+            (k, x[there, at])
+            for _, k, there, at in level.row(of, s)
+            if not first or turn[classes[there]] < turn[of]
+        ]
+        return Sum(
+            x[number, s], self.right_hand_side[number, s], products, level.inverse[number, s]
         )
 
-    def _remaining(self, of: Class) -> Callable[[slice], Sum]:
-        level, turn, x = self.level, self._turn, self.values
-        later = [turn[of_class] > turn[of] for of_class in level.nodes.classes]
-        return lambda s: Sum(
-            self.residual[of][s],
-            None,
-            [(k, x[there, at]) for _, k, there, at in level.row(of, s) if later[there]],
-        )
+    def _remaining(self, of: Class, s: slice) -> Sum:
+        """Return the residual of a class after the first sweep, which later colours have made."""
+        level, turn, classes = self.level, self._turn, self.level.nodes.classes
+        products = [
+            (k, self.values[there, at])
+            for _, k, there, at in level.row(of, s)
+            if turn[classes[there]] > turn[of]
+        ]
+        return Sum(self.residual[of][s], None, products)
 
 
 class LineGaussSeidel(LevelStep):
@@ -336,7 +338,7 @@ class LineGaussSeidel(LevelStep):
         self._left = torch.zeros_like(x)
         self.residual = {of: self._left[number] for of, number in nodes.number.items()}
         copies = blocks.exchange(x)
-        refresh = [] if copies is None else [functools.partial(copies.refresh, x)]
+        refresh = [] if copies is None else [partial(copies.refresh, x)]
         # Couplings of the outermost copies are not known.
         box = [
             (first + (first < low), last - (last > high))
@@ -348,13 +350,13 @@ class LineGaussSeidel(LevelStep):
             steps = level.steps if number else [s for s in level.steps if earlier(s, order)]
             self._down += [lines.sweep(order, steps, b, x), *refresh]
             self._up += [*(refresh if number else []), lines.sweep(order, level.steps, b, x)]
-        remaining: Stage = [self._remaining(of) for of in nodes.classes]
+        remaining: Stage = [partial(self._remaining, of) for of in nodes.classes]
         self._down.append(self.in_turn([remaining, self.restricted()]))
-        self._up.insert(0, self.in_turn([[self.interpolated(of) for of in nodes.classes]]))
+        self._up.insert(0, self.in_turn([[partial(self.interpolated, of) for of in nodes.classes]]))
 
-    def _remaining(self, of: Class) -> Callable[[slice], Residual]:
+    def _remaining(self, of: Class, s: slice) -> Residual:
         level, number, x = self.level, self.level.nodes.number[of], self.values
-        return lambda s: Residual(
+        return Residual(
             self.residual[of][s],
             self.right_hand_side[number, s],
             x[number, s],

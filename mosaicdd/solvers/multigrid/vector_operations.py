@@ -17,8 +17,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from types import ModuleType
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -58,9 +58,6 @@ def arrays_of(*tensors: torch.Tensor) -> list[np.ndarray] | None:
     if kernels() is None or not is_plain([(of, of.dtype) for of in tensors]):
         return None
     return [of.numpy() for of in tensors]
-
-
-T = TypeVar("T")
 
 
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -160,20 +157,6 @@ class Residual:
 Row = Sum | Image | Residual
 
 
-def in_turn(stages: Iterable[Sequence[T]]) -> list[T]:
-    """Return what is to be done of several stages, each of a part per stretch, in an order for the cache.
-
-    A part comes after those of the stage before in its own stretch and the ones beside it, and before the rest of
-    that stage: while what these have read and written is in the cache.
-    """
-    parts = [
-        (number + stage, stage, part)
-        for stage, of_stage in enumerate(stages)
-        for number, part in enumerate(of_stage)
-    ]
-    return [part for _, _, part in sorted(parts, key=lambda entry: entry[:2])]
-
-
 def planned(rows: Sequence[Row]) -> Callable[..., float]:
     """Return what computes rows in their order: compiled code where there is any, and torch's calls elsewhere.
 
@@ -187,28 +170,34 @@ def planned(rows: Sequence[Row]) -> Callable[..., float]:
 
 
 def _planned(rows: list[Row]) -> Callable[..., float]:
-    """Plan rows of one form."""
+    """Plan rows of one form: a table of addresses, see `kernels.sums`, `kernels.images` and `kernels.residuals`."""
     code, first = kernels(), rows[0]
     short, value = first.out.dtype, first.out.dtype
     kinds = [short, value]
-    if isinstance(first, Residual):
+    most = max([len(row.products) for row in rows])
+    parts: list[tuple[torch.Tensor | None, ...]]
+    if isinstance(first, Sum):
+        parts = [(row.out, row.base, row.scale, None, *chain(*row.products)) for row in rows]
+    elif isinstance(first, Image):
+        parts = [(row.out, None, row.excess, row.own, *chain(*row.products)) for row in rows]
+    else:
         value = first.base.dtype
         kinds = [short, short, value]
-    kinds = [short, value, value, value, *kinds * max([len(row.products) for row in rows])]
-    parts = [[*_ends(row), *itertools.chain.from_iterable(row.products)] for row in rows]
-    if code is None or not is_plain([pair for row in parts for pair in zip(row, kinds)]):  # noqa: B905 - rows may be short
+        parts = [(row.out, row.base, row.excess, row.own, *chain(*row.products)) for row in rows]
+    kinds = [short, value, value, value, *kinds * most]
+    every = [part for row in parts for part in (*row, *[None] * (len(kinds) - len(row)))]
+    if code is None or not is_plain(zip(every, kinds * len(rows), strict=True)):
 
         def by_torch(*scalars: float) -> float:
             products = [product for row in rows if (product := row(*scalars)) is not None]
             return sum(torch.stack(products).tolist()) if products else 0.0
 
         return by_torch
-    table = np.zeros((len(rows), code.HEAD + len(kinds) - 4), np.int64)
-    for line, row, of in zip(table, rows, parts, strict=True):
-        addresses = [0 if part is None else part.data_ptr() for part in of]
-        line[:4], line[4:6] = addresses[:4], (len(row.products), len(row.out))
-        line[code.HEAD : code.HEAD + len(of) - 4] = addresses[4:]
-    short_zero, zero = (torch.empty(0, dtype=kind).numpy() for kind in (short, value))
+    addresses = np.array([0 if part is None else part.data_ptr() for part in every], np.int64)
+    addresses = addresses.reshape(len(rows), -1)
+    counts = np.array([(len(row.products), len(row.out)) for row in rows], np.int64)
+    table = np.concatenate([addresses[:, :4], counts, addresses[:, 4:]], axis=1)
+    short_zero, zero = torch.empty(0, dtype=short).numpy(), torch.empty(0, dtype=value).numpy()
     # The numbers of rows stay where they are as long as these are kept.
     if isinstance(first, Image):
         return lambda kept=rows: code.images(table, short_zero)
@@ -222,13 +211,6 @@ def _planned(rows: list[Row]) -> Callable[..., float]:
     return left
 
 
-def _ends(row: Row) -> tuple[torch.Tensor | None, ...]:
-    """Return what a row of a table begins with: see `kernels.sums`, `kernels.images` and `kernels.residuals`."""
-    if isinstance(row, Sum):
-        return row.out, row.base, row.scale, None
-    return row.out, row.base if isinstance(row, Residual) else None, row.excess, row.own
-
-
 _ALL = slice(0, None)
 
 
@@ -237,7 +219,7 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> float:
     code, arrays = kernels(), arrays_of(a, b)
     if code is None or arrays is None:
         return float(torch.dot(a.reshape(-1).to(b.dtype), b.reshape(-1)))
-    return code.dot(*(of.reshape(-1) for of in arrays))
+    return code.dot(arrays[0].reshape(-1), arrays[1].reshape(-1))
 
 
 def adding(x: torch.Tensor, a: torch.Tensor) -> Callable[..., None]:
