@@ -194,13 +194,11 @@ class ColourLayout:
         self, number: int, box: Sequence[tuple[int, int]], origin: Sequence[int] | None = None
     ) -> tuple[slice, ...]:
         """Return the indices of a class's nodes in a box, by its first and last ones; in an array from a node on, if given."""
-        ends = zip(self.classes[number], box, origin or (0,) * self.axes, strict=True)
-        return tuple(
-            [
-                slice(low + ((low ^ c) & 1) - start, max(high - ((high ^ c) & 1) + 1 - start, 0), 2)
-                for c, (low, high), start in ends
-            ]
-        )
+        firsts, indices = origin or (0,) * self.axes, []
+        for c, (low, high), first in zip(self.classes[number], box, firsts, strict=True):
+            start, stop = low + ((low ^ c) & 1) - first, high - ((high ^ c) & 1) + 1 - first
+            indices.append(slice(start, max(start, stop), 2))
+        return tuple(indices)
 
     def slots_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
         """Return at which slots the nodes of a class are in a box, by its first and last indices."""
