@@ -203,7 +203,8 @@ def _distributed(task: SweepContext, symbol: Symbol) -> CoarseSolver:
         return symbol(*crossed(*(np.arange(part.start, part.stop) + 1 for part in parts)))
 
     target = nodes_layout(ranks, lattice, halo=block.halo)
-    solve = SineSolve(own, target, eigenvalues, ranks, task.problems)
+    solve = SineSolve(own, target, ranks, problems=task.problems)
+    inverse = solve.inverse(eigenvalues)
     mine = np.empty((task.problems, *own.local_shape(ranks.rank)))
     solution = np.empty((task.problems, *target.local_shape(ranks.rank)))
     ends = zip(block.first, block.last, lattice.subdomains, strict=True)
@@ -215,7 +216,7 @@ def _distributed(task: SweepContext, symbol: Symbol) -> CoarseSolver:
             totals = ranks.sum(sums) if len(sums) else sums
         with solving:
             torch.from_numpy(mine).copy_(residual.view(mine.shape))
-            solve(mine, solution)
+            solve(mine, inverse, solution)
             values = torch.from_numpy(solution).to(correction.flat)
             for axis in axes:
                 correction.in_order(axis)[:, *inner] = values

@@ -163,6 +163,7 @@ class NodesInside:
         )
         self.part: Slices = tuple(slice(p.start - 1, p.stop + 1) for p in self.own)
         self.inside, self.mine = within(held, self.part), within(self.own, held)
+        self._solves: dict[np.dtype, SineSolve] = {}
         self._widen = Redistribution(self.owned, self.held, self._ranks, np.float64)
         # What conducts along each axis, times the squared spacing, as `Medium` has it.
         sides = place.grid.aspect or (1.0,) * len(shape)
@@ -183,8 +184,14 @@ class NodesInside:
         """Return what is held of values of those owned."""
         return self._widen(np.ascontiguousarray(values))
 
-    def sine_solve(self, reaction: float, dtype: DTypeLike = np.float64) -> SineSolve:
-        """Plan the inverse of Laplace's operator and a reaction, both times the squared spacing, of owned arrays."""
+    def inverse(
+        self, reaction: float, dtype: DTypeLike = np.float64
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the inverse of Laplace's operator and a reaction, both times the squared spacing, of owned arrays."""
+        kind = np.dtype(dtype)
+        if kind not in self._solves:
+            self._solves[kind] = SineSolve(self.owned, self.held, self._ranks, dtype=kind)
+        solve = self._solves[kind]
 
         def symbol(*part: slice) -> np.ndarray:
             along = (
@@ -193,7 +200,8 @@ class NodesInside:
             )
             return functools.reduce(np.add, crossed(*along)) + reaction
 
-        return SineSolve(self.owned, self.held, symbol, self._ranks, dtype=dtype)
+        inverse = solve.inverse(symbol)
+        return lambda values: solve(values, inverse)
 
     def harmonic(self, boundary: Boundary) -> np.ndarray:
         """Return the harmonic surface over values on the edges, zero there: owned nodes of the field."""
@@ -202,7 +210,7 @@ class NodesInside:
         for axis, k in enumerate(self._along):
             for ends in (slice(2, None), slice(None, -2)):
                 beside = beside + k * u[at(axis, u.ndim, ends, inner)]
-        return self.embedded(self.sine_solve(0.0)(beside)[self.mine])
+        return self.embedded(self.inverse(0.0)(beside)[self.mine])
 
 
 _MOST = 30  # iterations, from which on multigrid goes on; see `benchmarks/nonlinear_peers.py`
@@ -299,7 +307,7 @@ class _Gradients:
         self._shape = shape = derivative.reaction.shape
         self._inside = (slice(1, -1),) * len(shape)
         self._roots: np.ndarray = inner.widened(1 / np.sqrt(scales, dtype=float)).astype(dtype)
-        self._solve = inner.sine_solve(reaction, dtype)
+        self._solve = inner.inverse(reaction, dtype)
         self._owned: np.ndarray = np.empty(scales.shape, dtype)
         self._r, self._p, self._z, self._image = (
             torch.from_numpy(np.zeros(np.prod(shape), dtype)) for _ in range(4)

@@ -86,12 +86,11 @@ Eliminate = Callable[[np.ndarray, Sequence[slice]], Callable[[], None]]
 
 
 class SineSolve:
-    """Solve ``A u = f`` where products of waves along the axes are eigenvectors of ``A``; planned once.
+    """Solves ``A u = f`` where products of waves along the axes are eigenvectors of ``A``; planned once for any eigenvalues.
 
     Of sines mode ``(k, l)`` is ``sin(pi (i + 1) (k + 1) / (ny + 1)) sin(pi (j + 1) (l + 1) / (nx + 1))`` of an
     array with two axes, ``(ny, nx)``; with more axes there are more factors.
-    Besides its parts of ``f`` and ``u``, a rank holds rows and columns, and their eigenvalues, ``ny nx /
-    ranks`` values each.
+    Besides its parts of ``f`` and ``u``, a rank holds rows and columns, ``ny nx / ranks`` values each.
 
     `ValueError` if the layouts are not of the same array with two axes at least, or do not fit the ranks.
 
@@ -101,29 +100,22 @@ class SineSolve:
         Layout of the right-hand side, an array with two axes at least.
     target
         Layout of the solution; it may have halos.
-    symbol
-        The eigenvalues of ``A``, asked for once for this rank's columns; none may be zero. Infinite ones leave nothing
-        of their modes.
-    problems
-        Right-hand sides that are solved for together, ``(problems, ny, nx)``; by default one, ``(ny, nx)``.
     waves
         Along each axis; by default sines.
+    problems
+        Right-hand sides that are solved for together, ``(problems, ny, nx)``; by default one, ``(ny, nx)``.
     dtype
         Of all arrays.
-    eliminate
-        Solves along the first axis, of one right-hand side, in the place of transforms there.
     """
 
     def __init__(
         self,
         source: Layout,
         target: Layout,
-        symbol: Symbol,
         ranks: Ranks,
-        problems: int | None = None,
         waves: Sequence[SineTransform] | None = None,
+        problems: int | None = None,
         dtype: DTypeLike = np.float64,
-        eliminate: Eliminate | None = None,
     ):
         if len(source.shape) < 2:
             raise ValueError(f"the array must have two axes at least, its shape is {source.shape}")
@@ -132,10 +124,7 @@ class SineSolve:
         along = [(axis - axes, each) for axis, each in enumerate(every)]
         self._first, self._within = along[:1], along[1:]
         rows, columns = (Layout(source.shape, (ranks.size,), (Shard(axis),)) for axis in (0, 1))
-        held = columns.held(ranks.rank)
-        self._inverse = np.ones(() if eliminate else columns.local_shape(ranks.rank), dtype)
-        for box in held if eliminate is None else ():
-            self._inverse[box.local] = 1 / symbol(*box.whole)
+        self._held, self._shape = columns.held(ranks.rank), columns.local_shape(ranks.rank)
         if problems is not None:
             source, rows, columns, target = (
                 each.stacked(problems) for each in (source, rows, columns, target)
@@ -149,35 +138,48 @@ class SineSolve:
         )
         self._whole = ranks.size == 1
         self._rows = np.empty(rows.local_shape(ranks.rank), dtype)
-        shape = 0 if self._whole else columns.local_shape(ranks.rank)
-        self._columns = np.empty(shape, dtype)
-        self._eliminate: Callable[[], None] | None = None
-        here = self._rows if self._whole else self._columns
-        if eliminate is not None:
-            self._eliminate = lambda: None
-            for box in held if here.size else ():  # all of it
-                self._eliminate = eliminate(here, box.whole)
+        self._columns = self._rows
+        if not self._whole:
+            self._columns = np.empty(columns.local_shape(ranks.rank), dtype)
 
-    def __call__(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return this rank's part of the solution for its part of the right-hand side; called by all ranks."""
+    def inverse(self, symbol: Symbol) -> np.ndarray:
+        """Return one over the eigenvalues of ``A`` at this rank's columns; infinite ones leave nothing of their modes."""
+        inverse = np.ones(self._shape, self._rows.dtype)
+        for box in self._held:
+            inverse[box.local] = 1 / symbol(*box.whole)
+        return inverse
+
+    def elimination(self, eliminate: Eliminate) -> Callable[[], None]:
+        """Return the solve along the first axis, in the place of transforms there; of one right-hand side."""
+        run: Callable[[], None] = lambda: None
+        for box in self._held if self._columns.size else ():  # all of it
+            run = eliminate(self._columns, box.whole)
+        return run
+
+    def __call__(
+        self,
+        array: np.ndarray,
+        first: np.ndarray | Callable[[], None],
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return this rank's part of the solution for its part of the right-hand side; called by all ranks.
+
+        ``first``: `inverse` or `elimination`, by which it solves along the first axis.
+        """
         self._to_rows(array, self._rows)
         rows = _heights(self._rows, self._within)
         columns = rows if self._whole else self._to_columns(rows, self._columns)
-        columns = self._along_first(columns)
+        if isinstance(first, np.ndarray):
+            columns = _heights(columns, self._first)
+            columns *= first
+            columns = _values(columns, self._first)
+        else:
+            if columns is not self._columns:  # where transforms have made another array
+                self._columns[...] = columns
+                columns = self._columns
+            first()
         rows = columns if self._whole else self._back_to_rows(columns, self._rows)
         return self._to_target(_values(rows, self._within), out)
-
-    def _along_first(self, columns: np.ndarray) -> np.ndarray:
-        """Solve for the heights of waves along all other axes."""
-        if self._eliminate is None:
-            columns = _heights(columns, self._first)
-            columns *= self._inverse
-            return _values(columns, self._first)
-        here = self._rows if self._whole else self._columns
-        if columns is not here:  # where transforms have made another array
-            here[...] = columns
-        self._eliminate()
-        return here
 
 
 def _heights(array: np.ndarray, along: Sequence[tuple[int, SineTransform]]) -> np.ndarray:

@@ -32,7 +32,7 @@ from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale, requ
 from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.vector_operations import Image, kernels, planned
 from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
-from mosaicdd.solvers.transforms.sine_solve import Eliminate, SineSolve, SineTransform
+from mosaicdd.solvers.transforms.sine_solve import SineSolve, SineTransform
 
 _VALUES = 2**13  # handled at once, so that they stay in the cache
 
@@ -256,8 +256,9 @@ class SineSystem:
                 total = reaction + sum(terms[1:], terms[0])
                 return np.where(total > 0, total, np.inf) if floating else total
 
+            self._transforms = SineSolve(layout, layout, ranks, self._waves)
             held, k = self._waves[0].given, couplings[0]
-            eliminate: Eliminate | None = None
+            self._first: np.ndarray | Callable[[], None]
             if held is not None and not floating and is_compiled():
 
                 def eliminate(array: np.ndarray, part: Sequence[slice]) -> Callable[[], None]:
@@ -266,9 +267,9 @@ class SineSystem:
                     )
                     return elimination(array, k, 2 + (reaction + sum(rest[1:], rest[0])) / k, held)
 
-            self._solve = SineSolve(
-                layout, layout, symbol, ranks, waves=self._waves, eliminate=eliminate
-            )
+                self._first = self._transforms.elimination(eliminate)
+            else:
+                self._first = self._transforms.inverse(symbol)
             self._differences = SecondDifferences(
                 ranks, layout, sizes, self._waves, couplings, reaction
             )
@@ -355,7 +356,7 @@ class SineSystem:
         x[...] = 0.0
         before, status = math.inf, None
         while status is None:
-            step = self._solve(left)
+            step = self._inverted(left)
             if self._pin is not None:
                 mine = [step[self._pin]] if self._pin else [0.0]
                 step -= self._ranks.sum(np.array(mine))[0]
@@ -373,6 +374,10 @@ class SineSystem:
             before = residual
         self._left = math.sqrt(squares)
         return status
+
+    def _inverted(self, left: np.ndarray) -> np.ndarray:
+        """Return the solution for a residual per volume."""
+        return self._transforms(left, self._first)
 
     def _weighted(self, left: np.ndarray) -> float:
         """Return the square of a residual per volume as its rows count, of this rank."""

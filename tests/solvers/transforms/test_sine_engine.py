@@ -164,12 +164,12 @@ def test_a_solve_that_is_wrong_has_not_converged(comm, monkeypatch):
     with m.Solver(reference.problem, ranks=comm) as solver:
         plan = next(iter(solver._setup.bound.planned.values()))
         assert isinstance(plan, SineSystem)
-        right = plan._solve
-        monkeypatch.setattr(plan, "_solve", lambda b: 0.6 * right(b))
+        right = plan._inverted
+        monkeypatch.setattr(plan, "_inverted", lambda b: 0.6 * right(b))
         gaining = solver()
         assert gaining.converged
         assert gaining.report["iterations"] > 10
-        monkeypatch.setattr(plan, "_solve", lambda b: 0.1 * right(b))
+        monkeypatch.setattr(plan, "_inverted", lambda b: 0.1 * right(b))
         solution = solver()
     assert solution.status == "stagnated"
     assert solution.report["discrete_residual"] > 0.5
