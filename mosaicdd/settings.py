@@ -61,7 +61,7 @@ def check_settings(settings: Any) -> None:
 
 
 def unknown(what: str, name: object, known: Iterable[str], others: str = "") -> str:
-    """Say that a name is unknown, which of the known ones it is nearest to, and what is known.
+    """Return the message for an unknown name, with the nearest and all known ones.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def unknown(what: str, name: object, known: Iterable[str], others: str = "") -> 
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """Return which known name a mistyped one is nearest to, as a remark; empty if it is near to none."""
+    """Return a remark with the known name nearest to a mistyped one, or nothing."""
     import difflib  # here: only who has mistyped waits for it
 
     nearest = difflib.get_close_matches(str(name), list(known), n=1)
@@ -93,7 +93,7 @@ def require_type(name: str, value: Any, kind: type | UnionType, wanted: str = ""
 
 @contextmanager
 def concerning(name: str) -> Iterator[None]:
-    """Let errors say which argument they are about, whatever else is checked around it; a decorator, too."""
+    """Mark errors with the argument that they concern; a context manager and a decorator."""
     try:
         yield
     except (ValueError, TypeError, OSError) as error:

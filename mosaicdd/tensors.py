@@ -20,7 +20,7 @@ class Tensors(TypedDict):
 
 
 def read_only(array: Any) -> Any:
-    """Return a read-only view of an array; a tensor, of which there are no such views, is copied."""
+    """Return a read-only view of an array, or a copy of a tensor."""
     if not isinstance(array, np.ndarray):
         return array.clone()
     view = array.view()
@@ -29,7 +29,7 @@ def read_only(array: Any) -> Any:
 
 
 def lent(array: np.ndarray) -> np.ndarray:
-    """Return a view of an array of which torch makes a tensor without a copy or a warning, if it is read-only.
+    """Return a view of an array, even a read-only one, that torch shares without a warning.
 
     For what only reads: who writes to it changes the array.
     """

@@ -1,4 +1,4 @@
-"""Fingerprints of a problem's data, as one rank knows them, by what messages call them.
+"""Fingerprints of a problem's data on one rank, by their names in messages.
 
 Numbers and texts are themselves. Of arrays, and of what functions return at the nodes, it is a `checksum`,
 so that values that were changed in place, and other ones that a function's variables lead to, are seen.
@@ -33,7 +33,7 @@ Fingerprint = dict[str, object]
 
 
 def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
-    """Return what must be equal before values can be compared at all."""
+    """Return the properties that must agree before values can be compared."""
     operator, domain = problem.operator, problem.domain
     own = domain.grid(grid.spacing)
     if operator.constant:
@@ -56,7 +56,7 @@ def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
 def plan_fingerprint(
     problem: Problem, grid: Grid, part: Part, *, keep: bool = False
 ) -> Fingerprint:
-    """Return what must be equal, and the domain and the coefficients at the nodes of a part.
+    """Return the fingerprint of kind, domain and coefficients at the nodes of a part.
 
     ``keep``: whether what their functions return is kept, so that they are not called again: that of the domain also
     around the part.
@@ -85,7 +85,7 @@ def plan_fingerprint(
 
 
 def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
-    """Return the values on the sides."""
+    """Return the fingerprint of values on the sides."""
     told: Fingerprint = {}
     conditions = problem.conditions
     if conditions.data is not None:
@@ -107,7 +107,7 @@ def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
 
 @concerning("sides")
 def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid: Grid) -> object:
-    """Return what tells values on a side, or on an outline, of one problem or of all."""
+    """Return the fingerprint of values on a side or an outline."""
     what = part.called
     if isinstance(values, (str, float, int)):
         return values
@@ -130,7 +130,7 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
 
 
 def told_of_source(problem: Problem, grid: Grid, part: Part) -> Hashable:
-    """Sample the source at the nodes of a part, a few rows at a time; return what tells it from others.
+    """Sample the source at the nodes of a part, and return its fingerprint.
 
     `ValueError` if it cannot be evaluated there, or is not finite.
     """
@@ -150,18 +150,18 @@ def told_of_source(problem: Problem, grid: Grid, part: Part) -> Hashable:
 
 
 def require_fingerprint(before: Fingerprint, problem: Problem, grid: Grid, part: Part) -> None:
-    """Check that the data of a problem, at the nodes of a part, are what they were; else raise `ValueError`."""
+    """Raise `ValueError` where the data of a problem have changed at the nodes of a part."""
     now = told_of_rest(problem, grid, part) | {SOURCE: told_of_source(problem, grid, part)}
     require_same(before, now)
 
 
 def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Fingerprint:
-    """Return all data of a problem but the source, at the nodes of a part."""
+    """Return the fingerprint of all data but the source, at the nodes of a part."""
     return plan_fingerprint(problem, grid, part) | told_of_sides(problem, grid)
 
 
 def require_same(before: Fingerprint, now: Fingerprint) -> None:
-    """Check that data are what they were; else raise `ValueError` with the names of those that are not."""
+    """Raise `ValueError` with the names of data that have changed."""
     names = changed(before, now)
     if names:
         raise ValueError(
@@ -171,6 +171,6 @@ def require_same(before: Fingerprint, now: Fingerprint) -> None:
 
 
 def changed(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the names of what is not the same."""
+    """Return the names of data that differ."""
     names = dict.fromkeys((*before, *now))
     return [name for name in names if before.get(name, ...) != now.get(name, ...)]

@@ -192,12 +192,12 @@ class Problem:
 
     @property
     def _given(self) -> dict[str, Any]:
-        """What is given of the parameters."""
+        """The given parameters."""
         return {name: values for name, values in self.fields.items() if name != "f"}
 
     @cached_property
     def _parameters(self) -> dict[str, Field]:
-        """All parameters that do not depend on the solution, those that are not given with their defaults."""
+        """Parameters that do not depend on the solution, completed by defaults."""
         values = self.equation.complete(self._given).items()
         return {name: self._field(name, v) for name, v in values if name not in self.functions}
 
@@ -217,7 +217,7 @@ class Problem:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The values of the equation's parameters that are numbers, the defaults among them."""
+        """The equation's parameters that are numbers, completed by defaults."""
         numbers = {name: field.number for name, field in self._parameters.items()}
         return {name: number for name, number in numbers.items() if number is not None}
 
@@ -243,19 +243,19 @@ class Problem:
 
     @property
     def described(self) -> dict[str, float | str]:
-        """The parameters, and of coefficients that are no numbers, what they are."""
+        """The parameters, with descriptions of coefficients that are no numbers."""
         varying = {name: str(field) for name, field in self.arrays.items() if name != "f"}
         return {**self.parameters, **varying, **{k: str(v) for k, v in self.functions.items()}}
 
     @cached_property
     def source(self) -> Field | None:
-        """The source, None if it is zero."""
+        """The source; None if zero."""
         source = self._field("f", self.fields.get("f", 0.0))
         return None if source.number == 0.0 else source
 
     @cached_property
     def conditions(self) -> Sides:
-        """What holds on each part of the outline."""
+        """The conditions on all parts of the outline."""
         if isinstance(self.sides, Sides):
             return self.sides
         return Sides(self.sides, axes=len(self.domain.cells))
@@ -267,7 +267,7 @@ class Problem:
 
     @property
     def hindrance(self) -> str:
-        """Why the problem is not plain, for messages; empty if it is."""
+        """The reason why a problem is not plain, for messages; else empty."""
         if self.domain.shape is not None:
             return "the domain is no rectangle here"
         if any(part.condition.periodic for part in self.conditions.parts):
@@ -277,7 +277,7 @@ class Problem:
         return "" if self.conditions.plain else "a side is natural here"
 
     def pieces(self, grid: Grid) -> Mapping[str, OutlinePiece]:
-        """Return what the domain has of the sides of the rectangle, and of what is held inside, by name."""
+        """Return the domain's pieces of the rectangle's sides, and nodes held inside, by name."""
         pieces, shape = dict(rectangle_outline(grid)), self.domain.shape
         if shape is not None:
             pieces = {name: shape.has_of(piece, grid) for name, piece in pieces.items()}
@@ -297,7 +297,7 @@ class Problem:
         return most
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
-        """Return the values on the edges of a grid, of each problem; zero where a side is natural.
+        """Return the values on the edges of a grid of each problem; zero on natural sides.
 
         Of a domain that is no rectangle they are zero: `Discretisation` has those on its outline.
 
@@ -314,7 +314,7 @@ class Problem:
         return boundaries * (self.problems // len(boundaries))
 
     def source_at(self, grid: Grid, part: Part) -> np.ndarray | None:
-        """Return ``f`` at the nodes of a part of a grid, ``(n or 1, rows, columns)``; None if zero."""
+        """Return ``f`` at the nodes of a part, ``(n or 1, rows, columns)``; None if zero."""
         return None if self.source is None else self.source.sample(grid, part)
 
     def with_fields(self, **fields: Any) -> "Problem":
@@ -345,7 +345,7 @@ class Problem:
 
 
 def _require_in_space(equation: Equation | NonlinearEquation, fields: Mapping[str, Any]) -> None:
-    """Raise `Unsupported` where a problem on a box has anything that is solved in the plane alone."""
+    """Raise `Unsupported` for a problem on a box that is solved in the plane alone."""
     lacks = None
     if not equation.linear:
         return

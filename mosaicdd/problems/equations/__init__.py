@@ -1,4 +1,4 @@
-"""The equations of the package, and those of a user, by their names."""
+"""Equations of the package and of users by their names."""
 
 import importlib
 import importlib.util
@@ -35,7 +35,7 @@ def shipped_equations() -> list[str]:
 
 
 def equation(name: str) -> Equation:
-    """Look a linear equation up by its name, also one of the user's own that is in use.
+    """Return the linear equation of a name, of the package or in use.
 
     `ValueError` if there is no linear equation of this name.
     """
@@ -76,7 +76,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
 
 
 def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquation:
-    """Make an equation of the user's own known by its name.
+    """Register a user's equation by its name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Linear equations: a name, parameters, which may be fields where `varying` says so, and the operator for their values.
+"""Linear equations: name, parameters, and the operator for their values.
 
 A file of the user's own has the same form as this one:
 
@@ -30,7 +30,7 @@ from mosaicdd.settings import meant
 
 
 class NamedEquation:
-    """What every equation has, linear or not; see `Equation`."""
+    """The common members of linear and nonlinear equations; see `Equation`."""
 
     name: str
     text: str
@@ -47,7 +47,7 @@ class NamedEquation:
         return self
 
     def _require_members(self) -> None:
-        """Check texts, names of parameters and their defaults; raise `TypeError` where one is of the wrong kind."""
+        """Raise `TypeError` where a text, a parameter or a default is of the wrong kind."""
         parameters, reaction = self.parameters, self.reaction
         for member in ("name", "text"):
             value = getattr(self, member)
@@ -67,7 +67,7 @@ class NamedEquation:
             raise TypeError(f"equation {self.name}: {text}")
 
     def _require_parameter(self, name: str) -> None:
-        """Raise `ValueError` if there is no such parameter."""
+        """Raise `ValueError` for an unknown parameter."""
         if name not in self.fields or name == "f":
             raise ValueError(
                 f"{self.name} has no field {name!r}{meant(name, self.fields)}; it has: "
@@ -172,7 +172,7 @@ class Equation(NamedEquation):
         return (*self.parameters, *others, *(("f",) if self.source else ()))
 
     def complete(self, field_values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values of the parameters with the defaults of those that are not given.
+        """Complete values of the parameters by defaults.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class Equation(NamedEquation):
         return values
 
     def at(self, **values: float) -> EllipticOperator:
-        """Return the operator for values of the parameters; those not given have their defaults.
+        """Return the operator for values of the parameters, completed by defaults.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class Equation(NamedEquation):
         return self.operator(**self.complete(values))
 
     def drawn(self, rng: np.random.Generator) -> dict[str, float]:
-        """Draw parameters of the family; those that `draw` does not give have their defaults.
+        """Draw parameters of the family, completed by defaults.
 
         Raises
         ------
@@ -271,7 +271,7 @@ def _screened(c: float) -> EllipticOperator:
 
 
 def _draw_c(rng: np.random.Generator) -> dict[str, float]:
-    """Draw ``c`` dense towards 0, where solutions change the most with it."""
+    """Draw ``c`` dense towards 0, where solutions change most."""
     return {"c": _LARGEST_C * rng.uniform() ** 2}
 
 

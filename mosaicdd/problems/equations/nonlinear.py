@@ -106,7 +106,7 @@ class NonlinearEquation(NamedEquation):
         return (*self.parameters, *beside, *self.functions, "f")
 
     def on(self, axes: int) -> Self:
-        """Return the equation of domains of so many axes; raise `Unsupported` if it is not written for them."""
+        """Return the equation for domains of ``axes`` axes; `Unsupported` if it has no such form."""
         if axes not in self.axes:
             raise Unsupported(
                 f"the equation {self.name} is solved in the plane only, with cells (ny, nx): in space there are of "
@@ -115,7 +115,7 @@ class NonlinearEquation(NamedEquation):
         return self
 
     def complete(self, field_values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values of all parameters and functions, with the defaults of those not given.
+        """Complete values of parameters and functions by defaults.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class NonlinearEquation(NamedEquation):
         return {**self.parameters, **self.functions, **field_values}
 
     def operator(self, field_values: Mapping[str, Any], grid: Grid | None = None) -> Nonlinear:
-        """Return ``F`` for values of the fields, on a grid; by default one of the plane.
+        """Return the operator ``F`` for values of the fields, on a grid.
 
         Raises
         ------

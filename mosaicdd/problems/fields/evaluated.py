@@ -1,4 +1,4 @@
-"""Values at coordinates, of a number, a function or an expression; values that are read when sliced; checksums.
+"""Evaluation of numbers, functions and expressions at coordinates; arrays read when sliced; checksums.
 
 A checksum of node values is the sum of each value's bits times a factor of its place, modulo 2^64: ranks add theirs up,
 for any process grid. It is one pass over the memory, about 1 ms for 1024 x 1024 values.
@@ -19,7 +19,7 @@ STRIP = 2**14
 
 
 def checksum(values: np.ndarray, place: Slices) -> int:
-    """Return that of values ``(n, ..)`` at the nodes of a part of the grid.
+    """Return the checksum of values ``(n, ..)`` at the nodes of a part of the grid.
 
     The factors are odd and differ in all bits. As a number's last bits are often zeros, which would take
     the first bits of its factor away, its first bits are added to them.
@@ -35,7 +35,7 @@ def checksum(values: np.ndarray, place: Slices) -> int:
 def checksum_of(
     sample: Callable[[Slices], np.ndarray], part: Slices, *, strip: int = STRIP, summed: bool = True
 ) -> int:
-    """Return that of what is sampled at the nodes of a part, so many values at a time.
+    """Return the checksum of samples at the nodes of a part, taken ``strip`` values at a time.
 
     Unless ``summed`` it is 0: sampled only, as for a check.
     """
@@ -47,13 +47,13 @@ def checksum_of(
 
 
 def over_ranks(sums: Mapping[str, int], allgather: Callable[[Any], list]) -> dict[str, str]:
-    """Return checksums of whole arrays as texts, from those of each rank's part, by name; all ranks together."""
+    """Return checksums of whole arrays by name, as texts, from the sums of all ranks; collective."""
     together = allgather(dict(sums))
     return {name: f"{sum(part[name] for part in together) % 2**64:016x}" for name in sums}
 
 
 def checksum_of_row(values: np.ndarray) -> int:
-    """Return that of values along a line, in space on a face, or of several problems' ``(n, N)``."""
+    """Return the checksum of values on a side, of one or several problems, ``(n, N)``."""
     values = np.atleast_2d(values)
     values = values.reshape(-1, values.shape[-1])
     return checksum(values, (slice(0, values.shape[1]),))
@@ -61,7 +61,7 @@ def checksum_of_row(values: np.ndarray) -> int:
 
 @functools.lru_cache(2**10)  # strips beside each other have the same, and those of the next time
 def _factors(first: int, count: int, stream: int) -> np.ndarray:
-    """Return odd numbers for places along an axis, as random as splitmix64 makes them; not to be changed."""
+    """Return odd pseudorandom factors of places along an axis, by splitmix64; read only."""
     z = np.arange(first, first + count).astype(np.uint64) + np.uint64(stream << 40)
     z *= np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -111,7 +111,7 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
 
 @functools.lru_cache
 def expression_at(text: str, axes: int) -> Expression:
-    """Return the expression of a text, ``expr:`` in front or not, read once for all parts of a grid."""
+    """Parse an expression, with ``expr:`` in front or not; cached."""
     return Expression(text.removeprefix("expr:"), variables=(*reversed(letters(axes)), "pi"))
 
 
@@ -123,7 +123,7 @@ def require_finite(
     kind: str = "node",
     counts: Callable[[], tuple[int, int]] = lambda: (0, 0),
 ) -> np.ndarray:
-    """Return values at nodes; raise `ValueError` if one is NaN or infinite, with the first one's place.
+    """Return values at nodes; raise `ValueError` with the first place where one is not finite.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def require_finite(
 
 
 class Sliced:
-    """Node values ``(.., ny + 1, nx + 1)`` that are read when they are sliced, as those of a file.
+    """Node values ``(.., ny + 1, nx + 1)`` that are read when they are sliced.
 
     ``read``: ``read(place)``: ``[.., rows, columns]`` of them.
     """
@@ -165,7 +165,7 @@ class Sliced:
 
     @classmethod
     def some(cls, values: Any, which: range) -> "Sliced":
-        """Return those of some of several problems."""
+        """Return the values of some of several problems."""
 
         def read(place: tuple) -> Any:
             first, *nodes = place
@@ -176,6 +176,6 @@ class Sliced:
 
     @classmethod
     def of_time(cls, values: Any, number: int) -> "Sliced":
-        """Return those of one of several times."""
+        """Return the values of one of several times."""
         shape = tuple(values.shape[1:])
         return cls(shape, lambda place: values[number, *place[-len(shape) :]])

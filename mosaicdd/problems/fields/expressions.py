@@ -34,7 +34,7 @@ Takes = Literal["after", "named"]
 
 
 class OfPlace:
-    """A function of coordinates alone, made by the package: nobody need ask how it takes the time."""
+    """A function of coordinates alone, made by the package."""
 
     def __init__(self, function: Callable):
         self._function = function
@@ -52,7 +52,7 @@ def at_instant(function: Callable, takes: Takes, t: float) -> OfPlace:
 
 
 def takes_time(function: Callable, axes: int) -> Takes | None:
-    """Say how a function takes the time; None if it is a function of the coordinates alone.
+    """Say how a function takes the time; None without the time.
 
     `TypeError` if it takes neither, or nothing says which.
     """
@@ -86,7 +86,7 @@ def takes_time(function: Callable, axes: int) -> Takes | None:
 
 
 def require_coordinates(function: Callable, axes: int, what: str) -> None:
-    """Check that no coordinate is taken for a parameter with a default of another name; else raise `TypeError`."""
+    """Raise `TypeError` where a coordinate would replace the default of a parameter of another name."""
     if isinstance(function, OfPlace):
         return
     place, taken = coordinates(axes), None
@@ -106,7 +106,7 @@ def require_coordinates(function: Callable, axes: int, what: str) -> None:
 
 
 def require_arguments(function: Callable, axes: int, what: str) -> None:
-    """Check that a function can be called with a coordinate along each axis; else raise `TypeError`."""
+    """Raise `TypeError` unless a function can be called with a coordinate along each axis."""
     signature = _signature_of(function)
     try:
         if signature is not None:
@@ -120,7 +120,7 @@ def require_arguments(function: Callable, axes: int, what: str) -> None:
 
 
 def require_of_time(function: Callable, what: str) -> None:
-    """Check that a function takes the time alone, whatever its name; else raise `TypeError`."""
+    """Raise `TypeError` unless a function takes one argument, the time, of any name."""
     signature = None if isinstance(function, np.ufunc) else _signature_of(function)
     if signature is None or _takes_any(signature):
         return
@@ -151,7 +151,7 @@ def _arguments(signature: inspect.Signature) -> dict[str, bool]:
 
 
 def _tried(function: Callable, axes: int) -> Takes | None:
-    """Say how a function that takes any number of arguments takes the time, by calls at one point."""
+    """Find out by calls at one point how a function of any number of arguments takes the time."""
     works = []
     for count in (axes, axes + 1):
         with np.errstate(all="ignore"):
@@ -204,7 +204,7 @@ _LOGIC = {
 
 
 def _in_float(functions: dict) -> dict:
-    """Let comparisons count as 0.0 and 1.0: the sum of two truth values in numpy is their "or"."""
+    """Compute in float64: in integers or truth values numpy's sum of two comparisons is their "or"."""
     return {key: functools.partial(function, dtype=float) for key, function in functions.items()}
 
 
@@ -280,7 +280,7 @@ class Expression:
         return _uses(self._tree, variable)
 
     def may_jump(self, variable: str) -> bool:
-        """Say whether it may jump where a variable moves: by what compares or counts it."""
+        """Say whether the expression may be discontinuous in a variable."""
         parts = itertools.chain.from_iterable(map(_jumping, ast.walk(self._tree)))
         return any(_uses(part, variable) for part in parts)
 
@@ -324,7 +324,7 @@ def _uses(tree: ast.AST, variable: str) -> bool:
 
 
 def _jumping(node: ast.AST) -> list[ast.expr]:
-    """Return the parts of a node in which it is not continuous."""
+    """Return the arguments of a node in which its value is discontinuous."""
     match node:
         case ast.Compare(left=left, comparators=others):
             return [left, *others]

@@ -1,4 +1,4 @@
-"""Fields over the domain in whatever form a user has them, sampled at the nodes of a part; signs of coefficients."""
+"""Fields over the domain in any form, sampled at the nodes of a part; signs of coefficients."""
 
 import functools
 import itertools
@@ -91,18 +91,18 @@ class Field:
         self._fits: Grid | None = None  # to which node values are known to belong
 
     def among_foils(self, values: Any) -> Any:
-        """Return other values with the foils in it."""
+        """Return other values with the foils of this field."""
         return values if self.foils is None else self.foils.among(values)
 
     @property
     def value(self) -> Hashable | None:
-        """What it is, where that cannot change: a number, a text, or what values say of themselves."""
+        """A hashable value that identifies an immutable field: a number, a text, a file's version."""
         fixed = self._text or type(self.values) is float
         value = self.values if fixed else getattr(self.values, "as_value", None)
         return value if self.foils is None or value is None else (value, self.foils.foils)
 
     def told(self, grid: Grid, part: Part) -> Hashable:
-        """Return what tells it from others at the nodes of a part: its value, or a checksum."""
+        """Return the field's `value`, or a checksum at the nodes of a part."""
         if self.value is not None:
             return self.value
         held = type(self.values) is np.ndarray or not self._shape
@@ -111,23 +111,23 @@ class Field:
         return total if self.foils is None else (total, self.foils.foils)
 
     def keep(self, grid: Grid, part: Part) -> None:
-        """Keep what a function returns at the nodes of a part: samples within it are these values, then."""
+        """Cache the values of a function at the nodes of a part, for samples within it."""
         if callable(self.values) and not isinstance(self.values, Expression):
             strips = [self.sample_as_given(grid, s, checked=False) for s in in_rows(part, STRIP)]
             if strips:
                 self._kept = grid, part, np.concatenate(strips, axis=1)
 
     def forget(self) -> None:
-        """Let a function be called again."""
+        """Drop the cached values of a function."""
         self._kept = None
 
     def follow(self, other: "Field") -> None:
-        """Read from where another one does, which has the same values; what is kept stays."""
+        """Read from the array of another field with the same values, unless values are cached."""
         if self._kept is None:
             vars(self).update(vars(other), _kept=None, _fits=None)
 
     def __str__(self) -> str:
-        """Say in a few words what it is."""
+        """Describe the field in a few words."""
         if self.foils is not None:
             return f"{Field(self.name, self.values, self.axes)} with {self.foils}"
         if self.number is not None:
@@ -142,16 +142,16 @@ class Field:
 
     @property
     def problems(self) -> int:
-        """Of how many problems there are values; 1 for values that serve all."""
+        """Number of problems with values of their own; 1 for values common to all."""
         return self._shape[0] if len(self._shape) > self.axes else 1
 
     @property
     def times(self) -> int | None:
-        """Of how many times there are values of each problem, ``(n, times, ny + 1, nx + 1)``; None without that axis."""
+        """Number of times in values ``(n, times, ny + 1, nx + 1)``; None without that axis."""
         return self._shape[1] if len(self._shape) == self.axes + 2 else None
 
     def require_shape(self, grid: Grid, *, in_time: bool = False, cells: bool = False) -> None:
-        """Check that values belong to a grid, above whose spacing random ones vary; else raise `ValueError`.
+        """Raise `ValueError` unless values fit a grid, whose spacing resolves random ones.
 
         ``in_time``: whether they may have an axis for times; ``cells``: whether they may be per cell.
         """
@@ -176,7 +176,7 @@ class Field:
             )
 
     def require_common(self, grid: Grid, *, cells: bool) -> None:
-        """Check that values belong to a grid, as `require_shape`, and serve all problems; else raise `Unsupported`."""
+        """Check the shape, as `require_shape`; raise `Unsupported` for values of several problems."""
         if self.problems > 1:
             raise Unsupported(
                 f"{self._what} is of {self.problems} problems; problems that are solved "
@@ -189,7 +189,7 @@ class Field:
         return self._shape[-len(grid.shape) :] == tuple(grid.shape)
 
     def count(self, wrong: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-        """Return of how many values of an array something holds, and how many it has; zeros of others."""
+        """Count the wrong values of an array, and all of them; zeros for other fields."""
         if not self._shape:
             return 0, 0
         rows = range(self._shape[-self.axes])
@@ -198,7 +198,7 @@ class Field:
         return sum(int(wrong(row).sum()) for row in values), math.prod(self._shape)
 
     def sample_as_given(self, grid: Grid, part: Part, *, checked: bool = True) -> np.ndarray:
-        """Return the values at nodes, or in the cells above and to the right of them.
+        """Return the values at nodes, or in the cells whose lower corners these are.
 
         ``(n, rows, columns)``; of cells, those there are. Unless ``checked``, they need not be finite.
         """
@@ -211,11 +211,11 @@ class Field:
         return require_finite(values, self._what) if checked else values
 
     def sample_cells(self, part: Part) -> np.ndarray:
-        """Return the values of an array in some cells, or at nodes, ``(.., rows, columns)``, finite or not."""
+        """Return a part of an array of node or cell values, ``(.., rows, columns)``, unchecked."""
         return real_array(self.values[last(part)], self._what)
 
     def sample(self, grid: Grid, part: Part, where: np.ndarray | None = None) -> np.ndarray:
-        """Return the values at the nodes of a part, ``(n, rows, columns)``; n is 1 if all share them.
+        """Return values at the nodes of a part, ``(n, rows, columns)``; n is 1 for common values.
 
         Of values per cell the means of those around, on a rectangle; within a shape see `sample_near`.
         ``where``: which nodes must have finite values, ``(rows, columns)``; by default all.
@@ -231,7 +231,7 @@ class Field:
         return values
 
     def require_finite(self, values: np.ndarray, grid: Grid, part: Part) -> np.ndarray:
-        """Return values of a part; raise `ValueError` if one is not finite, with how many of those given are not."""
+        """Return values of a part; raise `ValueError` with a count where they are not finite."""
         return require_finite(
             values,
             self._what,
@@ -241,12 +241,12 @@ class Field:
         )
 
     def strips(self, grid: Grid) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield rows of the grid and the values of the first problem there, finite or not."""
+        """Yield strips of the grid and the first problem's values on them, unchecked."""
         for part in in_rows(tuple(slice(0, nodes) for nodes in grid.nodes), _STRIP):
             yield part, self._values(grid, part)[0]
 
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
-        """Return the values at the nodes of a part, ``(n, rows, columns)``, finite or not."""
+        """Return values at the nodes of a part, ``(n, rows, columns)``, unchecked."""
         if self._kept is not None and self._kept[0] == grid:
             whole, kept = self._kept[1:]
             if contains(whole, part):
@@ -265,7 +265,7 @@ class Field:
         return values.reshape(math.prod(values.shape[: -len(part)]), *values.shape[-len(part) :])
 
     def _means(self, grid: Grid, part: Part) -> np.ndarray:
-        """Return the means of the cells around the nodes of a part, of those that are finite; NaN where none is."""
+        """Return the means of finite values in the cells around nodes; NaN where none is finite."""
         values = self.sample_cells(cells_of(part, grid))
         known = np.isfinite(values)
         nodes = zip(part, grid.nodes, strict=True)
@@ -279,7 +279,7 @@ class Field:
 
 
 def cells_of(part: Part, grid: Grid) -> Part:
-    """Return the cells around the nodes of a part, of those that the grid has."""
+    """Return the cells of the grid around the nodes of a part."""
     return tuple(
         slice(max(p.start - 1, 0), min(p.stop, count))
         for p, count in zip(part, grid.shape, strict=True)
@@ -287,12 +287,12 @@ def cells_of(part: Part, grid: Grid) -> Part:
 
 
 def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:
-    """Return what a part has of so many rows and columns, in the whole and in the part."""
+    """Return the intersection of a part with an array of some shape, in the array and in the part."""
     return next(overlaps(part, counts, (None,) * len(counts)))
 
 
 def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[tuple[Part, Part]]:
-    """Yield what a part has of so many rows and columns, in the whole and in the part, in every round."""
+    """Yield the intersections of a part with the periodic images of an array, in the array and in the part."""
     along = []
     for p, n, period in zip(part, counts, periods, strict=True):
         shared = []
@@ -309,7 +309,7 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
 
 
 class LocalPart:
-    """Node values of a source of which a rank holds a part; a `Field` reads it as an array.
+    """Node values of a source on the part of a rank, in place of an array in a `Field`.
 
     Of coefficients each rank looks at all: one that lies over ranks is refused where it does not hold it.
     ``values``: at the nodes of ``part``.
@@ -321,7 +321,7 @@ class LocalPart:
         self._values, self._part = values, part
 
     def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of the domain; `IndexError` if this rank does not hold all of them."""
+        """Return ``[..., rows, columns]`` of the domain; `IndexError` beyond the part of this rank."""
         return self._values[within(place[-len(self._part) :], self._part)]
 
 
@@ -341,7 +341,7 @@ def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np
 def require_sign(
     values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
 ) -> np.ndarray:
-    """Check the sign of a coefficient's values in a part of a grid, and return them.
+    """Check the sign of a coefficient's values in a part of a grid; return the values.
 
     `ValueError` if one is not positive, or negative: with its place, how many there are in the array that was given,
     and what to do where nothing conducts.

@@ -1,4 +1,4 @@
-"""Numbers and arrays as people give them, made numpy's: the one place where every given array passes.
+"""Conversion of numbers and arrays of any library to numpy: every array of a user passes here.
 
 What would lose something on the way is refused with the way out: gradients, zeros that are not stored,
 labels. A masked value is NaN, so that the rules for values that are not finite hold for it. Rows lie along
@@ -22,7 +22,7 @@ _UNEVEN = 1e-3  # of a step: coordinates in float32, far from the origin, are ro
 
 
 def real_array(values: Any, what: str) -> np.ndarray:
-    """Return numbers, an array or a tensor as an array of float64 that torch takes as it is.
+    """Return numbers, an array or a tensor as a contiguous array of float64.
 
     `ValueError` if they are complex. `TypeError` if they are no numbers, or of a kind that `usable` refuses.
     """
@@ -45,7 +45,7 @@ def real_array(values: Any, what: str) -> np.ndarray:
 
 
 def as_mask(values: Any, what: str) -> np.ndarray:
-    """Return what is true or false, or 1 or 0, as an array of booleans; see `usable`.
+    """Return truth values, or ones and zeros, as an array of booleans; see `usable`.
 
     `ValueError` if other numbers are in it, or some are masked. `TypeError` if it is none.
     """
@@ -74,7 +74,7 @@ def as_mask(values: Any, what: str) -> np.ndarray:
 
 
 def _of_numpy(values: Any) -> np.ndarray:
-    """Return usable values as an array of numpy's, masked ones as they are, of a file all."""
+    """Return usable values as an array of numpy's, possibly masked; files are read whole."""
     if hasattr(values, "detach"):
         values = values.cpu()
         # numpy has no bfloat16; float32 holds all of it
@@ -84,7 +84,7 @@ def _of_numpy(values: Any) -> np.ndarray:
 
 
 def of_colours(values: Any) -> str:
-    """Say what to do with a picture in colours, ``(rows, columns, 3)`` or 4 of bytes or their shares; nothing of others."""
+    """Return a hint for a picture in colours, ``(rows, columns, 3 or 4)``; empty for other arrays."""
     shape = shape_of(values)
     if len(shape) != 3 or shape[-1] not in (3, 4) or min(shape[:2]) < _PICTURE:
         return ""
@@ -107,13 +107,13 @@ def of_colours(values: Any) -> str:
 
 
 def is_read_later(values: Any) -> bool:
-    """Say whether a field holds what is given itself, or what cannot change, and no copy of it."""
+    """Say whether a field holds the given object itself, or an immutable one, and no copy."""
     fixed = isinstance(values, (float, int, str)) or callable(values)
     return fixed or (type(values) is np.ndarray and values.ndim > 0)
 
 
 def is_number(values: Any) -> bool:
-    """Say whether values are one real number, also as an array of numpy's or torch's without axes."""
+    """Say whether values are one real number, possibly an array without axes."""
     if isinstance(values, numbers.Real):
         return True
     return getattr(values, "shape", None) == () and "complex" not in str(
@@ -122,20 +122,20 @@ def is_number(values: Any) -> bool:
 
 
 def is_one_each(values: Any) -> bool:
-    """Say whether values are a list of functions or texts, one of each of several problems."""
+    """Say whether values are a list of functions or texts, one for each problem."""
     return isinstance(values, (list, tuple)) and any(
         isinstance(v, str) or callable(v) for v in values
     )
 
 
 def shape_of(values: Any) -> tuple[int, ...]:
-    """Return the shape of an array, or of lists of numbers; () of numbers, texts and functions."""
+    """Return the shape of an array or of lists of numbers, else ``()``."""
     listed = isinstance(values, (list, tuple)) and not is_one_each(values)
     return np.shape(values) if listed else tuple(getattr(values, "shape", ()))
 
 
 def usable(values: Any, what: str) -> Any:
-    """Return what is given as it can be sliced by rows and columns, or refuse it.
+    """Return values that can be sliced by rows and columns; refuse other kinds.
 
     A DTensor is gathered: all ranks of its mesh together.
 
@@ -158,7 +158,7 @@ def usable(values: Any, what: str) -> Any:
 
 
 def _whole(values: Any, what: str) -> Any:
-    """Return what all ranks of a DTensor's mesh hold together."""
+    """Gather a DTensor; all ranks of its mesh together."""
     if values.device_mesh.get_coordinate() is None:
         raise ValueError(
             f"{what} is a DTensor over the processes {values.device_mesh.mesh.tolist()}, and this is none of "
@@ -174,7 +174,7 @@ def _dense(values: Any, what: str) -> Any:
 
 
 def _ordered(values: Any, what: str) -> Any:
-    """Return an array of xarray's with its last axes (y, x), along which coordinates grow."""
+    """Transpose and flip an array of xarray's to axes (y, x) with growing coordinates."""
     if all(name == f"dim_{i}" for i, name in enumerate(values.dims)):
         return values  # without names of its own
     named = [name for name in letters(3) if name in values.dims]
@@ -190,7 +190,7 @@ def _ordered(values: Any, what: str) -> Any:
 
 
 def _refused(text: str) -> Callable[[Any, str], NoReturn]:
-    """Return what refuses values of a kind, with the way out."""
+    """Return a converter that refuses values, with the way out."""
 
     def refuse(values: Any, what: str) -> NoReturn:
         names = ", ".join(map(str, getattr(values, "data_vars", ())))
@@ -240,7 +240,7 @@ def step_along(values: Any, name: str, what: str) -> float | None:
 
 
 def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
-    """Return how far apart coordinates are, per axis of a grid of so many; None without any.
+    """Return the spacing of coordinates along each axis; None without coordinates.
 
     `ValueError` if they are not evenly spaced, or some axes have none.
     """
@@ -256,7 +256,7 @@ def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
 
 
 def require_place(values: Any, grid: Grid, what: str) -> None:
-    """Raise `ValueError` unless coordinates, where values have any, are those of a grid's nodes or cells."""
+    """Raise `ValueError` where values have other coordinates than a grid's nodes or cells."""
     require_spacing(values, grid, what)
     names = letters(len(grid.shape))
     for name, step, count, own in zip(names, grid.steps, grid.shape, grid.ends, strict=True):
@@ -273,7 +273,7 @@ def require_place(values: Any, grid: Grid, what: str) -> None:
 
 
 def require_spacing(values: Any, grid: Grid, what: str) -> None:
-    """Raise `ValueError` unless coordinates, where values have any, are as far apart as a grid's nodes."""
+    """Raise `ValueError` where values have coordinates with another spacing than a grid."""
     names = letters(len(grid.shape))
     steps = [step_along(values, name, what) for name in names]
     for name, step, own in zip(names, steps, grid.steps, strict=True):
@@ -292,7 +292,7 @@ def require_spacing(values: Any, grid: Grid, what: str) -> None:
 def one_corner(
     fields: Mapping[str, Any], cells: tuple[int, ...], origin: Sequence[float] | None
 ) -> tuple[float, ...] | None:
-    """Return where a domain begins by the coordinates of all that have any, x first; else the origin.
+    """Return the origin of a domain by the coordinates of its fields, x first.
 
     `ValueError` unless it is the same by all, and the origin where one is given.
     """
@@ -323,7 +323,7 @@ def one_corner(
 
 
 def same_values(first: Any, second: Any) -> bool:
-    """Say whether two things that people gave are equal: arrays by what they hold, functions only themselves."""
+    """Say whether two given values are equal: arrays by content, functions by identity."""
     both = first, second
     if first is second:
         return True

@@ -56,7 +56,7 @@ def sample_at_points(
     amplitude: float = 1.0,
     noise: float = 0.0,
 ) -> np.ndarray:
-    """Draw one sample of a zero-mean process at points ``(n, axes)``, in units of domain length: ``(n,)``.
+    """Draw one sample ``(n,)`` of a zero-mean process at points ``(n, axes)``.
 
     It is a sum of 256 plane waves of random phases, whose wave numbers have the spectrum of the squared exponential
     kernel (Rahimi and Recht 2007). Parameters are those of `sample_closed_curve`.
@@ -91,7 +91,7 @@ _DEVIATIONS = 6.0  # between the values whose ratio is the contrast: three on bo
 
 @dataclass(frozen=True)
 class Lognormal:
-    """``exp(sigma z)`` with ``z`` of unit variance and covariance ``exp(-d**2 / (2 length**2))``, of any size.
+    """A field ``exp(sigma z)``, ``z`` with the covariance ``exp(-d**2 / (2 length**2))``.
 
     White noise on a grid of its own, with half a correlation length between its points, is smoothed by
     Gaussian weights. It is drawn in tiles, each by a generator of its own: so each rank makes what it needs,
@@ -128,7 +128,7 @@ class Lognormal:
             )
 
     def sample(self, grid: Grid, part: tuple[slice, ...]) -> np.ndarray:
-        """Return the values at the nodes of a part of a grid, in an array of its axes."""
+        """Return the values at the nodes of a part of a grid."""
         shape = [max(0, p.stop - p.start) for p in part]
         if 0 in shape:
             return np.empty(shape)

@@ -1,4 +1,4 @@
-"""Points with a strength: a source of a given total at each place, on or between the nodes."""
+"""Point sources of given totals, on or between the nodes."""
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -20,7 +20,7 @@ _STRENGTH = "the strength of a well"
 
 
 class Wells:
-    """A source ``f`` of points, each of a given total, beside a source that is spread over the domain.
+    """Point sources, each of a given total, added to a distributed source ``f``.
 
     A strength is shared out among the nodes of the cell around its place, linearly along each axis; so their total, and the
     place's mean, are exact wherever it lies, and what is some cells away is of second order. At a node on a side it acts with the half of a cell that the node has of the domain. In time a strength may depend on ``t``; one that is
@@ -86,7 +86,7 @@ class Wells:
 
     @cached_property
     def as_value(self) -> Hashable | None:
-        """What they are, where that cannot change."""
+        """Points and distributed source, where these are immutable."""
         fixed = self._beside.value is not None and not any(callable(s) for _, s in self.points)
         return (self.points, self._beside.value) if fixed else None
 
@@ -98,7 +98,7 @@ class Wells:
         return any(callable(s) or _expression(s, 0.0).may_jump("t") for s in changing)
 
     def at_time(self, t: float, beside: Any) -> Self:
-        """Return them at a time, with what is beside them then; themselves if nothing differs."""
+        """Return the wells at a time with another distributed source; themselves if nothing differs."""
         points = tuple((place, _at(strength, t)) for place, strength in self.points)
         if beside is self.beside and points == self.points:
             return self
@@ -129,7 +129,7 @@ class Wells:
         return values
 
     def _on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes, ``(K, axes)``, as many for each point, and their shares of it, per volume of the node."""
+        """Return nodes ``(K, axes)``, equally many a point, and their shares per volume."""
         if self._spread is None or self._spread[0] != grid:
             self._spread = grid, *self._spread_on(grid)
         return self._spread[1:]
@@ -151,7 +151,7 @@ class Wells:
 
 
 def _sound(strength: Any) -> Strength:
-    """Return a strength that is one; else raise `TypeError` or `ValueError`."""
+    """Return a valid strength; else raise `TypeError` or `ValueError`."""
     if callable(strength):
         require_of_time(strength, _STRENGTH)
     elif isinstance(strength, str):
@@ -167,7 +167,7 @@ def _sound(strength: Any) -> Strength:
 
 
 def _at(strength: Strength, t: float | None) -> float:
-    """Return a strength at a time; `ValueError` if it is not finite, or depends on a time that there is none of."""
+    """Return a strength at a time; `ValueError` if it is infinite, or needs a time."""
     value = strength
     if isinstance(strength, str):
         value = float(_expression(strength, t)())
@@ -181,7 +181,7 @@ def _at(strength: Strength, t: float | None) -> float:
 
 
 def _expression(text: str, t: float | None) -> Expression:
-    """Return the expression of a strength at a time; the very time of a `TimeLimit` unless it may jump there."""
+    """Return the expression of a strength at a time, a one-sided limit where it may jump."""
     if t is None:
         return Expression(text, ("pi",))
     expression = Expression(text, ("pi",), t=t)

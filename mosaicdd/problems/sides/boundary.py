@@ -1,4 +1,4 @@
-"""Dirichlet data on the edge of the whole domain: the value type and how it is made.
+"""Dirichlet data on all edges of the domain.
 
 Values on all edges of a rectangle, of one or several problems: given, or made for a grid, as by a text.
 
@@ -30,13 +30,13 @@ Place = tuple[slice | int, ...]
 
 
 def on_side(side: Side) -> Place:
-    """Return where a side lies in a field."""
+    """Return the index of a side in a field."""
     axis, end = side
     return (*[slice(None)] * axis, -end)
 
 
 def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slices, Place]]:
-    """Yield the sides at which a part of a grid ends, the nodes of these, and where they are in the part."""
+    """Yield the sides of the grid on a part, the sides' nodes, and their index in the part."""
     for axis, (along, count) in enumerate(zip(part, nodes, strict=True)):
         for end, here in enumerate((along.start == 0, along.stop == count)):
             if here:
@@ -45,7 +45,7 @@ def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slice
 
 @functools.cache
 def corners(axes: int = 2) -> tuple[tuple[Side, Place, Side, Place], ...]:
-    """Return two sides that meet, and where each of them has their common corner, in space an edge."""
+    """Return pairs of adjacent sides, each with the index of the common corner or edge."""
     return tuple(
         ((a, low), on_side((b - 1, high)), (b, high), on_side((a, low)))
         for a, b in itertools.combinations(range(axes), 2)
@@ -140,26 +140,26 @@ class Boundary:
         return tuple(nodes - 1 for nodes in (first, *along))
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Boundary":
-        """Return what a function makes of each edge."""
+        """Apply a function to each edge."""
         return Boundary({side: of(edge) for side, edge in self.edges.items()})
 
     def times(self, factor: float) -> "Boundary":
-        """Return the values multiplied; these, if the factor is 1."""
+        """Return the values multiplied by a factor."""
         return self if factor == 1.0 else self.each(lambda edge: factor * edge)
 
     def every(self, apart: int) -> "Boundary":
-        """Return the values at every so many nodes, which must divide the cells of the edges."""
+        """Return the values at nodes ``apart`` cells apart, a divisor of the edges' cells."""
         return self.each(lambda edge: edge[(slice(None, None, apart),) * edge.ndim])
 
     def impose(self, field: np.ndarray, part: Slices | None = None) -> np.ndarray:
-        """Write the values to the edge of ``field``, ``(ny + 1, nx + 1)``, or of a part of it; return it."""
+        """Write the values to the edges of a field, or of a part of it, and return the field."""
         nodes = tuple(cells + 1 for cells in self.shape)
         for side, along, there in edges_of(part or tuple(map(slice, [0, 0, 0], nodes)), nodes):
             field[there] = self.edges[side][along]
         return field
 
     def at(self, *places: np.ndarray) -> np.ndarray:
-        """Return a smooth surface that has these values on its edges (Coons, 1967; in space Gordon, 1971).
+        """Evaluate the transfinite interpolation of the edges (Coons, 1967; in space Gordon, 1971).
 
         What is linear between opposite edges, added up over the axes, less what then counts twice: what is linear
         between corners, and so on.
@@ -265,7 +265,7 @@ class Boundary:
 
 
 class EdgeData:
-    """Values on all edges of one or several problems, as they are; or made for a grid, by classes that derive.
+    """Values on all edges of one or several problems; derived classes make them for a grid.
 
     `TypeError` if ``values`` are no `Boundary`, of each problem.
     """
@@ -349,11 +349,11 @@ class BoundarySpec(EdgeData):
 
     @property
     def formula(self) -> str | None:
-        """The text of the expression, if it is one."""
+        """The text of the expression; None of a Gaussian process."""
         return self.text if self._expression else None
 
     def at_time(self, t: float, axes: int) -> Self:
-        """Return the data at a time, themselves if they do not depend on it."""
+        """Return the data at a time; themselves if constant in time."""
         if not self._expression:
             return self
         formula = self._formula(t, axes)
@@ -400,7 +400,7 @@ def _range_of_seeds(first: str, last: str) -> range:
 
 
 def joined_edges(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
-    """Return the values on edges by the names of sides, ``(M,)``; those that differ in a common corner get the mean there."""
+    """Join values on edges, ``(M,)``, by the names of sides; corners get the mean."""
     axes, names = len(grid.shape), side_names(len(grid.shape))
     own = {
         names[name]: edge.reshape(tuple(np.delete(grid.nodes, names[name][0])))

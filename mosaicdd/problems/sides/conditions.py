@@ -21,7 +21,7 @@ Values = float | str | Callable | Any
 
 
 class Condition:
-    """What holds on a side; two are equal if their values are, arrays by what they hold."""
+    """A boundary condition; conditions with equal values, arrays by content, are equal."""
 
     fixed: ClassVar[bool] = False
     """Whether it prescribes ``u``."""
@@ -31,7 +31,7 @@ class Condition:
     """Whether the flux depends on ``u``."""
     periodic: ClassVar[bool] = False
     inside: ClassVar[bool] = False
-    """Whether it holds inside of the domain."""
+    """Whether it prescribes values inside of the domain."""
 
     values: Values
 
@@ -71,7 +71,7 @@ class Neumann(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Robin(Condition):
-    """``a du/dn + alpha u = values``, outward; ``alpha``, 0 or more, is given as values are, for all problems alike."""
+    """``a du/dn + alpha u = values``, outward, ``alpha >= 0`` of any kind, common to all problems."""
 
     exchanges: ClassVar[bool] = True
     alpha: Values
@@ -85,7 +85,7 @@ class Robin(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Periodic(Condition):
-    """``u`` goes on at the opposite side, there larger by a number at the higher of both; given for both of a pair.
+    """``u`` at the high side is ``u`` at the low side plus ``jump``; given for both sides.
 
     A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
     """
@@ -142,13 +142,13 @@ def split_at_comma(spec: str) -> tuple[str, str, str]:
 
 
 def is_file(spec: Values) -> bool:
-    """Say whether the values of a condition that was read are the name of a file."""
+    """Say whether the values of a parsed condition name a file."""
     named = isinstance(spec, str) and not spec.startswith("expr:")
     return named and (spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec)
 
 
 def values_of_spec(spec: str) -> float | str:
-    """Read values: a number, ``expr:...``, or the name of a file, which stays a text; `ValueError` if it is none."""
+    """Parse a number, ``expr:...`` or the name of a file, which stays a text; else `ValueError`."""
     if spec.startswith("expr:") or is_file(spec):
         return spec
     try:
@@ -198,7 +198,7 @@ class Scattered:
         return (1 - t) * low + t * high
 
     def require_near(self, distance: float, nearest: np.ndarray) -> None:
-        """Raise `ValueError` if a point is farther than a distance from all places ``(M, 2)`` on an outline."""
+        """Raise `ValueError` for a point farther than a distance from an outline's places ``(M, 2)``."""
         far, _ = cKDTree(nearest).query(self.points)
         if (far > distance).any():
             at = int(far.argmax())

@@ -1,4 +1,4 @@
-"""Values that are given inside of a domain: at nodes, along lines, or wherever a formula holds.
+"""Values prescribed inside of a domain: at nodes, along lines, or by a formula or a mask.
 
 A place is known to a grid by the nodes that it has there: of a line those nearest to it, one for each step along the
 axis that it goes most along, so that no edge of the grid crosses it between two of them.
@@ -28,7 +28,7 @@ _WHERE = "the place of what is held"
 
 @dataclass(frozen=True, eq=False)
 class HeldPlace:
-    """Nodes of a grid, by a formula, a mask, points of a line, or the nodes themselves.
+    """A set of grid nodes by a formula, a mask, or points.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class HeldPlace:
         return self.text
 
     def nodes(self, grid: Grid, shape: Shape | None, periods: Periods) -> np.ndarray:
-        """Return the nodes in a domain, ``(K, axes)``, row by row; on both of periodic sides."""
+        """Return the nodes in a domain, ``(K, axes)``, row by row, with periodic copies."""
         key = grid, shape, periods
         if not self._kept or self._kept[0][0] != key:
             nodes = self.find(self.place, grid)
@@ -74,7 +74,7 @@ class HeldPlace:
 
 
 def nodes_at(points: np.ndarray) -> HeldPlace:
-    """Return the place of nodes at points, as files hold them, ``(K, axes)``, (x, y)."""
+    """Return the place of nodes at points ``(K, axes)``, (x, y), as in files."""
     return HeldPlace(points, f"{len(points)} nodes", _nodes_at)
 
 
@@ -99,7 +99,7 @@ def _nodes_where(formula: Any, grid: Grid) -> np.ndarray:
 
 
 def _mask_of(values: Any, labelled: Any = None) -> HeldPlace:
-    """Return the place of the nodes where an array is true; ``labelled``: what has its coordinates, if any."""
+    """Return the place of the true nodes of a mask, whose coordinates ``labelled`` may have."""
     mask = as_mask(values, _WHERE).copy()
     find = functools.partial(_nodes_of_mask, labelled)
     return HeldPlace(mask, f"{int(mask.sum())} nodes of a mask", find)
@@ -115,7 +115,7 @@ def _nodes_of_mask(labelled: Any, mask: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def _nodes_of_line(points: np.ndarray, grid: Grid) -> np.ndarray:
-    """Return the nodes nearest to a line through points, ``(k, axes)``, (x, y); of one point that nearest to it."""
+    """Return the nodes nearest to a line through points ``(k, axes)``, or to one point."""
     for place in points:
         grid.require_inside(place, "the point ({}) of what is held is outside")
     corners = grid.cells(points[:, ::-1])
@@ -132,7 +132,7 @@ def _nodes_of_line(points: np.ndarray, grid: Grid) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Held(Dirichlet):
-    """``u = values`` inside of the domain, at nodes: what flows into them is a `flow` by the name in ``sides``.
+    """``u = values`` at nodes inside of the domain, whose inflow is a `flow` by name.
 
     Parameters
     ----------
@@ -203,5 +203,5 @@ def _inside(shape: Shape, grid: Grid, nodes: np.ndarray) -> np.ndarray:
 
 
 def _nearest(places: np.ndarray) -> np.ndarray:
-    """Return the nearest whole numbers, half way always the lower ones: a line of them has no gaps."""
+    """Round to whole numbers, halves down, so that nodes of a line have no gaps."""
     return np.floor(places + 0.5 - ROUNDING).astype(int)

@@ -1,4 +1,4 @@
-"""Conditions and the parts of a domain's outline where they hold, by the names that people give."""
+"""Boundary conditions on named parts of a domain's outline."""
 
 import dataclasses
 import math
@@ -30,13 +30,13 @@ Intervals = tuple[tuple[float, float], ...]
 
 
 def is_outline(name: str) -> bool:
-    """Say whether a name is one of outlines of a shape, no side of the rectangle."""
+    """Say whether a name is that of a shape's outline, no side of the rectangle."""
     return _OUTLINE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
 class SidePart:
-    """A condition and where it holds."""
+    """A boundary condition and the part of the outline where it holds."""
 
     name: str  # of the piece
     condition: Condition
@@ -47,36 +47,36 @@ class SidePart:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether it is all of the piece."""
+        """Whether the part is the whole side, or outline."""
         return not (self.along or self.where)
 
     @cached_property
     def inside(self) -> bool:
-        """Whether it holds inside of the domain, on no piece of the outline."""
+        """Whether the condition holds inside of the domain, on no outline."""
         return self.condition.inside
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """The part's name in messages."""
         return f"what is held as {self}" if self.inside else f"{self.noun} {self}"
 
     @cached_property
     def values(self) -> Any:
-        """What is given; of a periodic side by how much the solution jumps."""
+        """The condition's values; of a periodic side its jump."""
         return self.condition.values
 
     @cached_property
     def alpha(self) -> Any:
-        """Of a Robin condition, as it was given, else 0."""
+        """The coefficient of a Robin condition as given, else 0."""
         return self.condition.exchange
 
     @property
     def each(self) -> list[Any]:
-        """The values of each of several problems, where these are functions and texts; else all in one."""
+        """Functions and texts of each problem in a list; other values alone."""
         return [*self.values] if is_one_each(self.values) else [self.values]
 
     def problems(self, axes: int) -> int:
-        """Return of how many problems the values are, in a domain of so many axes."""
+        """Return the number of problems that values in a domain of ``axes`` axes are for."""
         shape = (len(self.each), *shape_of(self.values))
         return shape[1] if len(shape) - 1 == (2 if self.inside else axes) else shape[0]
 
@@ -99,12 +99,12 @@ class SidePart:
 
     @property
     def as_given(self) -> str:
-        """The name that it was given by; of a whole piece that of the piece."""
+        """The part's name as given."""
         return str(self) if self.whole else self.given or str(self)
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
-    """Read the name of a piece, or of a part of a side or of an outline; raise `ValueError` if it is none, or empty.
+    """Parse the name of a side or an outline, or of a part of one; else raise `ValueError`.
 
     What is held inside has any other name.
     """
@@ -134,7 +134,7 @@ def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
 
 
 def _intervals(side: str, text: str, axes: int) -> Intervals:
-    """Read the part of a side; raise `ValueError` if it is none."""
+    """Parse the intervals of a part of a side; else raise `ValueError`."""
     along, name = others(side_names(axes)[side][0], axes), f"{side}[{text}]"
     parts = text.split(",")
     if len(parts) != len(along):
@@ -157,7 +157,7 @@ def _intervals(side: str, text: str, axes: int) -> Intervals:
 
 
 def common(intervals: Intervals, other: Intervals) -> Intervals | None:
-    """Return what two parts of a side have in common; None if it is nothing."""
+    """Return the intersection of two parts of a side; None if it is empty."""
     if not (intervals and other):
         return intervals or other
     both = zip(intervals, other, strict=True)
@@ -167,7 +167,7 @@ def common(intervals: Intervals, other: Intervals) -> Intervals | None:
 
 @concerning("sides")
 def require_conditions(parts: Sequence[SidePart], axes: int = 2) -> None:
-    """Check that all have conditions, that these do not overlap, and that periodic sides are pairs; else raise."""
+    """Raise unless parts have conditions, do not overlap, and periodic sides are pairs."""
     for part in parts:
         if not isinstance(part.condition, Condition):
             raise TypeError(
@@ -208,7 +208,7 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
 
 
 def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
-    """Return what holds on an outline of a shape, or on a part of one; None where nothing is said of it."""
+    """Return the condition on an outline of a shape, or on a part of one, if any."""
     named = {str(part): part for part in parts}
     return named.get(name, named.get("outline"))
 
@@ -228,7 +228,7 @@ def require_outlines(parts: Sequence[SidePart], names: Sequence[str]) -> None:
 def require_reached(
     parts: Sequence[SidePart], pieces: Mapping[str, OutlinePiece], outlines: Sequence[str]
 ) -> None:
-    """Raise `ValueError` where a side has a condition of its own, but an outline runs along it, whose own holds there.
+    """Raise `ValueError` where an outline with another condition replaces a side.
 
     ``pieces``: what a shape has of the sides; ``outlines``: the names of the outlines.
     """

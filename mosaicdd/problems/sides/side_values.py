@@ -1,4 +1,4 @@
-"""The values of conditions at the nodes of an outline, also from values at points along it.
+"""Values of boundary conditions at the nodes of an outline, or at points along it.
 
 A node that two conditions claim has a given value if one of them gives it; of two given values it has
 the mean, and natural conditions add up, each with its own length.
@@ -35,7 +35,7 @@ ROUNDING_OF_ENDS = 1e-6
 
 @dataclass(frozen=True)
 class BoundaryData:
-    """What the conditions say at the nodes of the outline, of ``n`` problems or of all alike."""
+    """Values, fluxes and exchange at the nodes of the outline, of ``n`` problems."""
 
     known: np.ndarray  # nodes whose values are given, ``(K, 2)``, each once
     values: np.ndarray  # ``(n or 1, K)``
@@ -49,7 +49,7 @@ class BoundaryData:
 
 @dataclass(frozen=True)
 class EvaluatedPart:
-    """A condition as files hold it."""
+    """A boundary condition with its values, as in files."""
 
     name: str  # as it was given
     kind: str  # the name of its class
@@ -79,7 +79,7 @@ class EvaluatedPart:
         return Robin(alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
 
     def told(self) -> bytes:
-        """Return what tells it from others, for a digest."""
+        """Return the bytes of all members, for a digest."""
         alpha, values = (
             v.tobytes() if isinstance(v, np.ndarray) else str(v).encode()
             for v in (self.alpha, self.values)
@@ -96,9 +96,9 @@ KINDS = (*_KINDS, "Robin", "Periodic", "Held")
 
 @concerning("sides")
 def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
-    """Return the values of a condition at all nodes of its piece, ``(n or 1, M)``.
+    """Evaluate a condition at all nodes of its piece, ``(n or 1, M)``.
 
-    Those beyond the part are anything.
+    Beyond the part values are arbitrary.
     """
     if shape_of(part.values):
         at_nodes = _of_array(part, piece, grid)
@@ -112,7 +112,7 @@ def evaluated(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
 
 
 def _of_array(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray:
-    """Return the values of an array at all nodes of its piece, ``(n or 1, M)``."""
+    """Return a condition's array at the nodes of its piece, ``(n or 1, M)``."""
     values, what, axes, nodes = part.values, part.called, len(grid.shape), len(piece.nodes)
     along, side = "", (nodes,)
     if piece.side is not None:
@@ -138,7 +138,7 @@ def _finite(values: np.ndarray, part: SidePart) -> np.ndarray:
 
 @concerning("sides")
 def alphas(part: SidePart, piece: OutlinePiece, grid: Grid, at: np.ndarray) -> np.ndarray:
-    """Return ``alpha`` at some nodes of a piece, ``(M,)``; `ValueError` if one is negative, or not finite."""
+    """Evaluate ``alpha`` at some nodes of a piece, ``(M,)``; errors as of `require_alphas`."""
     if is_number(part.alpha):
         return np.full(len(piece.nodes), float(part.alpha))[at]
     values = evaluated(part.exchanging, piece, grid)[:, at]
@@ -146,7 +146,7 @@ def alphas(part: SidePart, piece: OutlinePiece, grid: Grid, at: np.ndarray) -> n
 
 
 def alpha_on_side(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray | float:
-    """Return ``alpha`` of a part of a side: a number, or at the nodes of its piece, zero beyond the part."""
+    """Return a number ``alpha``, or values at the nodes of a side, zero beyond the part."""
     if is_number(part.alpha):
         return float(part.alpha)
     acting = part.whole | (covered(part, piece, grid)[0] > 0)
@@ -158,7 +158,7 @@ def alpha_on_side(part: SidePart, piece: OutlinePiece, grid: Grid) -> np.ndarray
 def require_alphas(
     values: np.ndarray, part: SidePart, grid: Grid, places: np.ndarray
 ) -> np.ndarray:
-    """Return ``alpha`` of a part, ``(n or 1, T)``, at places ``(T, axes)`` in cells; raise `ValueError` if it is none."""
+    """Return ``alpha``, ``(T,)``, at places ``(T, axes)`` in cells; `ValueError` unless finite and not negative."""
     what = part.exchanging.called
     if len(values) > 1:
         raise ValueError(
@@ -176,7 +176,7 @@ def require_alphas(
 
 @concerning("sides")
 def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the values of a condition at coordinates, ``(n or 1, T)``; they must be no array."""
+    """Evaluate a condition at coordinates, ``(n or 1, T)``; `TypeError` for an array."""
     if shape := shape_of(part.values):
         raise TypeError(
             f"{part.called} goes along no nodes, so it takes no array, got one of the shape {shape}: give a function of "
@@ -186,7 +186,7 @@ def evaluated_at(part: SidePart, places: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Return values ``(n, M)``: those outside that are not finite are the means of nodes inside beside them.
+    """Replace values outside, ``(n, M)``, that are not finite, by means of inner neighbours.
 
     Further out these are zero.
     """
@@ -198,7 +198,7 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 
 def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return the length of each node's piece that a part covers, in cells, and which nodes it holds."""
+    """Return the lengths that a part covers around nodes, in cells, and a mask of its nodes."""
     if part.whole:
         return piece.lengths, np.ones(len(piece.nodes), bool)
     nodes = _along(piece)
@@ -225,12 +225,12 @@ def _ways(piece: OutlinePiece) -> np.ndarray:
 
 
 def holds_a_node(low: np.ndarray, high: np.ndarray) -> bool:
-    """Say whether there are nodes between two places in cells."""
+    """Say whether nodes lie between two places in cells."""
     return bool((np.ceil(low - ROUNDING_OF_ENDS) <= high + ROUNDING_OF_ENDS).all())
 
 
 def ends_of_part(part: SidePart, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return where a part of a side begins and ends, in cells along its axes; where nothing is said, as the side."""
+    """Return the lower and upper ends of a part of a side along its axes, in cells."""
     axes = len(grid.shape)
     along = list(others(side_names(axes)[part.name][0], axes))
     places = np.array(grid.ends).T  # of all axes, as those of the side alone are no place
@@ -259,7 +259,7 @@ def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> 
 def entries(
     part: SidePart, piece: OutlinePiece, share: tuple[np.ndarray, np.ndarray], grid: Grid
 ) -> tuple[np.ndarray, ...]:
-    """Return nodes and values, or fluxes and exchange where a condition is natural, as `BoundaryData` has them.
+    """Return the nodes and values, or fluxes and exchange, of a condition for `BoundaryData`.
 
     ``share``: the length of each node's piece on which it acts, in cells, and which nodes it holds.
     """
@@ -276,7 +276,7 @@ def entries(
 
 
 def collected(known: list, natural: list, periods: Periods) -> BoundaryData:
-    """Put the entries of all pieces together, each known node once, with the mean of its values.
+    """Join the entries of all pieces; a node with several values has their mean.
 
     Along a periodic axis the last node is the first.
     """

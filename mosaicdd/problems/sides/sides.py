@@ -1,4 +1,4 @@
-"""Sides of a domain: conditions by the names of pieces of the outline, or values on all edges.
+"""Boundary conditions by the names of sides and outlines, or values on all edges.
 
 A condition belongs to a piece, or to a part of a side, as ``left[0:0.5]``, from one coordinate along it
 to another. Where nothing is said a value is given: zero, or that of boundary data for all edges.
@@ -41,7 +41,7 @@ from mosaicdd.unsupported import Unsupported
 
 
 class Sides:
-    """The conditions on all pieces.
+    """The boundary conditions of a domain.
 
     `ValueError` or `TypeError` if a name is unknown or given twice, something is no condition, or a periodic side is
     one of a pair, or a part of a side.
@@ -106,12 +106,12 @@ class Sides:
         return any(is_outline(part.name) and part.name != "outline" for part in self.parts)
 
     def outline(self, name: str) -> SidePart | None:
-        """Return what holds on an outline of a shape; None where nothing is said of it."""
+        """Return the condition on an outline of a shape; None without any."""
         return part_on_outline(self.parts, name)
 
     @concerning("sides")
     def on_outline(self, name: str, points: np.ndarray, grid: Grid) -> np.ndarray:
-        """Evaluate the condition on an outline at points ``(T, 2)``, (y, x) in cells: ``(n or 1, T)``.
+        """Evaluate the condition on an outline, ``(n or 1, T)``, at points ``(T, 2)`` in cells.
 
         Where nothing is said of it, it has the values of the surface that those on all edges span.
 
@@ -136,17 +136,17 @@ class Sides:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Of how many problems the values of each part are, by its name."""
+        """The number of problems in the values of each part, by its name."""
         counts = {} if self.data is None else {"the boundary": self.data.problems}
         return counts | {part.called: part.problems(self.axes) for part in self.parts}
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that boundary data that are there already belong to a grid; else raise `ValueError`."""
+        """Raise `ValueError` unless given values on all edges belong to a grid."""
         if self.data is not None and not self.data.made:
             self.edge_values(grid)
 
     def require_parts(self, grid: Grid) -> None:
-        """Raise `ValueError` where a part reaches beyond its side, or a text is no expression in ``x`` and ``y``."""
+        """Raise `ValueError` for a part that exceeds its side, or a text that is no expression."""
         names = side_names(self.axes)
         for part in self.parts:
             for text in filter(_is_text, part.each):
@@ -223,7 +223,7 @@ class Sides:
 
     @cached_property
     def _is_fixed(self) -> bool:
-        """Whether all values are numbers and texts, which nobody changes, as each step in time asks for them."""
+        """Whether all values are immutable, numbers and texts, so that they can be cached."""
         values = [part.values for part in self.parts if not is_outline(part.name)]
         return self.data is None and all(isinstance(v, (str, float, int)) for v in values)
 
@@ -244,7 +244,7 @@ class Sides:
 
     @concerning("boundary")
     def edge_values(self, grid: Grid) -> list[Boundary]:
-        """Return the values on all edges of each problem that were given so; none if none were.
+        """Return the given values on all edges of each problem; an empty list without any.
 
         `ValueError` if they are of another shape than the grid, or not finite.
         """
@@ -278,7 +278,7 @@ class Sides:
     def _complete(
         self, grid: Grid, pieces: Mapping[str, OutlinePiece]
     ) -> Iterator[tuple[OutlinePiece, list[SidePart]]]:
-        """Yield pieces and what holds on each, with values of the edges, or zeros, where none is of the whole."""
+        """Yield pieces and their conditions, completed by values on the edges, or zeros."""
         edges = self._edges(grid)
         for name, piece in pieces.items():
             own = [part for part in self.parts if part.name == name]
@@ -288,20 +288,20 @@ class Sides:
             yield piece, own
 
     def leaves(self, piece: OutlinePiece, name: str, grid: Grid) -> bool:
-        """Say whether conditions on parts of a side leave some of it over, or there are none."""
+        """Say whether the conditions on parts of a side do not cover it."""
         own = [part for part in self.parts if part.name == name and not part.inside]
         rest = piece.lengths - sum(side_values.covered(part, piece, grid)[0] for part in own)
         return not own or bool((rest > side_values.ROUNDING_OF_ENDS).any())
 
     def periods(self, grid: Grid) -> Periods:
-        """Return after how many nodes of a grid each axis comes round; None where it does not."""
+        """Return the period of each axis in nodes; None where it is not periodic."""
         sizes = zip(grid.shape, self.periodic, strict=True)
         return tuple(cells if around else None for cells, around in sizes)
 
     def evaluated(
         self, grid: Grid, pieces: Mapping[str, OutlinePiece]
     ) -> list[side_values.EvaluatedPart]:
-        """Return the conditions on sides with their values at nodes; of what no condition names, too.
+        """Evaluate the conditions on all sides, also default ones, at their nodes.
 
         But for sides that the outline of a shape replaces: what is said of that holds there.
         """
@@ -318,7 +318,7 @@ class Sides:
         return parts
 
     def _edges(self, grid: Grid) -> dict[str, np.ndarray]:
-        """Return the values that are given on all edges by the names of these, ``(n, M)``; nothing without any."""
+        """Return the given values on all edges, ``(n, M)``, by the names of sides."""
         boundaries = self.edge_values(grid)
         return {
             name: np.stack([boundary.edges[side].ravel() for boundary in boundaries])
@@ -332,7 +332,7 @@ def _is_text(values: Any) -> bool:
 
 
 def jumps_of(sides: Sides) -> tuple[float, ...]:
-    """Return by how much the solution is larger at the high side of each axis, (y, x), between periodic sides."""
+    """Return the jumps of the solution between periodic sides along each axis, (y, x)."""
     jumps, names = [0.0] * sides.axes, side_names(sides.axes)
     for part in sides.parts:
         if part.condition.periodic and part.name in names:
@@ -367,7 +367,7 @@ def without_slope(sides: Sides, grid: Grid, part: Part, values: Any) -> Any:
 
 
 def require_no_jump(sides: Sides, equation: str, *, unless: bool) -> None:
-    """Raise `Unsupported` where periodic sides jump, with an equation that does not take it."""
+    """Raise `Unsupported` for periodic sides with a jump, which the equation does not take."""
     if any(jumps_of(sides)) and not unless:
         raise Unsupported(
             f"periodic sides with a jump are for steady linear equations, {equation} is none: leave the jump out"
