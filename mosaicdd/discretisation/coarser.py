@@ -12,7 +12,7 @@ from mosaicdd.axes import all_of, at
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
-from mosaicdd.problems.fields.fields import LocalPart, Part
+from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.fields.random_media import PREFIX
 from mosaicdd.problems.operators.medium import medium_of
@@ -49,7 +49,7 @@ def every(values: Any, number: int, apart: int, axes: int) -> Any:
 
     None if a rank cannot know these, or they are other ones on another grid.
     """
-    if isinstance(values, LocalPart) or (isinstance(values, str) and values.startswith(PREFIX)):
+    if getattr(values, "part", None) or (isinstance(values, str) and values.startswith(PREFIX)):
         return None
     shape: tuple[int, ...] = getattr(values, "shape", ())
     if len(shape) < axes:

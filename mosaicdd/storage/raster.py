@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.problems.fields.given import real_array, step_along, usable
+from mosaicdd.problems.fields.given import axes_of, real_array, usable
 
 # Of texts that people give: UTF-8, before which Excel and others write a mark of the byte order.
 TEXT = "utf-8-sig"
@@ -48,8 +48,7 @@ def read_raster(path: Path, variable: str | None, version: object) -> Raster:
         Of the file: one that has changed is read again.
     """
     raster = _READERS[path.suffix.lower()](path, variable)
-    for name in raster.coords:
-        step_along(raster, name, str(path))
+    axes_of(raster, str(path))
     raster.values.flags.writeable = False
     return raster
 
@@ -136,8 +135,7 @@ def _table(path: Path, variable: str | None) -> Raster:
         coords[letter], at = np.unique(rows[:, column], return_inverse=True)
         places.append(at)
     raster = Raster(rows, coords)
-    for letter in coords:
-        step_along(raster, letter, str(path))
+    axes_of(raster, str(path))
     counts = [len(along) for along in coords.values()]
     if math.prod(counts) > max(_LACKING * len(rows), _FEW):
         raise ValueError(

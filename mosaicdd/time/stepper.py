@@ -17,7 +17,7 @@ from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
 from mosaicdd.problems.fields.expressions import OfPlace
-from mosaicdd.problems.fields.fields import Field, LocalPart, Part, require_sign, sample_signed
+from mosaicdd.problems.fields.fields import Field, Part, require_sign, sample_signed
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.medium import Medium
@@ -359,7 +359,7 @@ class TimeIntegrator:
             problem = problem.with_sides(in_time.exchange_at(sides, problem.conditions, t))
         expected = levels.next(self._expected)
         start = step.share * expected + rest * newest if rest else expected
-        problem = problem.with_fields(f=LocalPart(share.grid, force, share.ghosted))
+        problem = problem.with_fields(f=Sliced.on_part(share.grid.nodes, force, share.ghosted))
         solution = planned.solver(problem, start=FieldStart(share, start), atol=atol)
         new = np.asarray(solution.kept.local[0])  # which is not read-only
         if self._outside is not None:

@@ -5,7 +5,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.discretisation.coarser import coarser, extrapolated, refined
-from mosaicdd.problems.fields.fields import LocalPart
+from mosaicdd.problems.fields.evaluated import Sliced
 
 
 @pytest.mark.parametrize("apart", [1, 2, 4])
@@ -56,6 +56,6 @@ def test_a_coarser_problem_has_the_same_values_at_its_nodes():
 def test_what_no_rank_knows_as_a_whole_makes_no_coarser_problem():
     fine = m.Problem(m.Domain((8, 8)), "poisson-boltzmann", {}, m.Dirichlet("x"))
     grid = fine.domain.grid()
-    part = LocalPart(grid, np.ones((9, 5)), (slice(0, 9), slice(0, 5)))
+    part = Sliced.on_part(grid.nodes, np.ones((9, 5)), (slice(0, 9), slice(0, 5)))
     one = fine.with_fields(f=part)
     assert coarser(one, grid, fine.boundaries(grid)[0], 0, 2) is None

@@ -10,7 +10,8 @@ import mosaicdd as m
 from mosaicdd import axes
 from mosaicdd.grid.points import as_points, on_grid
 from mosaicdd.grid.window import Window
-from mosaicdd.problems.fields.fields import Field, LocalPart
+from mosaicdd.problems.fields.evaluated import Sliced
+from mosaicdd.problems.fields.fields import Field
 from mosaicdd.schwarz.block import Block, part_in_window
 from mosaicdd.schwarz.fill import covers
 
@@ -138,6 +139,6 @@ def test_a_part_lies_where_it_was_cut_from_the_whole():
 )
 def test_nodes_that_a_rank_does_not_hold_are_refused(part):
     values = np.arange(20.0 * 12).reshape(20, 12)
-    field = Field("f", LocalPart(m.Domain((63, 63), 1.0).grid(), values, HELD))
+    field = Field("f", Sliced.on_part((64, 64), values, HELD))
     with pytest.raises(IndexError, match="is not held here, only"):
         field.sample(m.Domain((63, 63), 1.0).grid(), part)

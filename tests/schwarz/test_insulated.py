@@ -5,7 +5,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd.parallel import machine
-from mosaicdd.problems.fields.fields import LocalPart
+from mosaicdd.problems.fields.evaluated import Sliced
 
 N = 32
 BOX = m.Domain((N, 2 * N), 1 / N)
@@ -15,8 +15,8 @@ NOTHING = {
     "expression": "0*x",
     "function": lambda x, y: 0 * x * y,
     "number": 0.0,
-    "held by a rank": LocalPart(
-        BOX.grid(), np.zeros((N + 1, 2 * N + 1)), (slice(0, N + 1), slice(0, 2 * N + 1))
+    "held by a rank": Sliced.on_part(
+        BOX.grid().nodes, np.zeros((N + 1, 2 * N + 1)), (slice(0, N + 1), slice(0, 2 * N + 1))
     ),
 }
 DISK = m.Domain.from_distance("hypot(x - 0.5, y - 0.5) - 0.4", (N, N), 1 / N)

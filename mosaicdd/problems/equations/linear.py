@@ -36,11 +36,7 @@ class NamedEquation:
     text: str
     parameters: Mapping[str, float]
     reaction: str | None
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of all that a problem may give: the parameters, and the source if there is one."""
-        raise NotImplementedError
+    fields: tuple[str, ...]
 
     def on(self, axes: int) -> Self:
         """Return the equation of domains of so many axes."""
@@ -167,7 +163,7 @@ class Equation(NamedEquation):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of all that a problem may give: the parameters, and the source if there is one."""
+        """Names of the parameters, and of the source if there is one."""
         others = (name for names in self.instead.values() for name in names)
         return (*self.parameters, *others, *(("f",) if self.source else ()))
 

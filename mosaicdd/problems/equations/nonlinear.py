@@ -101,7 +101,7 @@ class NonlinearEquation(NamedEquation):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of all that a problem may give."""
+        """Names of the parameters and functions, and of the source."""
         beside = () if self.diffusion in (None, *self.parameters) else (self.diffusion,)
         return (*self.parameters, *beside, *self.functions, "f")
 
@@ -135,8 +135,7 @@ class NonlinearEquation(NamedEquation):
             If a field is unknown, a number is too small, or a field is given for one.
         """
         values, axes = self.complete(field_values), 2 if grid is None else len(grid.shape)
-        names = [name for name in values if name not in self.functions]
-        fields = {name: Field(name, values[name], axes) for name in names}
+        fields = {n: Field(n, v, axes) for n, v in values.items() if n not in self.functions}
         cells = [name for name in fields if grid is not None and fields[name].per_cell(grid)]
         factor = fields.get(self.diffusion or "")
         if factor is not None and factor.name in self.parameters:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import Slices, coordinates, in_rows, letters
+from mosaicdd.axes import Slices, coordinates, in_rows, letters, within
 from mosaicdd.problems.fields.expressions import Expression, require_arguments, require_coordinates
 from mosaicdd.problems.fields.given import is_number, real_array
 
@@ -153,15 +153,28 @@ def require_finite(
 class Sliced:
     """Node values ``(.., ny + 1, nx + 1)`` that are read when they are sliced.
 
-    ``read``: ``read(place)``: ``[.., rows, columns]`` of them.
+    Parameters
+    ----------
+    read
+        ``read(place)``: ``[.., rows, columns]`` of the values.
+    part
+        Nodes where a rank has the values, which nobody else changes; by default all. Coefficients are needed everywhere.
     """
 
-    def __init__(self, shape: tuple[int, ...], read: Callable[[tuple], Any]):
-        self.shape = shape
+    def __init__(
+        self, shape: tuple[int, ...], read: Callable[[tuple], Any], part: Slices | None = None
+    ):
+        self.shape, self.part = shape, part
+        self.as_value = None if part is None else self
         self._read = read
 
     def __getitem__(self, place: tuple) -> Any:
         return self._read(place)
+
+    @classmethod
+    def on_part(cls, nodes: tuple[int, ...], values: np.ndarray, part: Slices) -> "Sliced":
+        """Return node values on the part of a rank; `IndexError` beyond it."""
+        return cls(nodes, lambda place: values[within(place[-len(part) :], part)], part)
 
     @classmethod
     def some(cls, values: Any, which: range) -> "Sliced":

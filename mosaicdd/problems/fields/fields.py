@@ -63,6 +63,8 @@ class Field:
         The `Foils` in it; None without any. ``values`` are then those of the medium around them.
     number
         The number, if it is one.
+    of_rank
+        Whether a rank has values of its part alone.
     """
 
     def __init__(self, name: str, values: Any, axes: int = 2):
@@ -87,6 +89,7 @@ class Field:
                 f"{self._what} must be a real number, a function of ({coordinates(axes)}), an expression or an "
                 f"array, got {type(values).__name__}"
             )
+        self.of_rank = getattr(values, "part", None) is not None
         self._kept: tuple[Grid, Part, np.ndarray] | None = None
         self._fits: Grid | None = None  # to which node values are known to belong
 
@@ -306,23 +309,6 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
     for places in itertools.product(*along):
         there, here = zip(*places, strict=True)
         yield there, here
-
-
-class LocalPart:
-    """Node values of a source on the part of a rank, in place of an array in a `Field`.
-
-    Of coefficients each rank looks at all: one that lies over ranks is refused where it does not hold it.
-    ``values``: at the nodes of ``part``.
-    """
-
-    def __init__(self, grid: Grid, values: np.ndarray, part: Part):
-        self.shape = grid.nodes
-        self.as_value = self  # nobody else changes it
-        self._values, self._part = values, part
-
-    def __getitem__(self, place: tuple) -> np.ndarray:
-        """Return ``[..., rows, columns]`` of the domain; `IndexError` beyond the part of this rank."""
-        return self._values[within(place[-len(self._part) :], self._part)]
 
 
 def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np.ndarray:

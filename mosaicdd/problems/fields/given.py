@@ -185,7 +185,7 @@ def _ordered(values: Any, what: str) -> Any:
             "them, or give values.to_numpy(), whose rows go from the bottom to the top"
         )
     values = values.transpose(*others, *named)
-    falling = [name for name in named if (step_along(values, name, what) or 0.0) < 0]
+    falling = [name for name, (_, step) in axes_of(values, what).items() if step < 0]
     return values.isel(dict.fromkeys(falling, slice(None, None, -1)))
 
 
@@ -215,28 +215,29 @@ _KINDS: dict[str, Callable[[Any, str], Any]] = {
 """Attributes by which arrays of other libraries are known, and what converts, or refuses, them."""
 
 
-def _coordinates(values: Any, name: str) -> np.ndarray:
-    """Return the coordinates along an axis, ``"y"`` or ``"x"``; none of what has no two."""
-    coords = getattr(values, "coords", {})
-    return np.asarray(coords[name] if name in coords and len(coords[name]) > 1 else ())
+Axis = tuple[np.ndarray, float]
+"""Coordinates along an axis, at least two, and their step."""
 
 
-def step_along(values: Any, name: str, what: str) -> float | None:
-    """Return the step of coordinates along an axis, ``"y"`` or ``"x"``; None without any.
+def axes_of(values: Any, what: str) -> dict[str, Axis]:
+    """Return the axes with coordinates by their letters, in the order of arrays.
 
-    `ValueError` if they are not evenly spaced.
+    `ValueError` if coordinates are not evenly spaced.
     """
-    along = _coordinates(values, name)
-    if not len(along):
-        return None
-    steps, rounding = np.diff(along.astype(float)), np.spacing(abs(along).max())
-    step = float(steps.mean())
-    if np.ptp(steps) > _UNEVEN * abs(step) + 2 * float(rounding) or step == 0.0:
-        raise ValueError(
-            f"{what} has coordinates along {name} that are not evenly spaced, with steps from "
-            f"{steps.min():g} to {steps.max():g}: resample it to the nodes of a grid"
-        )
-    return step
+    coords, axes = getattr(values, "coords", {}), {}
+    for name in filter(coords.__contains__, letters(3)):
+        along = np.asarray(coords[name])
+        if along.size < 2:
+            continue
+        steps, rounding = np.diff(along.astype(float)), np.spacing(abs(along).max())
+        step = float(steps.mean())
+        if np.ptp(steps) > _UNEVEN * abs(step) + 2 * float(rounding) or step == 0.0:
+            raise ValueError(
+                f"{what} has coordinates along {name} that are not evenly spaced, with steps from "
+                f"{steps.min():g} to {steps.max():g}: resample it to the nodes of a grid"
+            )
+        axes[name] = along, step
+    return axes
 
 
 def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
@@ -244,46 +245,44 @@ def spacing_of(values: Any, axes: int, what: str) -> tuple[float, ...] | None:
 
     `ValueError` if they are not evenly spaced, or some axes have none.
     """
-    steps = {name: step_along(values, name, what) for name in letters(axes)}
-    sizes = tuple(abs(step) for step in steps.values() if step is not None)
-    if 0 < len(sizes) < axes:
-        lacking = [name for name, step in steps.items() if step is None]
+    steps = {name: abs(step) for name, (_, step) in axes_of(values, what).items()}
+    lacking = [name for name in letters(axes) if name not in steps]
+    if steps and lacking:
         raise ValueError(
             f"{what} has no two coordinates along {' and '.join(lacking)}, and along the other axes it has: give the "
             "spacing"
         )
-    return sizes or None
+    return tuple(steps.values()) or None
 
 
 def require_place(values: Any, grid: Grid, what: str) -> None:
     """Raise `ValueError` where values have other coordinates than a grid's nodes or cells."""
     require_spacing(values, grid, what)
-    names = letters(len(grid.shape))
-    for name, step, count, own in zip(names, grid.steps, grid.shape, grid.ends, strict=True):
-        places = _coordinates(values, name)
+    for name, (places, _) in axes_of(values, what).items():
+        axis = letters(len(grid.shape)).index(name)
+        step, count, begin = grid.steps[axis], grid.shape[axis], grid.ends[axis][0]
         if len(places) not in (count, count + 1):
             continue  # which is refused as such
         first = float(places.min()) - (step / 2 if len(places) == count else 0.0)
         rounding = np.spacing(abs(places)).max() if places.dtype.kind == "f" else 0.0
-        if abs(first - own[0]) > 2 * _UNEVEN * step + 4 * float(rounding):
+        if abs(first - begin) > 2 * _UNEVEN * step + 4 * float(rounding):
             raise ValueError(
-                f"{what} begins at {name} = {first:.10g} by its coordinates, the domain at {own[0]:.10g}: cut it to the "
+                f"{what} begins at {name} = {first:.10g} by its coordinates, the domain at {begin:.10g}: cut it to the "
                 "same place, or give its values alone"
             )
 
 
 def require_spacing(values: Any, grid: Grid, what: str) -> None:
     """Raise `ValueError` where values have coordinates with another spacing than a grid."""
-    names = letters(len(grid.shape))
-    steps = [step_along(values, name, what) for name in names]
-    for name, step, own in zip(names, steps, grid.steps, strict=True):
-        if step is None or math.isclose(step, own, rel_tol=1e-3):
+    steps = {name: step for name, (_, step) in axes_of(values, what).items()}
+    for name, own in zip(letters(len(grid.shape)), grid.steps, strict=True):
+        step = steps.get(name, own)
+        if math.isclose(step, own, rel_tol=1e-3):
             continue
-        known = [along for along in steps[::-1] if along is not None]
+        sides = [f"{along:g}" for along in reversed(steps.values())]
         way_out = f"give spacing={step:g}"
-        if len({f"{along:g}" for along in known}) > 1:
-            sides = "x".join(f"{along:g}" for along in known)
-            way_out = f"give a spacing of {sides} along {coordinates(len(known))}"
+        if len({*sides}) > 1:
+            way_out = f"give a spacing of {'x'.join(sides)} along {coordinates(len(sides))}"
         raise ValueError(
             f"{what} has coordinates {step:g} apart along {name}, the grid has a spacing of {own:g}: {way_out}"
         )
@@ -297,23 +296,20 @@ def one_corner(
     `ValueError` unless it is the same by all, and the origin where one is given.
     """
     names = letters(len(cells))
-    told = {} if origin is None else dict(zip(names[::-1], origin, strict=True))
-    first = {letter: ("its origin", along) for letter, along in told.items()}
+    known_origin = () if origin is None else origin
+    first = {name: ("its origin", x) for name, x in zip(names[::-1], known_origin, strict=False)}
     for name, field in fields.items():
         values = getattr(field, "beside", field)  # of wells and foils
         shape = shape_of(values)[-len(cells) :]
         if shape not in (cells, tuple(count + 1 for count in cells)):
             continue  # which is refused as such
-        for letter in names:
-            step = step_along(values, letter, f"the field {name}")
-            if step is None:
-                continue
+        for letter, (places, step) in axes_of(values, f"the field {name}").items():
             # Of values per cell the middle of the first cell has the first coordinate.
-            corner = float(_coordinates(values, letter)[0]) - (step / 2 if shape == cells else 0.0)
+            corner = float(places[0]) - (step / 2 if shape == cells else 0.0)
             before, known = first.setdefault(letter, (f"the raster of {name}", corner))
             if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
                 by, way_out = "that", "cut them to the same rectangle"
-                if letter in told:
+                if origin is not None:
                     by, way_out = "the raster", "leave the origin out"
                 raise ValueError(
                     f"the domain begins at {letter} = {known:.10g} by {before}, at {corner:.10g} by {by} of {name}: "

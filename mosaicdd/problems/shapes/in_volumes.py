@@ -12,7 +12,7 @@ import numpy as np
 
 from mosaicdd.axes import ends
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.fields.fields import Field, LocalPart, Part, Periods, overlaps, require_sign
+from mosaicdd.problems.fields.fields import Field, Part, Periods, overlaps, require_sign
 from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 
@@ -142,7 +142,7 @@ def sample_near(
         return means_in_volumes(field, grid, part, cover, fill=fill, periods=periods)
     if field.number is not None:
         return np.full((1, *own_shape), field.number)
-    if inside is None or isinstance(field.values, LocalPart):  # which has values beside the domain
+    if inside is None or field.of_rank:  # with values outside of the domain
         if all(p.start >= 0 and p.stop <= n for p, n in zip(part, grid.nodes, strict=True)):
             return field.sample(grid, part).copy()
         values = np.full((field.problems, *own_shape), fill)

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.ndimage
@@ -305,6 +305,15 @@ class EdgeData:
         return self._values
 
 
+def edge_data(values: Any) -> EdgeData | None:
+    """Return a `Boundary`, or one of each problem, as `EdgeData`; None for other kinds."""
+    if isinstance(values, Boundary):
+        values = [values]
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return EdgeData(values)
+    return values if isinstance(values, EdgeData) else None
+
+
 def is_file(spec: str) -> bool:
     """Say whether ``spec`` names a file."""
     return not spec.startswith(("gp:", "expr:")) and spec != "gp"
@@ -379,24 +388,20 @@ class BoundarySpec(EdgeData):
 def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
     """Return the settings of a Gaussian process, and its seeds."""
     seeds = _SEEDS.search(text)
+    settings = read_settings("gp", _SEEDS.sub("", text, count=1), _GP_SETTINGS)
     if seeds is None:
-        settings = read_settings("gp", text, _GP_SETTINGS)
         return settings, [int(settings.pop("seed", 0))]
-    settings = read_settings("gp", text[: seeds.start()] + text[seeds.end() :], _GP_SETTINGS)
     if "seed" in settings:
         raise ValueError("gp:seed is given twice")
-    return settings, _range_of_seeds(*seeds.groups())
-
-
-def _range_of_seeds(first: str, last: str) -> range:
+    first, last = seeds.groups()
     if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
         raise ValueError(
             f"gp:seed must be a number or a range as 0..63, from low to high, got '{first}..{last}'"
         )
-    seeds = range(int(first), int(last) + 1)
-    if seeds.stop > _MOST_SEEDS:
+    which = range(int(first), int(last) + 1)
+    if which.stop > _MOST_SEEDS:
         raise ValueError(f"gp:seed={first}..{last}: at most {_MOST_SEEDS} in a range")
-    return seeds
+    return settings, which
 
 
 def joined_edges(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:

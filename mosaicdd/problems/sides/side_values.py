@@ -76,7 +76,9 @@ class EvaluatedPart:
                 Scattered(self.points, v) if isinstance(v, np.ndarray) else v
                 for v in (values, alpha)
             )
-        return Robin(alpha, values) if self.kind == "Robin" else _KINDS[self.kind](values)
+        if self.kind == "Robin":
+            return Robin(alpha, values)
+        return Neumann(values) if self.kind == "Neumann" else Dirichlet(values)
 
     def told(self) -> bytes:
         """Return the bytes of all members, for a digest."""
@@ -88,9 +90,7 @@ class EvaluatedPart:
         return f"{self.name} {self.kind} ".encode() + alpha + values + where
 
 
-_KINDS: dict[str, type[Dirichlet] | type[Neumann]] = {"Dirichlet": Dirichlet, "Neumann": Neumann}
-
-KINDS = (*_KINDS, "Robin", "Periodic", "Held")
+KINDS = ("Dirichlet", "Neumann", "Robin", "Periodic", "Held")
 """Of conditions."""
 
 

@@ -13,7 +13,7 @@ nodes are counted on and on; the slope is zero in the middle of the grid.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from mosaicdd.problems.fields.given import is_number, is_one_each, real_array, s
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
-from mosaicdd.problems.sides.boundary import Boundary, EdgeData, joined_edges
+from mosaicdd.problems.sides.boundary import Boundary, edge_data, joined_edges
 from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.problems.sides.parts import (
     SidePart,
@@ -57,25 +57,15 @@ class Sides:
     """
 
     def __init__(self, conditions: Any, data: Any = None, axes: int = 2):
-        self.parts: tuple[SidePart, ...] = ()
-        self.axes = axes
+        self.axes, self.data = axes, edge_data(conditions) or edge_data(data)
         self._kept: tuple[Grid, list[Boundary]] | None = None
+        parts: Iterable[SidePart] = ()
         if isinstance(conditions, Mapping):
-            self.parts = tuple(
-                part_of_name(name, condition, axes) for name, condition in conditions.items()
-            )
-        elif isinstance(conditions, (Boundary, EdgeData)) or (
-            isinstance(conditions, Sequence) and not isinstance(conditions, str)
-        ):
-            data = conditions
-        else:
-            self.parts = tuple(
-                SidePart(name, conditions) for name in (*side_names(axes), "outline")
-            )
+            parts = (part_of_name(name, each, axes) for name, each in conditions.items())
+        elif edge_data(conditions) is None:
+            parts = (SidePart(name, conditions) for name in (*side_names(axes), "outline"))
+        self.parts: tuple[SidePart, ...] = tuple(parts)
         require_conditions(self.parts, axes)
-        if isinstance(data, Boundary | Sequence):
-            data = EdgeData([data] if isinstance(data, Boundary) else data)
-        self.data: EdgeData | None = data
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sides) and same_values(
