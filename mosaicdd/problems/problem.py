@@ -111,19 +111,23 @@ class Problem:
             require_outlines(self.conditions.parts, ())
         else:
             require_no_periodic_outline(self.conditions.parts)
-        if not self.plain:  # checks that natural sides and shapes can be solved for
-            if not self.operator.linear:
-                shape = self.domain.shape
-                whole = shape is None or shape.voxels is not None
-                self.operator.require_flows(known.name, whole_cells=whole)
-            elif self.domain.shape is not None and self.operator.couples_corners:
-                raise Unsupported(
-                    f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nodes that are "
-                    "coupled across cells are solved for on rectangles and boxes"
-                )
-            else:
-                medium_of(self.operator, self.hindrance)
+        if not self.plain:
+            self._require_flows()
         self.problems  # noqa: B018 - checks the numbers of problems
+
+    def _require_flows(self) -> None:
+        """Raise `Unsupported` unless the equation is solved with natural sides, or in such a domain."""
+        shape = self.domain.shape
+        if not self.operator.linear:
+            whole = shape is None or shape.voxels is not None
+            self.operator.require_flows(self.equation.name, whole_cells=whole)
+        elif shape is not None and self.operator.couples_corners:
+            raise Unsupported(
+                f"{self.hindrance}, and the equation has a mixed derivative, axy, or bilinear elements: nodes that are "
+                "coupled across cells are solved for on rectangles and boxes"
+            )
+        else:
+            medium_of(self.operator, self.hindrance)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Problem):
@@ -141,50 +145,49 @@ class Problem:
     @cached_property
     def operator(self) -> EllipticOperator | Medium | Nonlinear:
         """The equation's operator for the problem's parameters; a medium if one is a field."""
-        aspect = self.domain.grid().aspect
+        grid = self.domain.grid()
         if not self.equation.linear:
-            nonlinear = self.equation.operator(self._given, self.domain.grid())
-            if aspect and not nonlinear.knows_aspect:
+            nonlinear = self.equation.operator(self._given, grid)
+            if grid.aspect and not nonlinear.knows_aspect:
                 raise Unsupported(
                     f"{self.equation.name} couples the differences along the axes by one spacing, these cells are "
-                    f"{self.domain.grid().cell}: give cells of one side, or a residual that knows u.aspect"
+                    f"{grid.cell}: give cells of one side, or a residual that knows u.aspect"
                 )
-            nonlinear.require_shape(self.domain.grid())
+            nonlinear.require_shape(grid)
             return nonlinear
         if self._coefficients:
-            numbers = {name: f.number for name, f in self._coefficients.items()}
-            tensor = [n for name, n in numbers.items() if name.startswith("a")]
-            if None in tensor:  # which is checked in each cell
-                numbers |= dict.fromkeys(numbers.keys() & {*MIXED}, 0.0)
-            made = self.equation.at(
-                **{name: 1.0 if n is None else n for name, n in numbers.items()}
-            )
-            stored = self.equation.storage
-            fields = {name: field for name, field in self._coefficients.items() if name != stored}
-            if not tensor:  # of an equation that has no parameter for it
-                constant = medium_of(made).fields
-                fields |= {name: a for name, a in constant.items() if name.startswith("a")}
-            medium = Medium(fields, aspect, bilinear=self.equation.bilinear)
-            medium.require_shape(self.domain.grid())
+            medium = self._medium(grid.aspect)
+            medium.require_shape(grid)
             return medium
+        operator = self._constant()
+        if len(grid.aspect) == 3:
+            return Medium(medium_of(operator).fields, grid.aspect)
+        return operator.stretched(grid.aspect) if grid.aspect else operator
+
+    def _medium(self, aspect: tuple[float, ...]) -> Medium:
+        """Return the operator of coefficients of which some are fields."""
+        numbers = {name: field.number for name, field in self._coefficients.items()}
+        tensor = [number for name, number in numbers.items() if name.startswith("a")]
+        if None in tensor:  # which is checked in each cell
+            numbers |= dict.fromkeys(numbers.keys() & {*MIXED}, 0.0)
+        made = self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
+        fields = {n: field for n, field in self._coefficients.items() if n != self.equation.storage}
+        if not tensor:  # of an equation that has no parameter for it
+            constant = medium_of(made).fields
+            fields |= {name: a for name, a in constant.items() if name.startswith("a")}
+        return Medium(fields, aspect, bilinear=self.equation.bilinear)
+
+    def _constant(self) -> EllipticOperator:
+        """Return the operator of parameters that are numbers."""
         parameters = {}
-        for name, values in self.fields.items():
-            if name == "f" and self.equation.source:
-                continue
+        for name, values in (self._given if self.equation.source else self.fields).items():
             number = self._field(name, values).number
             if number is None and name in self.equation.fields:
                 raise Unsupported(
                     f"the field {name} of {self.equation.name} must be one number for the whole domain"
                 )
             parameters[name] = values if number is None else number
-        operator = self.equation.at(**parameters)
-        if not aspect:
-            return operator
-        return (
-            operator.stretched(aspect)
-            if len(aspect) == 2
-            else Medium(medium_of(operator).fields, aspect)
-        )
+        return self.equation.at(**parameters)
 
     def _field(self, name: str, values: Any) -> Field:
         """Return values as a field over the domain."""
@@ -263,18 +266,19 @@ class Problem:
     @property
     def plain(self) -> bool:
         """Whether the domain is a rectangle, and values are given on all of its sides."""
-        return self.conditions.plain and self.domain.shape is None
+        return not self.hindrance
 
     @property
     def hindrance(self) -> str:
         """The reason why a problem is not plain, for messages; else empty."""
         if self.domain.shape is not None:
             return "the domain is no rectangle here"
+        if self.conditions.plain:
+            return ""
         if any(part.condition.periodic for part in self.conditions.parts):
             return "a side is periodic here"
-        if any(part.inside for part in self.conditions.parts):
-            return "values are held inside of the domain here"
-        return "" if self.conditions.plain else "a side is natural here"
+        inside = any(part.inside for part in self.conditions.parts)
+        return "values are held inside of the domain here" if inside else "a side is natural here"
 
     def pieces(self, grid: Grid) -> Mapping[str, OutlinePiece]:
         """Return the domain's pieces of the rectangle's sides, and nodes held inside, by name."""
@@ -290,11 +294,7 @@ class Problem:
         # Of an equation in time the values of one problem have an axis for times.
         if source is not None and (self.equation.steady is None or source.times is not None):
             counts = {"the field f": source.problems} | counts
-        most = max(counts.values(), default=1)
-        for what, count in counts.items():
-            if count not in (1, most):
-                raise ValueError(f"{what} is of {count} problems, others are of {most}")
-        return most
+        return common_count(counts)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values on the edges of a grid of each problem; zero on natural sides.
@@ -342,6 +342,15 @@ class Problem:
     def with_domain(self, domain: Domain) -> "Problem":
         """Return the same problem in another domain."""
         return self if domain is self.domain else dataclasses.replace(self, domain=domain)
+
+
+def common_count(counts: Mapping[str, int]) -> int:
+    """Return the number of problems of data that serve one or all; `ValueError` where numbers differ."""
+    most = max(counts.values(), default=1)
+    for what, count in counts.items():
+        if count not in (1, most):
+            raise ValueError(f"{what} is of {count} problems, others are of {most}")
+    return most
 
 
 def _require_in_space(equation: Equation | NonlinearEquation, fields: Mapping[str, Any]) -> None:

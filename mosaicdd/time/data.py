@@ -21,7 +21,7 @@ from mosaicdd.problems.fields.expressions import Expression, OfPlace, at_instant
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_one_each, one_corner
 from mosaicdd.problems.limits import exact
-from mosaicdd.problems.problem import Problem
+from mosaicdd.problems.problem import Problem, common_count
 from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
@@ -189,11 +189,7 @@ def problems_in_time(problem: Problem, initial: Field) -> int:
     source = problem.source
     if source is not None and source.times is not None:
         counts["the field f"] = source.problems
-    most = max(counts.values())
-    for what, count in counts.items():
-        if count not in (1, most):
-            raise ValueError(f"{what} is of {count} problems, others are of {most}")
-    return most
+    return common_count(counts)
 
 
 def _require_at_begin(initial: Field, problem: Problem) -> None:

@@ -18,6 +18,7 @@ import scipy.ndimage
 
 from mosaicdd.axes import Slices, letters, times
 from mosaicdd.grid.grid import Grid, perimeter_faces
+from mosaicdd.problems.fields.evaluated import evaluate, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.fields.random_media import sample_closed_curve
@@ -82,12 +83,7 @@ class Boundary:
             edge = edges[side] = real_array(self.edges[side], name)
             if edge.ndim != axes - 1 or min(edge.shape) < 2:
                 raise ValueError(f"{name} must be one row of values, got {edge.shape}")
-            finite = np.isfinite(edge)
-            if not finite.all():
-                bad = np.flatnonzero(~finite)
-                raise ValueError(
-                    f"{name} has {len(bad)} of {edge.size} values that are not finite, the first at node {bad[0]}"
-                )
+            require_finite(edge, name)
         object.__setattr__(self, "edges", edges)
         for axis in range(axes):
             low, high = edges[axis, 0].shape, edges[axis, 1].shape
@@ -219,13 +215,12 @@ class Boundary:
 
         `ValueError` if the expression is not allowed or not finite on the edge.
         """
-        expression = Expression(text) if isinstance(text, str) else text
         axes = grid.places([slice(0, n) for n in grid.nodes])
         edges = {}
         for axis, end in sides(len(axes)):
             at = np.ix_(*axes[:axis], *axes[axis + 1 :])
             places = (*at[:axis], axes[axis][-end], *at[axis:])
-            edges[axis, end] = expression(**dict(zip(letters(len(axes)), places, strict=True)))
+            edges[axis, end] = evaluate(text, places, "the boundary")
         return cls(edges)
 
     @classmethod
@@ -250,18 +245,12 @@ class Boundary:
                 "values as 'expr:...', a number, or of each side"
             )
         ny, nx = grid.shape
-        curve_length = (
-            2 * (ny + nx) * grid.spacing
-        )  # of cells that are no squares in units of their mean side
-        values = sample_closed_curve(
-            np.random.default_rng(seed),
-            2 * (ny + nx),
-            curve_length,
-            curve_length / 16 if length is None else length,
-            amplitude,
-            noise,
+        nodes, rng = 2 * (ny + nx), np.random.default_rng(seed)
+        around = nodes * grid.spacing  # of cells that are no squares in units of their mean side
+        scale = around / 16 if length is None else length
+        return cls.of_perimeter(
+            sample_closed_curve(rng, nodes, around, scale, amplitude, noise), grid
         )
-        return cls.of_perimeter(values, grid)
 
 
 class EdgeData:
@@ -414,10 +403,8 @@ def joined_edges(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
     total = {side: edge.copy() for side, edge in own.items()}
     counts = {side: np.ones(edge.shape) for side, edge in own.items()}
     for first, on_first, second, on_second in corners(axes):
-        for side, here, beside, there in (
-            (first, on_first, second, on_second),
-            (second, on_second, first, on_first),
-        ):
-            total[side][here] += own[beside][there]
-            counts[side][here] += 1
+        total[first][on_first] += own[second][on_second]
+        total[second][on_second] += own[first][on_first]
+        counts[first][on_first] += 1
+        counts[second][on_second] += 1
     return Boundary({side: edge / counts[side] for side, edge in total.items()})
