@@ -101,9 +101,10 @@ class Problem:
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid(), in_time=True, cells=True)
-            if self.domain.shape is not None and hasattr(self.source.values, "around"):
-                around = self.source.values.around(self.domain.grid())
-                places = [place for place, _ in self.source.values.points]
+            wells = self.source.values
+            if self.domain.shape is not None and hasattr(wells, "around"):
+                around = wells.around(self.domain.grid())
+                places = [place for place, _ in wells.points]
                 require_well_inside(self.domain.shape, self.domain.grid(), around, places)
         self.conditions.require_shape(self.domain.grid())
         require_no_jump(self.conditions, known.name, unless=linear and known.steady is None)
@@ -166,28 +167,29 @@ class Problem:
 
     def _medium(self, aspect: tuple[float, ...]) -> Medium:
         """Return the operator of coefficients of which some are fields."""
+        equation: Any = self.equation
         numbers = {name: field.number for name, field in self._coefficients.items()}
         tensor = [number for name, number in numbers.items() if name.startswith("a")]
         if None in tensor:  # which is checked in each cell
             numbers |= dict.fromkeys(numbers.keys() & {*MIXED}, 0.0)
-        made = self.equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
-        fields = {n: field for n, field in self._coefficients.items() if n != self.equation.storage}
+        made = equation.at(**{name: 1.0 if n is None else n for name, n in numbers.items()})
+        fields = {n: field for n, field in self._coefficients.items() if n != equation.storage}
         if not tensor:  # of an equation that has no parameter for it
             constant = medium_of(made).fields
             fields |= {name: a for name, a in constant.items() if name.startswith("a")}
-        return Medium(fields, aspect, bilinear=self.equation.bilinear)
+        return Medium(fields, aspect, bilinear=equation.bilinear)
 
     def _constant(self) -> EllipticOperator:
         """Return the operator of parameters that are numbers."""
-        parameters = {}
-        for name, values in (self._given if self.equation.source else self.fields).items():
+        parameters, equation = {}, self.equation
+        for name, values in (self._given if equation.source else self.fields).items():
             number = self._field(name, values).number
-            if number is None and name in self.equation.fields:
+            if number is None and name in equation.fields:
                 raise Unsupported(
-                    f"the field {name} of {self.equation.name} must be one number for the whole domain"
+                    f"the field {name} of {equation.name} must be one number for the whole domain"
                 )
             parameters[name] = values if number is None else number
-        return self.equation.at(**parameters)
+        return equation.at(**parameters)  # type: ignore[union-attr]
 
     def _field(self, name: str, values: Any) -> Field:
         """Return values as a field over the domain."""

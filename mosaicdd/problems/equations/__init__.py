@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mosaicdd.problems.equations import linear, nonlinear
-from mosaicdd.problems.equations.linear import Equation, NamedEquation
+from mosaicdd.problems.equations.linear import Equation
 from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.settings import unknown
 
@@ -14,7 +14,7 @@ _SHIPPED: dict[str, Equation | NonlinearEquation] = {
     pde.name: pde
     for module in (linear, nonlinear)
     for pde in vars(module).values()
-    if isinstance(pde, NamedEquation)
+    if isinstance(pde, Equation | NonlinearEquation)
 }
 _own: dict[str, Equation | NonlinearEquation] = {}
 
@@ -68,7 +68,7 @@ def find_any_equation(spec: str) -> Equation | NonlinearEquation:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"the equation {spec} cannot be imported: {reason}") from error
-    if not isinstance(pde, NamedEquation):
+    if not isinstance(pde, Equation | NonlinearEquation):
         raise ValueError(  # noqa: TRY004 - of what the user has typed, the value is wrong
             f"{spec} is no Equation of mosaicdd.problems.equations, but {type(pde).__name__}"
         )
@@ -85,7 +85,7 @@ def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquat
     ValueError
         If the name is that of an equation of the package.
     """
-    if not isinstance(pde, NamedEquation):
+    if not isinstance(pde, Equation | NonlinearEquation):
         kind = type(pde).__name__
         raise TypeError(f"an equation is a name, or an Equation or NonlinearEquation, got {kind}")
     shipped = _SHIPPED.get(pde.name, pde)

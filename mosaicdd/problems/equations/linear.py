@@ -36,7 +36,11 @@ class NamedEquation:
     text: str
     parameters: Mapping[str, float]
     reaction: str | None
-    fields: tuple[str, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields that a problem may give."""
+        raise NotImplementedError
 
     def on(self, axes: int) -> Self:
         """Return the equation of domains of so many axes."""

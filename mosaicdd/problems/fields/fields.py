@@ -77,7 +77,7 @@ class Field:
             values = real_array(values, self._what)
         if is_one and not np.isfinite(values):
             raise ValueError(f"{self._what} must be finite, got {values}")
-        self.values = float(values) if is_one else values
+        self.values: Any = float(values) if is_one else values
         self.number: float | None = self.values if is_one and self.foils is None else None
         self._shape, self._text = shape_of(values), isinstance(values, str)
         # What samples itself on a grid: random values, and points with a strength

@@ -73,7 +73,7 @@ def as_mask(values: Any, what: str) -> np.ndarray:
     return mask
 
 
-def _of_numpy(values: Any) -> np.ndarray:
+def _of_numpy(values: Any) -> Any:
     """Return usable values as an array of numpy's, possibly masked; files are read whole."""
     if hasattr(values, "detach"):
         values = values.cpu()
@@ -331,6 +331,6 @@ def same_values(first: Any, second: Any) -> bool:
         return len(first) == len(second) and all(map(same_values, first, second))
     held = [hasattr(values, "detach") or isinstance(values, np.ndarray) for values in both]
     if any(held):
-        arrays = (real_array(values, "values") for values in both if all(held))
-        return all(held) and np.array_equal(*arrays, equal_nan=True)
+        arrays: list[Any] = [real_array(values, "values") for values in both if all(held)]
+        return all(held) and np.array_equal(arrays[0], arrays[1], equal_nan=True)
     return bool(first == second)

@@ -168,7 +168,7 @@ def _sound(strength: Any) -> Strength:
 
 def _at(strength: Strength, t: float | None) -> float:
     """Return a strength at a time; `ValueError` if it is infinite, or needs a time."""
-    value = strength
+    value: Any = strength
     if isinstance(strength, str):
         value = float(_expression(strength, t)())
     elif callable(strength):

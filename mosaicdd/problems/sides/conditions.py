@@ -20,7 +20,7 @@ from mosaicdd.settings import unknown
 Values = float | str | Callable | Any
 
 
-class Condition:
+class BoundaryCondition:
     """A boundary condition; conditions with equal values, arrays by content, are equal."""
 
     fixed: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class Condition:
 
 
 @dataclass(frozen=True, eq=False)
-class Dirichlet(Condition):
+class Dirichlet(BoundaryCondition):
     """``u = values``."""
 
     fixed: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class Dirichlet(Condition):
 
 
 @dataclass(frozen=True, eq=False)
-class Neumann(Condition):
+class Neumann(BoundaryCondition):
     """``a du/dn = values``, outward."""
 
     natural: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class Neumann(Condition):
 
 
 @dataclass(frozen=True, eq=False)
-class Robin(Condition):
+class Robin(BoundaryCondition):
     """``a du/dn + alpha u = values``, outward, ``alpha >= 0`` of any kind, common to all problems."""
 
     exchanges: ClassVar[bool] = True
@@ -79,12 +79,13 @@ class Robin(Condition):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if is_number(self.alpha) and not 0 <= self.alpha < math.inf:
-            raise ValueError(f"alpha of a Robin condition must be >= 0, got {self.alpha!r}")
+        alpha: Any = self.alpha
+        if is_number(alpha) and not 0 <= alpha < math.inf:
+            raise ValueError(f"alpha of a Robin condition must be >= 0, got {alpha!r}")
 
 
 @dataclass(frozen=True, eq=False)
-class Periodic(Condition):
+class Periodic(BoundaryCondition):
     """``u`` at the high side is ``u`` at the low side plus ``jump``; given for both sides.
 
     A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
@@ -102,6 +103,9 @@ class Periodic(Condition):
     def values(self) -> float:  # type: ignore[override]
         """The jump of the solution."""
         return self.jump
+
+
+Condition = Dirichlet | Neumann | Robin | Periodic
 
 
 def condition_of_spec(text: str) -> Condition:
@@ -143,8 +147,9 @@ def split_at_comma(spec: str) -> tuple[str, str, str]:
 
 def is_file(spec: Values) -> bool:
     """Say whether the values of a parsed condition name a file."""
-    named = isinstance(spec, str) and not spec.startswith("expr:")
-    return named and (spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec)
+    if not isinstance(spec, str) or spec.startswith("expr:"):
+        return False
+    return spec.endswith((".npy", ".txt", ".csv")) or ":/" in spec
 
 
 def values_of_spec(spec: str) -> float | str:

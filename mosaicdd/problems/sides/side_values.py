@@ -41,10 +41,9 @@ class BoundaryData:
     values: np.ndarray  # ``(n or 1, K)``
     # Nodes on natural pieces, ``(M, 2)``; a node may stand there several times, or be known, too
     natural: np.ndarray
-    fluxes: (
-        np.ndarray
-    )  # what flows in, ``(n or 1, M)``: values times lengths, in units of the spacing
-    exchange: np.ndarray  # ``(M,)``: Robin's ``alpha`` times lengths, in units of the spacing
+    # Values times lengths, in units of the spacing, inward, ``(n or 1, M)``; Robin's ``alpha`` times lengths, ``(M,)``
+    fluxes: np.ndarray
+    exchange: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class EvaluatedPart:
         if isinstance(values, np.ndarray):
             values = values[number % len(values)]
         if self.kind == "Held":
-            return Held(nodes_at(self.points), values)
+            return Held(nodes_at(np.asarray(self.points)), values)
         alpha: Any = self.alpha
         if self.points is not None:
             values, alpha = (

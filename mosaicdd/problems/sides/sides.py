@@ -175,10 +175,11 @@ class Sides:
         for part in self.parts:
             if not part.inside:
                 continue
-            nodes = part.condition.where.nodes(grid, shape, self.periods(grid))
+            where = vars(part.condition)["where"]
+            nodes = where.nodes(grid, shape, self.periods(grid))
             if not len(nodes):
                 raise ValueError(
-                    f"{part.called}, {part.condition.where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
+                    f"{part.called}, {where}, is at none of the {math.prod(grid.nodes)} nodes of the domain, "
                     f"which are {grid.cell} apart: take a larger place, or points of a line"
                 )
             pieces[part.name] = OutlinePiece(nodes, np.ones((1, len(nodes))))
@@ -188,14 +189,16 @@ class Sides:
         """Return the sides of some of the problems."""
         conditions = {}
         for part in self.parts:
-            condition, values = part.condition, part.values
+            condition: Any = part.condition
+            values = part.values
             if part.problems(self.axes) > 1 and not condition.periodic:
                 values = values if is_one_each(values) else real_array(values, part.called)
                 condition = dataclasses.replace(condition, values=values[which.start : which.stop])
             conditions[part.as_given] = condition
         data = self.data
-        several = data is not None and data.problems > 1
-        return Sides(conditions, data.some(which) if several else data, self.axes)
+        if data is not None and data.problems > 1:
+            data = data.some(which)
+        return Sides(conditions, data, self.axes)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the given values on all edges, of each problem; zero on natural sides.
@@ -326,7 +329,7 @@ def jumps_of(sides: Sides) -> tuple[float, ...]:
     jumps, names = [0.0] * sides.axes, side_names(sides.axes)
     for part in sides.parts:
         if part.condition.periodic and part.name in names:
-            jumps[names[part.name][0]] = part.condition.jump
+            jumps[names[part.name][0]] = part.values
     return tuple(jumps)
 
 
