@@ -250,8 +250,11 @@ class BoundaryTerms:
 
     def moved(self, places: tuple[np.ndarray, ...], reported: np.ndarray) -> "BoundaryTerms":
         """Return the terms of nodes that are elsewhere; see `moved_nodes`."""
-        acting = (self.ties, self.natural, self.on)
-        return BoundaryTerms(*(each.moved(places, reported.shape) for each in acting), reported)
+        return self.each(lambda terms: terms.moved(places, reported.shape), reported)
+
+    def each(self, of: Callable[[Any], Any], reported: np.ndarray) -> "BoundaryTerms":
+        """Return what a function makes of each list of terms; ``reported``: of the nodes then."""
+        return BoundaryTerms(of(self.ties), of(self.natural), of(self.on), reported)
 
     def without_acting(self) -> "BoundaryTerms":
         """Return the nodes on outlines and inside them, without what acts on others."""

@@ -124,7 +124,7 @@ class EmbeddedBoundary:
 
     @property
     def natural(self) -> bool:
-        """Whether an outline is natural."""
+        """Whether there is a natural outline."""
         return not self._given.all()
 
     def level(self, part: Part) -> np.ndarray:
@@ -168,7 +168,7 @@ class EmbeddedBoundary:
 
     @property
     def free(self) -> bool:
-        """Whether no outline gives values, or exchanges with some."""
+        """Whether no outline gives or exchanges values."""
         return not (self._given.any() or self._exchange.anywhere(self._crossed))
 
     def _holding(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -206,9 +206,11 @@ class EmbeddedBoundary:
             f"{len(loose)} parts are like that: give a value on their outlines, or leave them out"
         )
 
-    def _outline_of(self, part: Part) -> np.ndarray:
-        """Return the numbers of the outlines of the nodes of a part."""
+    def _outline_of(self, part: Part, squares: NodeSquares | None = None) -> np.ndarray:
+        """Return the numbers of the outlines of the nodes of a part of the grid, or of squares."""
         numbers = np.zeros(sizes(part), int)
+        if self._numbers is not None and squares is not None:
+            return squares.numbers_at(self._numbers)[part]
         if self._numbers is not None:
             for there, where in overlaps(part, self._numbers.shape, self._periods):
                 numbers[where] = self._numbers[there]
@@ -221,12 +223,7 @@ class EmbeddedBoundary:
         """
         ring = grown(part)
         first, inner = np.array([p.start for p in part]), (slice(1, -1),) * len(part)
-        if squares is None:
-            level, every = self.level(ring), self._outline_of(ring)
-        else:
-            level, every = squares.level[ring], np.zeros(squares.shape, int)[ring]
-            if self._numbers is not None:
-                every = squares.numbers_at(self._numbers)[ring]
+        level = self.level(ring) if squares is None else squares.level[ring]
 
         def places(nodes: np.ndarray) -> np.ndarray:
             return nodes + first if squares is None else squares.nodes(nodes + first)
@@ -238,9 +235,10 @@ class EmbeddedBoundary:
             faces = exposed(voxels, cells, part, self._grid)
             fixed, numbers, segments = self._on_faces(faces, part)
             if not cells.all() and any(self._periods):  # a copy has the values of its node
-                every = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
-                fixed, numbers, _ = self._on_faces(every, part)
+                faces = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
+                fixed, numbers, _ = self._on_faces(faces, part)
         else:
+            every = self._outline_of(ring, squares)
             outside = (level >= 0) & self._given[every]
             # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)

@@ -1,5 +1,7 @@
 """The linear equations of a change of values, as Newton's steps and adjoints solve them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mosaicdd.axes import sizes, steps_across, steps_along
@@ -50,7 +52,7 @@ class LinearStep(LinearEquations):
         reaction[there] = inside.conductances.reaction
         active[there], volumes[there] = inside.active, inside.volumes
 
-        def placed(edges: tuple[np.ndarray, ...], steps: list[Step]) -> tuple[np.ndarray, ...]:
+        def placed(edges: tuple[np.ndarray, ...], steps: Sequence[Step]) -> tuple[np.ndarray, ...]:
             every = []
             for values, step in zip(edges, steps, strict=False):
                 every.append(np.zeros([n - abs(s) for n, s in zip(shape, step, strict=True)]))

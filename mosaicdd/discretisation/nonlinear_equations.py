@@ -355,7 +355,7 @@ class NonlinearEquations:
         require_positive(partial[0])
 
     def _pool(self, u: np.ndarray, data: NonlinearData) -> torch.Tensor:
-        """Return all values that may stand beside a node; beyond the part as next to it."""
+        """Return all values that may stand beside a node; beyond the part those next to it."""
         return torch.from_numpy(np.concatenate([np.pad(u, 1, mode="edge").ravel(), data.beside]))
 
     def _strips(self) -> Iterator[slice]:

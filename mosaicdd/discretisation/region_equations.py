@@ -6,6 +6,7 @@ along outlines and sides, is evaluated in squares, many at a time.
 """
 
 import itertools
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -42,6 +43,9 @@ def region_equations(
     if common is None or lattice or not isinstance(discretisation, Discretisation):
         return discretisation.equations(part, periods)
     return _Region(common, discretisation, part).equations()
+
+
+Terms = TypeVar("Terms", bound=NodeTerms)
 
 
 class _Region:
@@ -109,8 +113,8 @@ class _Region:
         """Say which squares are far from sides and from nodes without an unknown."""
         far = []
         discretisation = self._discretisation
-        along = self._origin, self._squares, discretisation.grid.shape, discretisation.periods
-        for origin, count, cells, period in zip(*along, strict=True):
+        of_grid = discretisation.grid.shape, discretisation.periods
+        for origin, count, cells, period in zip(self._origin, self._squares, *of_grid, strict=True):
             first = origin + SIDE * np.arange(count)
             between = (first >= MARGIN) & (first + SIDE - 1 <= cells - MARGIN)
             far.append(between | (period is not None))
@@ -142,7 +146,7 @@ class _Region:
             entered.append(squares.without_margins(values))
         _by_squares(self._active)[y, :, x] = squares.without_margins(equations.active)
 
-        def entered_at(acting: NodeTerms) -> NodeTerms:
+        def entered_at(acting: Terms) -> Terms:
             places = np.stack(np.divmod(acting.nodes, squares.shape[1] - 2), axis=1) + 1
             which, nodes = squares.in_pattern(places)
             inside = (nodes < self._shape).all(axis=1)
@@ -151,8 +155,7 @@ class _Region:
         self._ties.append(entered_at(equations.ties))
         if (outlines := equations.outlines) is not None:
             _by_squares(self._reported)[y, :, x] = squares.without_margins(outlines.reported)
-            acting = map(entered_at, (outlines.ties, outlines.natural, outlines.on))
-            self._outlines.append(BoundaryTerms(*acting, self._reported))
+            self._outlines.append(outlines.each(entered_at, self._reported))
 
     def equations(self) -> Equations:
         """Return the equations of all nodes of the part."""

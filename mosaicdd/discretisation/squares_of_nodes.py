@@ -50,10 +50,17 @@ class NodeSquares:
         self._cells, self._periods, self._numbers = cells, periods, numbers
         self._origin = np.array(origin)
         self.shape = _PITCH, len(numbers) * _PITCH
-        self.level = None if level is None else level.swapaxes(0, 1).reshape(self.shape)
+        self._level = None if level is None else level.swapaxes(0, 1).reshape(self.shape)
         self._lowest = numbers.min(axis=0)
         self._index = np.full(numbers.max(axis=0) - self._lowest + 1, -1)
         self._index[tuple((numbers - self._lowest).T)] = np.arange(len(numbers))
+
+    @property
+    def level(self) -> np.ndarray:
+        """The level of a shape at all places of the strip."""
+        if self._level is None:
+            raise ValueError("the squares are of a rectangle, without a level")
+        return self._level
 
     def nodes(self, places: np.ndarray) -> np.ndarray:
         """Return the nodes of the grid at places of the strip, ``(T, 2)`` each."""

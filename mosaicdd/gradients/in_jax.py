@@ -60,8 +60,8 @@ def in_jax(solve: Differentiable | DifferentiableMarch) -> Callable[..., Any]:
         """Call back: at once where values are known, else when what is traced runs."""
         if not any(isinstance(v, jax.core.Tracer) for v in jax.tree_util.tree_leaves(arguments)):
             return jax.tree_util.tree_map(jax.numpy.asarray, callback(*arguments))
-        how = {"vmap_method": "sequential"}
-        return jax.pure_callback(_in_one_line(callback), shapes, *arguments, **how)
+        alone = _in_one_line(callback)
+        return jax.pure_callback(alone, shapes, *arguments, vmap_method="sequential")
 
     def called(named: Named, *, keep: bool) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(np.float64)

@@ -231,7 +231,7 @@ class DifferentiableMarch:
         return (1.0 - share) * values[number] + share * values[number + 1]
 
     def _sides_at(self, number: int, share: float, named: Mapping[str, torch.Tensor]) -> Named:
-        """Return what is given on sides in a step, of all that were named or change."""
+        """Return the data on sides in a step, of all that were named or change."""
         sides: Named = {}
         for name in self._parameters.parts:
             if name in named:
@@ -279,7 +279,7 @@ class _TakenAnew(torch.autograd.Function):
 
 
 def _stretch_of(problem: Problem, time: TimeSettings, given_ranks: Any) -> int:
-    """Return how many steps are kept at a time; all but their first values are found anew in the backward pass.
+    """Return the number of steps kept at a time; the backward pass takes them anew from their first values.
 
     `ValueError` on all ranks if not even these fit the memory.
     """

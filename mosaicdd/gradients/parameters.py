@@ -201,7 +201,8 @@ class Parameters:
                 changed["values"] = _plain(values[name])
             if name + _ALPHA in values:
                 changed["alpha"] = _plain(values[name + _ALPHA])
-            conditions[name] = dataclasses.replace(part.condition, **changed)
+            condition: Any = part.condition
+            conditions[name] = dataclasses.replace(condition, **changed)
         if "outline" in conditions:  # whose condition these have
             conditions |= dict.fromkeys(self._replaced, conditions["outline"])
         return Sides(conditions, axes=len(self.grid.shape))

@@ -76,7 +76,7 @@ class AxisConductivity:
 
     @property
     def balance(self) -> float:
-        """How far inflow and outflow are apart, relative to the larger."""
+        """The difference of inflow and outflow, relative to the larger."""
         size = max(abs(self.inflow), abs(self.outflow))
         return abs(self.inflow - self.outflow) / size if size else 0.0
 
@@ -153,7 +153,7 @@ class Effective:
 
     @property
     def converged(self) -> bool:
-        """Whether all axes have."""
+        """Whether all axes have converged."""
         return all(along.converged for along in self.axes.values())
 
     def __str__(self) -> str:

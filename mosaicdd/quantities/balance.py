@@ -62,23 +62,23 @@ class Balance:
 
     @property
     def inflow(self) -> float:
-        """What flows in through the sides and outlines where that is more than flows out."""
+        """The inflow through sides and outlines where more flows in than out."""
         return -sum(flow for flow in self.flows.values() if flow < 0)
 
     @property
     def outflow(self) -> float:
-        """What flows out through the others."""
+        """The outflow through the other sides and outlines."""
         return sum(flow for flow in self.flows.values() if flow > 0)
 
     @property
     def left_over(self) -> float:
-        """What comes in and is made, less what is consumed, stored and goes out: zero of an exact solution."""
+        """Inflow and sources less reaction, storage and outflow: zero of an exact solution."""
         taken = self.reaction + self.carried + self.stored
         return self.sources - taken - sum(self.flows.values())
 
     @property
     def relative(self) -> float:
-        """What is left over, relative to all that is made, consumed, stored and flows; 0 where all of that is nothing."""
+        """The remainder `left_over`, relative to all terms of the balance; 0 where these are nothing."""
         parts = (self.sources, self.reaction, self.carried, self.stored, *self.flows.values())
         size = sum(map(abs, parts)) / 2
         return abs(self.left_over) / size if size > self.least else 0.0
@@ -89,7 +89,7 @@ class Balance:
         return flows | {name: each for name, each in vars(self).items() if name != "flows"}
 
     def described(self) -> dict:
-        """Return it as plain values by name."""
+        """Return the balance as plain values by name."""
         more = {
             name: getattr(self, name) for name in ("inflow", "outflow", "left_over", "relative")
         }
@@ -144,7 +144,7 @@ def flows_out(
 
 
 def outline_flows(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarray:
-    """Return what flows out through each outline of each problem, ``(n, outlines)``; all processes together."""
+    """Return the outflow through each outline of each problem, ``(n, outlines)``; all processes together."""
     sums = np.zeros((len(field.values), len(volumes.outlines) + 5))
     _add_whole(volumes, field, sums, 0, loads=False)
     return volumes.scale * field.total(sums)[:, :-5]

@@ -1,4 +1,4 @@
-"""The control volumes of a domain as if nothing were given on its sides, and what flows between them.
+"""The control volumes of a domain as if nothing were given on its sides, and their flows.
 
 The equation of every node adds up what flows to its neighbours, what a reaction consumes, and what flows out
 through outlines; what is left over of its source flows out through the sides, where the node lies on one. Nodes with
@@ -8,7 +8,7 @@ given values have volumes there, too: so what flows through a side is as good as
 Along a periodic axis the volumes of the first and the last node are two halves, each with what is given on its own
 side, so nothing of the grid is beyond it here.
 
-What flows between control volumes where an equation is not linear: its own residual, with nothing given on sides.
+Of an equation that is not linear flows are those of its residual, with nothing given on sides.
 """
 
 import dataclasses
@@ -83,12 +83,12 @@ class ControlVolumes:
 
     @property
     def scale(self) -> float:
-        """What makes flows of sums over volumes."""
+        """The factor from sums over volumes to flows."""
         return self.grid.spacing ** (len(self.grid.shape) - 2)
 
     @cached_property
     def conserving(self) -> bool:
-        """Whether what a volume loses its neighbour gains: nothing is carried."""
+        """Whether a neighbour gains what a volume loses: nothing is carried."""
         medium, nonlinear = self.medium, self.nonlinear
         return self.kept(
             "conserving",
@@ -97,7 +97,7 @@ class ControlVolumes:
 
     @cached_property
     def pieces(self) -> Mapping[str, OutlinePiece]:
-        """What the domain has of the sides of the rectangle, and of what is held inside, by name."""
+        """The pieces of the sides, and of what is held inside, by name."""
         return self.kept("pieces", lambda: self.problem.pieces(self.grid))
 
     @property
@@ -106,12 +106,12 @@ class ControlVolumes:
         return () if self.outline is None else self.outline.names
 
     def on(self, part: Part) -> VolumesPart:
-        """Return those of the nodes of a part of the grid."""
+        """Return the control volumes of a part of the grid."""
         key = tuple((p.start, p.stop) for p in part)
         return self.kept(key, lambda: self._made_on(part))
 
     def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what a function makes, which depends on neither values nor data; as it was made first, if that is kept."""
+        """Return what a function makes of neither values nor data, from the cache if there is one."""
         if self.cache is None:
             return make()
         if key not in self.cache:
@@ -168,7 +168,7 @@ class ControlVolumes:
     def through_outlines(
         self, here: VolumesPart, u: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return what flows out through outlines: of which flat nodes and outlines, ``(T,)``, and how much, ``(n, T)``.
+        """Return nodes, outlines, ``(T,)``, and outflows, ``(n, T)``, through outlines.
 
         Last of all how much more with the value there, ``(T,)``.
         """
@@ -205,7 +205,7 @@ class ControlVolumes:
 
 
 def why_no_balance(problem: Problem) -> str:
-    """Say why nothing says what flows between neighbours; nothing if something does."""
+    """Say why no flows between neighbours are defined; nothing if they are."""
     operator = problem.operator
     if problem.equation.steady is not None:
         return "is an equation in time"
@@ -231,7 +231,7 @@ def _require_flows(problem: Problem) -> None:
 
 @dataclass(frozen=True)
 class NonlinearVolumesPart(VolumesPart):
-    """Those of an equation whose neighbours count one by one, or that is a sum over cells; on rectangles and boxes.
+    """The control volumes of a nonlinear equation with flows of two points, or by cells.
 
     ``between`` are the faces, times the factor of flows where there is one; ``ring``: the nodes, and one more all around,
     where ``fields`` are known; ``cells``: what the domain has of the cells between these.
@@ -244,7 +244,7 @@ class NonlinearVolumesPart(VolumesPart):
     cells: np.ndarray
 
     def edge_flows(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what flows to the next node along each axis; `Unsupported` if it does not flow between two nodes."""
+        """Return the flow to the next node along each axis; `Unsupported` without flows of two points."""
         if not self.operator.two_point_flux:
             raise Unsupported(
                 "what flows depends on the slope across, too, so there is no flux of each grid edge: ask for flow() "
@@ -253,7 +253,7 @@ class NonlinearVolumesPart(VolumesPart):
         return tuple(forth for forth, _ in self._through_faces(u))
 
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return what each node's equation has of its neighbours along each axis, of the corners evenly."""
+        """Return the terms of neighbours along each axis in the nodes' equations, of corners evenly."""
         if self.operator.two_point_flux:
             totals = [np.zeros(u.shape) for _ in self._ends]
             ways = zip(totals, self._through_faces(u), self._ends, strict=True)
@@ -270,7 +270,7 @@ class NonlinearVolumesPart(VolumesPart):
         return (total / self.present.ndim,) * self.present.ndim
 
     def consumed(self, u: np.ndarray) -> np.ndarray:
-        """Return what the reaction takes in each volume."""
+        """Return the consumption of the reaction in each volume."""
         values = torch.from_numpy(u)
         alone = StencilValues.uniform(values, self.present.ndim)
         with torch.no_grad():
@@ -278,7 +278,7 @@ class NonlinearVolumesPart(VolumesPart):
         return self.grid.spacing**2 * self.volumes * np.broadcast_to(reaction.numpy(), u.shape)
 
     def falling(self, u: np.ndarray) -> np.ndarray:
-        """Return what would flow from each node if its value fell to zero over the domain, times the cells along it."""
+        """Return the flow from each node if its value fell to zero over the domain, times the cells along it."""
         most = max(self.grid.shape)
         values = torch.from_numpy(u)
         less = [values * (1 - 1 / most)] * (2 * self.present.ndim)
@@ -299,7 +299,7 @@ class NonlinearVolumesPart(VolumesPart):
         }
 
     def _through_faces(self, u: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return what flows out of the low and of the high nodes of the edges along each axis."""
+        """Return the flows out of the low and the high nodes of the edges along each axis."""
         axes = self.present.ndim
         ring = torch.from_numpy(np.pad(u, [(0, 0), *[(1, 1)] * axes], mode="edge"))
         faces = [torch.from_numpy(k) for k in self.between.along]

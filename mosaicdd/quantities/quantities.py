@@ -210,7 +210,7 @@ class Quantified:
     """
 
     def _asked(self, ask: Ask) -> Any:
-        """Return what is asked of the fields; all ranks together."""
+        """Return a quantity of the fields; all ranks together."""
         raise NotImplementedError
 
     def at(self, points: Any) -> Any:
@@ -232,7 +232,7 @@ class Quantified:
         return values[0] if len(values) == 1 else list(values)
 
     def flux(self) -> tuple[Any, ...]:
-        """Return what flows across each grid edge, per length (in space: area) of a whole face.
+        """Return the flux across each grid edge, per length (in space: area) of a whole face.
 
         That of the discretisation itself: what enters the control volume of a node less what leaves it, times the
         faces' lengths, the spacing, is what the volume consumes less what is made there, to the residual. So sums times
@@ -260,7 +260,7 @@ class Quantified:
         return tuple(self._handed(slope) for slope in self._asked(derivatives))
 
     def flow(self, name: str, part: tuple[float, float] | None = None) -> Any:
-        """Return what flows out through a side or an outline; negative if it flows in.
+        """Return the outflow through a side or an outline; negative if it flows in.
 
         It is the integral of ``-a du/dn``, ``n`` outward. Where a flux is given it is that; where a value is given,
         what is left over in the control volumes there, which is of second order on sides, of first on the outline

@@ -41,7 +41,7 @@ class SideCondition:
 
     @property
     def held(self) -> bool:
-        """Whether what flows is not: a value is given, or that of the other side."""
+        """Whether a value is given, or that of the other side, and no flux."""
         return self.part is None or self.part.condition.fixed or self.part.condition.periodic
 
     def within(self, piece: OutlinePiece, grid: Grid, asked: SidePart) -> np.ndarray:
@@ -123,7 +123,7 @@ class SideFlows:
 
     @property
     def names(self) -> list[str]:
-        """Of the sides."""
+        """The names of the sides."""
         return list(self.out)
 
     def total(self, asked: SidePart) -> np.ndarray:

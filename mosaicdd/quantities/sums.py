@@ -1,6 +1,6 @@
 """Integrals over a domain, or a region of it: sums over control volumes, of second order in the spacing."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -231,7 +231,7 @@ def _cover(shape: Shape | None, grid: Grid, part: Part, cells: np.ndarray) -> Ap
     return staircase(level, cells) if shape.staircase else cut_cells(level, cells)[0]
 
 
-def _share(at: np.ndarray, ends: Sequence[float], last: int) -> np.ndarray:
+def _share(at: np.ndarray, ends: np.ndarray, last: int) -> np.ndarray:
     """Return the integrals of nodes' hat functions over an interval, in cells, relative to the whole axis's."""
 
     def integral(x: np.ndarray) -> np.ndarray:
