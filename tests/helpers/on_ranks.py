@@ -39,7 +39,7 @@ def pytest_addoption(parser):
 # Where four ranks show more than two, as they cut both axes: messages, the field of each engine.
 _CUT = (
     *("grid/", "parallel/", "gradients/test_domains.py", "problems/test_wells.py"),
-    *("solvers/multigrid/test_multigrid.py", "schwarz/test_engine.py"),
+    *("solvers/multigrid/test_multigrid_engine.py", "schwarz/test_engine.py"),
     *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
     *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Problem, Solver, SolveSettings, solve
-from mosaicdd.solvers.newton.starts import _distance, nested_start
+from mosaicdd.solvers.newton.starts import nested_start
 from mosaicdd.solvers.references import solve_directly
 
 
@@ -44,13 +44,6 @@ def test_it_is_that_of_the_problem_asked_for():
 
 def test_there_is_none_where_coarser_grids_are_too_small():
     assert start(Problem(Domain((48, 64)), "poisson-boltzmann", {}, Dirichlet("x"))) is None
-
-
-@pytest.mark.parametrize("cells", [(64, 96), (80, 112), (1040, 1072), (2064, 2032)])
-def test_there_is_one_where_its_nodes_are_nodes_of_the_grid(cells):
-    apart = _distance(Domain(cells).grid(), 2**20)
-    assert all(n % apart == 0 for n in cells)
-    assert cells[0] * cells[1] / apart**2 <= 2**20
 
 
 def waves(x, y):  # its slope is up to 4

@@ -50,16 +50,6 @@ def truth_of(name):
     return solve_directly(problem(name))
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_fields_are_those_of_newtons_method_with_a_direct_solver(name):
-    one = problem(name)
-    solution = solve(one, settings=TIGHT)
-    assert solution.status == "converged_rtol"
-    assert solution.report["accelerate"] == "newton"
-    assert solution.report["discrete_residual"] <= 1e-11
-    np.testing.assert_allclose(solution.field, truth_of(name), rtol=0, atol=1e-8)
-
-
 def test_the_tolerance_of_a_call_ends_newtons_method():
     with Solver(problem("minimal-surface"), settings=TIGHT) as solver:
         tight, loose = solver(), solver(atol=1e-2)
@@ -82,6 +72,14 @@ def test_a_change_that_the_lattice_lines_do_not_see_is_one():
     assert loose.status == "converged_atol"
     # A mean square of 1e-4 is at most 33 * 1e-2 at one node; of 67 there.
     np.testing.assert_allclose(loose.field, exact.field, rtol=0, atol=0.33)
+
+
+def test_what_takes_sine_transforms_too_long_is_left_to_multigrid():
+    fields = {"p": 3.0, "a": lambda x, y: 10.0 ** (3 * np.sin(9 * x) * np.sin(8 * y))}
+    one = Problem(Domain((96, 96)), "p-laplace", fields, Dirichlet("0.3*sin(3*x) + 0.2*y*y"))
+    solution = solve(one, settings=TIGHT)
+    assert solution.status == "converged_rtol"
+    np.testing.assert_allclose(solution.field, solve_directly(one), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -158,29 +156,6 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, name):
     np.testing.assert_allclose(together.error_estimate, alone.error_estimate, rtol=rtol)
 
 
-def test_several_problems_are_solved_by_one_call():
-    sources = np.random.default_rng(0).standard_normal((3, *(n + 1 for n in CELLS)))
-    several = problem("poisson-boltzmann", f=sources)
-    together = solve(several, settings=TIGHT)
-    assert together.field.shape == sources.shape
-    for f, field in zip(sources, together.field, strict=True):
-        one = solve(problem("poisson-boltzmann", f=f), settings=TIGHT)
-        np.testing.assert_allclose(field, one.field, rtol=0, atol=1e-10)
-
-
-def test_a_solution_is_where_another_solve_begins():
-    with Solver(problem("quasilinear-diffusion"), settings=TIGHT) as solver:
-        first = solver()
-        again = solver(start=first)
-        nearby = solver(problem("quasilinear-diffusion", f=lambda x, y: 1.01 * smooth(x, y)))
-        begun = solver(
-            problem("quasilinear-diffusion", f=lambda x, y: 1.01 * smooth(x, y)), start=first
-        )
-    assert again.iterations == 1
-    assert begun.iterations < first.iterations
-    np.testing.assert_allclose(begun.field, nearby.field, rtol=0, atol=1e-9)
-
-
 @pytest.mark.ranks(1, 2)
 def test_the_file_holds_the_problem_with_its_function_of_the_solution(comm, common_path):
     one = problem("quasilinear-diffusion", k="2 + sin(u)")
@@ -190,14 +165,6 @@ def test_the_file_holds_the_problem_with_its_function_of_the_solution(comm, comm
     stored = read(path)
     assert stored.problem.functions == {"k": "2 + sin(u)"}
     np.testing.assert_allclose(stored.field, solve_directly(stored.problem), rtol=0, atol=1e-8)
-
-
-def test_a_window_is_a_part_of_the_field():
-    one = problem("poisson-boltzmann")
-    h = one.domain.grid().spacing
-    whole = solve(one, settings=TIGHT)
-    part = solve(one, settings=TIGHT, window=((10 * h, 40 * h), (32 * h, 90 * h)))
-    np.testing.assert_allclose(part.field, whole.field[10:41, 32:91], rtol=0, atol=1e-12)
 
 
 def test_a_certificate_bounds_the_residual():

@@ -200,7 +200,7 @@ def test_a_front_of_fisher_s_equation_runs_at_its_speed(comm):
 @RANKS
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("quasilinear-diffusion", "rectangle"), ("allen-cahn", "cells"), ("poisson-boltzmann", "box"), ("burgers", "rectangle")],
+    [("quasilinear-diffusion", "rectangle"), ("allen-cahn", "cells"), ("reaction-diffusion", "box"), ("burgers", "rectangle")],
 )  # fmt: skip
 def test_steps_of_nonlinear_equations_are_those_of_a_newton_method_of_its_own(comm, name, kind):
     p, dt = drawn_nonlinear(1003, large=True, name=name, kind=kind), 0.4

@@ -1,17 +1,9 @@
 """Media that conduct better along some axes, and cells that are not square: as few iterations as without."""
 
-import itertools
-
 import numpy as np
 import pytest
-import torch
 
 import mosaicdd as m
-from mosaicdd import Ranks
-from mosaicdd.solvers.multigrid.coarsening import halving
-from mosaicdd.solvers.multigrid.colour_layout import CoarseningPattern, ColourLayout
-from mosaicdd.solvers.multigrid.level_operator import LevelOperator
-from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
 
 
 def iterations(shape, spacing, *, decades, rtol=1e-8, **settings):
@@ -71,25 +63,3 @@ def test_stretched_cells_on_ranks_take_the_same_iterations_to_the_same_field(
     assert solution.iterations == alone.iterations <= 20
     distance = np.abs(solution.local - alone.field[solution.place]).max()
     assert distance <= 1e-8 * np.ptp(alone.field)
-
-
-@pytest.mark.parametrize("axes", [2, 3])
-def test_an_axis_is_halved_if_couplings_along_it_are_about_as_strong_as_any(axes):
-    nodes = ColourLayout((0,) * axes, (9,) * axes)
-    for strengths in itertools.product((1.0, 2.0, 50.0), repeat=axes):
-        couplings = {}
-        for axis, strength in enumerate(strengths):
-            step = tuple(int(other == axis) for other in range(axes))
-            couplings[step] = nodes.take(torch.full((10,) * axes, strength), nodes.new())
-        level = LevelOperator(nodes, couplings, nodes.new())
-        blocks = LevelBox(Ranks.alone(), LevelPartition([[(0, 9)]] * axes, 2))
-        expected = tuple(2.9 * strength >= max(strengths) for strength in strengths)
-        assert halving(level, blocks).axes == expected
-
-
-def test_coarse_nodes_are_of_classes_whose_indices_are_even_along_halved_axes():
-    to = CoarseningPattern((True, False))
-    assert to.classes == [(0, 0), (0, 1)]
-    assert to.coarse([(1, 6), (1, 6)]) == [(1, 3), (1, 6)]
-    assert [to.number_of[below] for below in [(0, 0), (0, 1), (1, 0), (1, 1)]] == [0, 1, 0, 1]
-    assert to.odd[1, 1] == (1, 0)

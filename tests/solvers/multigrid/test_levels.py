@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 from mpi4py import MPI
 
 import mosaicdd as m
-from mosaicdd.solvers.multigrid.colour_layout import ColourLayout
-from mosaicdd.solvers.multigrid.level_operator import LevelOperator
 
 N = 48
 BESIDE = {
@@ -68,18 +65,3 @@ def test_between_two_foils_of_a_large_resistance(resistance, told):
     else:
         with pytest.raises(m.Unsupported, match="float64 tells no level"):
             solved(a)
-
-
-@pytest.mark.parametrize(("coupling", "excess"), [(0.0, 1e-39), (1.0, 1e-6)])
-def test_a_diagonal_of_which_float32_has_no_inverse_or_no_digit_is_none(coupling, excess):
-    # Coarse functions of nodes without an unknown are that small, from level to level more so.
-    nodes = ColourLayout((0, 0), (2, 2))
-    couplings = {step: nodes.new() for step in ((0, 1), (1, 0))}
-    nodes.take(torch.tensor([[0.0, 0, 0], [coupling, -coupling, 0], [0, 0, 0]]), couplings[0, 1])
-    at_nodes = torch.full((3, 3), 1.0)
-    at_nodes[1, 1] = excess
-    level = LevelOperator(nodes, couplings, nodes.take(at_nodes, nodes.new()))
-    inverse = nodes.give(level.inverse, torch.empty(3, 3))
-    assert inverse.isfinite().all()
-    assert inverse[1, 1] == 0
-    assert inverse[0, 0] == 1

@@ -120,38 +120,3 @@ def test_a_result_may_be_what_it_is_made_of():
     assert torch.equal(
         x, (torch.arange(1.0, 201) + torch.arange(1.0, 201) ** 2) * torch.arange(1.0, 201)
     )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("by_code", [True, False])
-def test_sums_by_labels(by_code, dtype, monkeypatch, request):
-    if by_code:
-        request.getfixturevalue("code")
-    else:
-        without_code(monkeypatch)
-    labels = torch.tensor([2, 2, 0, 2, 1], dtype=torch.int32)
-    left, right = torch.tensor([[1.0, 2, 3, 4, 5], [0.5, 0, 1, 0, 0]], dtype=dtype)
-    total = torch.full((3,), 10.0, dtype=torch.float64)
-    aggregates.add_up(labels, left, None, total)
-    assert total.tolist() == [13, 15, 17]
-    aggregates.add_up(labels, left, right, total)
-    assert total.tolist() == [15, 20, 23.5]
-    aggregates.add_constants(labels, torch.tensor([1.0, 2, 3], dtype=dtype), left)
-    assert left.tolist() == [4, 5, 4, 7, 7]
-
-
-@pytest.mark.usefixtures("code")
-def test_a_stretch_ends_where_it_ends():
-    room = torch.zeros(50)
-    planned([Sum(room[3:42], None, [(torch.ones(39), torch.ones(39))])])()
-    assert torch.equal(room, torch.cat([torch.zeros(3), torch.ones(39), torch.zeros(8)]))
-
-
-def test_other_numbers_than_compiled_code_is_for_are_left_to_torch():
-    mixed = torch.zeros(40, dtype=torch.float64)
-    planned([Sum(mixed, None, [(torch.ones(40), torch.ones(40))])])()
-    assert torch.equal(mixed, torch.ones(40, dtype=torch.float64))
-    spread = torch.zeros(80)
-    planned([Sum(spread[::2], torch.ones(40), [(torch.ones(40), torch.ones(1).expand(40))])])()
-    assert torch.equal(spread.view(40, 2)[:, 0], torch.full((40,), 2.0))
-    assert torch.equal(spread.view(40, 2)[:, 1], torch.zeros(40))

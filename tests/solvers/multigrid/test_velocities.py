@@ -2,69 +2,9 @@
 
 import numpy as np
 import pytest
-import scipy.sparse.linalg
 
 import mosaicdd as m
-from mosaicdd import Ranks
-from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.edge_means import fitted
-from mosaicdd.solvers.monitor import ResidualMonitor
-from mosaicdd.solvers.multigrid.biconjugate_gradients import StabilisedGradients, gradients_of
-from mosaicdd.solvers.multigrid.level_partition import LevelBox, LevelPartition
-from mosaicdd.solvers.multigrid.node_system import NodeEquations
 from mosaicdd.solvers.references import solve_directly
-from mosaicdd.solvers.settings import StoppingRule
-
-FLOWS = [0.1, 1.0, 3.0]  # cell Peclet numbers
-
-
-def medium(shape, peclet, *, contrast=100.0, reaction=0.0):
-    """Return the conductances of a flow through independent values at the nodes, which turns in every plane."""
-    white = np.random.default_rng(0).standard_normal(shape)
-    resistance = 0.5 / contrast ** ((white - white.min()) / np.ptp(white))
-    ways = []
-    for axis in range(len(shape)):
-        r = np.moveaxis(resistance, axis, 0)
-        k = np.moveaxis(1 / (r[1:] + r[:-1]), 0, axis)
-        across = (axis + 1) % len(shape)
-        turn = np.cos(2 * np.pi * np.arange(shape[across]) / shape[across])
-        flow = peclet * turn.reshape([-1 if other == across else 1 for other in range(len(shape))])
-        ways.append(fitted(k, np.broadcast_to(flow, k.shape)))
-    along, against = zip(*ways, strict=True)
-    return Conductances(along, np.full(shape, reaction), against)
-
-
-def solved(system, b, size, rtol=1e-8):
-    """Return the relative residuals of a solve, the values in the box, and the estimate."""
-    rule = StoppingRule(rtol, 0.0, 60)
-    judge = ResidualMonitor(rule, None, None, None, lambda x, history: None, system.size_here)
-    gradients, x = gradients_of(system), system.vector()
-    assert isinstance(gradients, StabilisedGradients)
-    assert gradients(system.vector(b), x, size, judge) == "converged_rtol"
-    values = system.values(x)
-    error, factor, energy = gradients.error()
-    assert np.isnan(energy)
-    return judge.history.residual, values, factor * system.rms(error)
-
-
-@pytest.mark.parametrize("peclet", FLOWS)
-@pytest.mark.parametrize("shape", [(67, 83), (19, 26, 23)])
-def test_values_are_those_of_a_factorisation_and_the_estimate_is_above_the_error(shape, peclet):
-    conductances = medium(shape, peclet)
-    ranges = [[(1, n - 2)] for n in shape]
-    system = NodeEquations(
-        LevelBox(Ranks.alone(), LevelPartition(ranges, 2)), conductances, [0] * len(shape)
-    )
-    b = np.random.default_rng(1).standard_normal([n - 2 for n in shape])
-    history, u, estimate = solved(system, b, float(np.linalg.norm(b)))
-    matrix = conductances.matrix()
-    expected = scipy.sparse.linalg.spsolve(matrix.tocsc(), b.ravel()).reshape(b.shape)
-    error = np.sqrt(np.square(u - expected).mean())
-    assert error <= estimate <= 10 * error
-    residual = np.linalg.norm(b.ravel() - matrix @ u.ravel()) / np.linalg.norm(b)
-    assert residual == pytest.approx(history[-1], rel=1e-3)
-    assert residual <= 1e-8
-    assert len(history) <= 25
 
 
 def turning(cells, peclet):
