@@ -81,7 +81,7 @@ def test_every_process_grid_takes_the_same_iterations_to_the_same_field(cells, a
         settings = m.SolveSettings(rtol=1e-10, dims=tuple(map(int, dims)))
         solution = m.solve(problem, "exact", ranks=comm, settings=settings)
         assert solution.status == alone.status == "converged_rtol"
-        assert solution.iterations == alone.iterations <= 25
+        assert solution.iterations == alone.iterations <= 30
         # Additions in another order, in float32 in the cycle: what that changes the residual takes back.
         assert distance(solution.gather(), alone.field) < 1e-8
 
