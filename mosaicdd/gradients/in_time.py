@@ -27,8 +27,8 @@ from mosaicdd.time.data import (
     CoefficientsInTime,
     SidesInTime,
     SourceInTime,
+    initial_values,
     problems_in_time,
-    sampled,
     varies,
 )
 from mosaicdd.time.jumps import Jumps
@@ -64,7 +64,7 @@ class DifferentiableMarch:
         storage = Storage(problem)
         whole, shape = parameters.whole, problem.domain.shape
         reaction = Field("c", problem.fields.get(_reaction_of(problem), 0.0), axes)
-        values = {"initial": sampled(Field("initial", initial, axes), shape, grid, whole)}
+        values = {"initial": initial_values(Field("initial", initial, axes), problem, whole)}
         values["s"] = np.array(storage.at(whole))
         values["c"] = (
             np.array(reaction.number)
@@ -103,7 +103,7 @@ class DifferentiableMarch:
         u = torch.broadcast_to(
             every.get("initial", self._values["initial"]), self._parameters.grid.nodes
         )
-        u = self._solve.imposed(u, self._sides_at(0, 0.0, every))
+        u = self._solve.imposed(self._begun(u), self._sides_at(0, 0.0, every))
         levels, frames = [u], [u]
         for first in range(0, self._time.steps, self._stretch):
             steps = range(first, min(first + self._stretch, self._time.steps))
@@ -220,9 +220,21 @@ class DifferentiableMarch:
         return self._at_nodes(self._between(f, len(self._parameters.grid.nodes), number, share))
 
     def _at_nodes(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values at the nodes: of those per cell the means over their volumes."""
-        per_cell = tuple(values.shape) == tuple(self._parameters.grid.shape)
-        return self._on_domain.lagrangian.at_nodes(values) if per_cell else values
+        """Return values at the nodes, finite beside outlines; of those per cell the means over their volumes."""
+        if not values.ndim:
+            return values
+        lagrangian, shape = self._on_domain.lagrangian, tuple(values.shape)
+        per_cell = shape == tuple(self._parameters.grid.shape)
+        return lagrangian.at_nodes(values) if per_cell else lagrangian.near_outline(values)
+
+    def _begun(self, values: torch.Tensor) -> torch.Tensor:
+        """Return initial values as `initial_values` has them."""
+        for axis, around in enumerate(self._problem.conditions.periodic):
+            if around:
+                first, rest = values.split([1, values.shape[axis] - 1], dim=axis)
+                last = rest.narrow(axis, rest.shape[axis] - 1, 1)
+                values = torch.cat([torch.where(first.isfinite(), first, last), rest], dim=axis)
+        return self._at_nodes(values)
 
     def _between(self, values: torch.Tensor, axes: int, number: int, share: float) -> torch.Tensor:
         """Return values between those at the begin and at the end of a step; without a leading axis as they are."""

@@ -326,6 +326,12 @@ class Lagrangian:
         sums = self._cover.of_volumes(_padded(cells, 0.0))
         return torch.where(volumes > 0, sums / torch.where(volumes > 0, volumes, 1.0), 0.0)
 
+    def near_outline(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values at the wide nodes as `sample_near` has them: finite beside an outline, zero further out."""
+        return (
+            values if self._near is None else self._near(_padded(values, torch.nan), 0.0, of=torch)
+        )
+
     def _between(self, inputs: Inputs, reaction: torch.Tensor) -> Conductances:
         """Return the conductances between the wide nodes."""
         if self._medium.couples_corners:

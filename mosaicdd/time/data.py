@@ -125,6 +125,27 @@ def sampled(
     return sample_near(field, grid, part, inside, fill=0.0, cover=cover)[0]
 
 
+def initial_values(field: Field, problem: Problem, part: Part) -> np.ndarray:
+    """Return the initial values of one problem at the nodes of a part, ``(rows, columns)``.
+
+    Beside a domain that is no rectangle as `sampled` has them. Of two periodic nodes the first has the value of the last
+    where its own is not finite, as where the cells of a mask are inside at the last alone.
+
+    `ValueError` if a value inside is not finite.
+    """
+    grid, shape = problem.domain.grid(), problem.domain.shape
+    values = sampled(field, shape, grid, part)
+    if shape is None or field.number is not None:
+        return values
+    samples = np.array(field.sample_as_given(grid, part, checked=False)[0])
+    lacking = ~np.isfinite(samples)
+    for axis, around in enumerate(problem.conditions.periodic):
+        if around and part[axis].start == 0 and part[axis].stop == grid.nodes[axis]:
+            along = np.moveaxis(samples, axis, 0)
+            along[0] = np.where(np.isfinite(along[0]), along[0], along[-1])
+    return np.where(lacking & np.isfinite(samples), samples, values)
+
+
 def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
     """Return what gives values, given as a number, a text, a function or an array, at a time; None if they stay.
 

@@ -30,7 +30,7 @@ from mosaicdd.settings import argument
 from mosaicdd.solution.solver import AnyLocalSolver, Solver
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time import data as in_time
-from mosaicdd.time.data import SidesInTime, SourceInTime, sampled
+from mosaicdd.time.data import SidesInTime, SourceInTime, initial_values, sampled
 from mosaicdd.time.jumps import Jumps
 from mosaicdd.time.levels import Planned, PreviousSteps
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
@@ -131,10 +131,7 @@ class Storage:
 
         def read(place: tuple) -> np.ndarray:
             part = tuple(p for p in place if p is not Ellipsis)
-            if reaction.per_cell(self._grid):
-                values = sampled(reaction, self._shape, self._grid, part, self._covering)
-            else:
-                values = reaction.sample_as_given(self._grid, part, checked=False)[0]
+            values = sampled(reaction, self._shape, self._grid, part, self._covering)
             return values + rate * self.at(part)
 
         return Sliced(self._grid.nodes, read)
@@ -263,7 +260,7 @@ class TimeIntegrator:
             several = initial.problems > 1
             own = Sliced.some(initial.values, range(number, number + 1)) if several else None
             field = initial if own is None else Field("initial", own, initial.axes)
-            return self._with_given(sampled(field, self._shape, grid, share.ghosted), 0.0)
+            return self._with_given(initial_values(field, problem, share.ghosted), 0.0)
 
         with argument("field"):
             self._source.require_until(self._time.end)

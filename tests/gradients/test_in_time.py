@@ -106,6 +106,38 @@ def test_storage_and_reaction_per_cell(case):
     assert sum(slopes) == central_difference(moved, STEP)
 
 
+@pytest.mark.parametrize(
+    ("method", "lacks"),
+    [("bdf2", "f"), ("crank-nicolson", "c"), ("bdf2", "s"), ("euler", "initial")],
+)
+def test_values_that_are_given_inside_alone_go_on_beside_natural_outlines(method, lacks):
+    domain = m.Domain.from_distance("abs(hypot(x - 1, y - 0.7) - 0.4) - 0.2", (NY, NX), 0.1)
+    sides = {"outer": m.Robin(2.0, 1.0), "hole1": m.Neumann(0.2)}
+    outside = np.isnan(m.solve(m.Problem(domain, "poisson", sides=sides)).field)
+    given = {name: drawn(NODES, seed) for seed, name in enumerate(["f", "c", "s", "initial"])}
+    given[lacks][torch.from_numpy(outside)] = torch.nan
+    time = {"dt": DT, "steps": 2, "method": method}
+    march = m.differentiable(
+        m.Problem(domain, "heat", {"s": 2.0}, sides), given, settings=TIGHT, **time
+    )
+    tensors = {name: values.clone().requires_grad_() for name, values in given.items()}
+    fields = march(**tensors)
+
+    def moved(step):
+        fields = {n: (values + step * along[n]).numpy() for n, values in given.items()}
+        initial, problem = fields.pop("initial"), m.Problem(domain, "heat", fields, sides)
+        return np.stack([*m.march(problem, initial, settings=TIGHT, solver_share=0.0, **time)])
+
+    along = {name: drawn(NODES, 20 + seed) for seed, name in enumerate(given)}
+    np.testing.assert_allclose(fields.detach(), moved(0.0), rtol=1e-9, atol=1e-11)
+    torch.nansum(terms_of(fields)).backward()
+    slopes = [float((tensors[name].grad * along[name]).sum()) for name in given]
+    assert all(slopes)
+    assert sum(slopes) == central_difference(
+        lambda step: torch.nan_to_num(terms_of(torch.from_numpy(moved(step)))), STEP
+    )
+
+
 def test_what_is_given_and_the_fields_have_the_same_product():
     linear = [name for name in WRT if name not in ("a", "c", "s", "left.alpha")]
     problem = plate({"a": NAMED["a"], "s": NAMED["s"]}, top=m.Dirichlet(0.0))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import mosaicdd as m
 
@@ -79,3 +80,24 @@ def test_initial_values_that_differ_on_both_sides_are_those_of_the_first(method,
         field = series.gather(n)
         np.testing.assert_array_equal(field[:, 0], field[:, -1])
         np.testing.assert_array_equal(field, other.gather(n))
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_initial_values_that_the_last_nodes_alone_have_hold_on_both_sides(comm):
+    mask = np.ones((12, 17, 16), bool)
+    mask[3:8, 0, 4:11] = False
+    rng, initial = np.random.default_rng(0), np.full((13, 18, 17), np.nan)
+    for corner in np.ndindex(2, 2, 2):  # what is inside has values
+        place = tuple(slice(at, at + n) for at, n in zip(corner, mask.shape, strict=True))
+        initial[place] = np.where(mask, rng.standard_normal(mask.shape), initial[place])
+    on_both = np.where(np.isnan(initial), initial[:, [-1]], initial)
+    assert np.isnan(initial[:, 0]).any()
+    sides = {"bottom": m.Periodic(), "top": m.Periodic(), "outline": m.Neumann(0.3)}
+    problem = m.Problem(m.Domain.from_mask(mask, 0.1), "heat", {}, sides)
+    how = {"dt": 0.001, "steps": 1, "ranks": comm}
+    fields = [m.march(problem, u, **how, **TIGHT).gather() for u in (initial, on_both)]
+    np.testing.assert_allclose(*fields, rtol=0, atol=1e-9)
+    settings = TIGHT["settings"]
+    march = m.differentiable(problem, "initial", initial=0.0, settings=settings, **how)
+    called = march(initial=torch.from_numpy(initial))[1]
+    np.testing.assert_allclose(called, fields[0], rtol=0, atol=1e-9)

@@ -92,6 +92,16 @@ def test_a_step_in_two_materials_is_that_of_matrices_of_their_own(comm):
     np.testing.assert_allclose(series.gather(), np.broadcast_to(u, (49, n + 1)), atol=1e-9)
 
 
+def test_a_reaction_that_is_given_inside_alone_goes_on_beside_a_natural_outline():
+    disk = m.Domain.from_distance("hypot(x - 0.4, y - 0.4) - 0.35", (24, 24), 0.8 / 24)
+    y, x = np.mgrid[0:25, 0:25] * 0.8 / 24
+    c = np.where(np.hypot(x - 0.4, y - 0.4) < 0.35, 0.5, np.nan)
+    sides = {"outline": m.Neumann(0.3)}
+    problems = [m.Problem(disk, "heat", {"s": np.exp(9 * x), "c": c}, sides) for c in (c, 0.5)]
+    fields = [m.march(problem, 1.0, dt=0.01, steps=2, **TIGHT).field for problem in problems]
+    np.testing.assert_allclose(*fields, atol=1e-10)
+
+
 def test_it_is_a_scale_of_time_in_a_disk_too():
     def solved(s, dt):
         disk = m.Domain.from_distance("hypot(x - 0.4, y - 0.4) - 0.35", (48, 48), 0.8 / 48)
