@@ -32,10 +32,10 @@ Fingerprint = dict[str, object]
 """Data by what messages call them: what they are, or what tells them from others."""
 
 
-def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
+def fingerprint_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
     """Return the properties that must agree before values can be compared."""
     operator, domain = problem.operator, problem.domain
-    own = domain.grid(grid.spacing)
+    own_grid = domain.grid(grid.spacing)
     if operator.constant:
         kind: object = operator
     elif not operator.linear:
@@ -43,7 +43,7 @@ def told_of_kind(problem: Problem, grid: Grid) -> Fingerprint:
     else:
         kind = "medium", operator.bilinear
     return {
-        "domain": (domain.cells, own.steps, own.origin, domain.shape is None),
+        "domain": (domain.cells, own_grid.steps, own_grid.origin, domain.shape is None),
         "equation, or other coefficients": kind,
         "kind of sides": problem.conditions.kinds,
         "nodes that are held": tuple(
@@ -62,34 +62,36 @@ def plan_fingerprint(
     around the part.
     """
     operator, shape = problem.operator, problem.domain.shape
-    told = told_of_kind(problem, grid)
-    told[_SHAPE] = shape  # none, or one that is told by its corners
+    data = fingerprint_of_kind(problem, grid)
+    data[_SHAPE] = shape  # none, or one that is told by its corners
     if isinstance(shape, Level):
         if keep:
             ends = zip(part, grid.nodes, strict=True)
             shape.field.keep(
                 grid, tuple(slice(max(p.start - _WIDE, 0), min(p.stop + _WIDE, n)) for p, n in ends)
             )
-        told[_SHAPE] = shape.staircase, shape.of_cells, shape.field.told(grid, part)
+        data[_SHAPE] = shape.staircase, shape.of_cells, shape.field.fingerprint(grid, part)
     pieces = problem.pieces(grid)
     for side in problem.conditions.parts:
         if not is_number(side.alpha):
-            own = side.exchanging
-            told[own.called] = _told_on_part(own, pieces.get(side.name), own.values, grid)
+            exchange = side.exchanging
+            data[exchange.called] = _fingerprint_of_part(
+                exchange, pieces.get(side.name), exchange.values, grid
+            )
     if not operator.constant:
         for name, field in operator.fields.items():
             if keep:
                 field.keep(grid, part)
-            told[f"field {name}"] = field.told(grid, part)
-    return told
+            data[f"field {name}"] = field.fingerprint(grid, part)
+    return data
 
 
-def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
+def fingerprint_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
     """Return the fingerprint of values on the sides."""
-    told: Fingerprint = {}
+    data: Fingerprint = {}
     conditions = problem.conditions
     if conditions.data is not None:
-        told["values on the edges"] = (
+        data["values on the edges"] = (
             conditions.data
             if isinstance(conditions.data, BoundarySpec)  # which stands for them
             else tuple(
@@ -101,12 +103,16 @@ def told_of_sides(problem: Problem, grid: Grid) -> Fingerprint:
     pieces = problem.pieces(grid)
     for part in conditions.parts:
         piece = pieces.get(part.name)
-        told[f"side {part}"] = [_told_on_part(part, piece, values, grid) for values in part.each]
-    return told
+        data[f"side {part}"] = [
+            _fingerprint_of_part(part, piece, values, grid) for values in part.each
+        ]
+    return data
 
 
 @concerning("sides")
-def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid: Grid) -> object:
+def _fingerprint_of_part(
+    part: SidePart, piece: OutlinePiece | None, values: Any, grid: Grid
+) -> object:
     """Return the fingerprint of values on a side or an outline."""
     what = part.called
     if isinstance(values, (str, float, int)):
@@ -129,7 +135,7 @@ def _told_on_part(part: SidePart, piece: OutlinePiece | None, values: Any, grid:
     return checksum_of_row(numbers)
 
 
-def told_of_source(problem: Problem, grid: Grid, part: Part) -> Hashable:
+def fingerprint_of_source(problem: Problem, grid: Grid, part: Part) -> Hashable:
     """Sample the source at the nodes of a part, and return its fingerprint.
 
     `ValueError` if it cannot be evaluated there, or is not finite.
@@ -151,13 +157,15 @@ def told_of_source(problem: Problem, grid: Grid, part: Part) -> Hashable:
 
 def require_fingerprint(before: Fingerprint, problem: Problem, grid: Grid, part: Part) -> None:
     """Raise `ValueError` where the data of a problem have changed at the nodes of a part."""
-    now = told_of_rest(problem, grid, part) | {SOURCE: told_of_source(problem, grid, part)}
+    now = fingerprint_but_source(problem, grid, part) | {
+        SOURCE: fingerprint_of_source(problem, grid, part)
+    }
     require_same(before, now)
 
 
-def told_of_rest(problem: Problem, grid: Grid, part: Part) -> Fingerprint:
+def fingerprint_but_source(problem: Problem, grid: Grid, part: Part) -> Fingerprint:
     """Return the fingerprint of all data but the source, at the nodes of a part."""
-    return plan_fingerprint(problem, grid, part) | told_of_sides(problem, grid)
+    return plan_fingerprint(problem, grid, part) | fingerprint_of_sides(problem, grid)
 
 
 def require_same(before: Fingerprint, now: Fingerprint) -> None:

@@ -81,23 +81,23 @@ class Problem:
     ):
         if not isinstance(domain, Domain):
             domain = Domain(domain)
-        known = find_any_equation(equation) if isinstance(equation, str) else use_equation(equation)
+        pde = find_any_equation(equation) if isinstance(equation, str) else use_equation(equation)
         if not isinstance(fields, Mapping | None):
             raise TypeError(
                 f"fields must be given by their names, as {{'f': 1.0}}, got {type(fields).__name__}"
             )
         for name in fields or ():
             require_type("the name of a field", name, str, "a text")
-        object.__setattr__(self, "equation", known := known.on(len(domain.cells)))
+        object.__setattr__(self, "equation", pde := pde.on(len(domain.cells)))
         values = {name: usable(v, f"the field {name}") for name, v in (fields or {}).items()}
         origin = one_corner(values, domain.cells, domain.origin)
         object.__setattr__(self, "domain", dataclasses.replace(domain, origin=origin))
-        linear = known.linear
-        require_foils(values, linear=linear, name=known.name)
+        linear = pde.linear
+        require_foils(values, linear=linear, name=pde.name)
         object.__setattr__(self, "fields", values)
         object.__setattr__(self, "sides", Dirichlet() if sides is None else sides)
         if len(self.domain.cells) != 2:
-            _require_in_space(known, values)
+            _require_in_space(pde, values)
         self.operator  # noqa: B018 - checks the parameters
         if self.source is not None:
             self.source.require_shape(self.domain.grid(), in_time=True, cells=True)
@@ -107,7 +107,7 @@ class Problem:
                 places = [place for place, _ in wells.points]
                 require_well_inside(self.domain.shape, self.domain.grid(), around, places)
         self.conditions.require_shape(self.domain.grid())
-        require_no_jump(self.conditions, known.name, unless=linear and known.steady is None)
+        require_no_jump(self.conditions, pde.name, unless=linear and pde.steady is None)
         if self.domain.shape is None:
             require_outlines(self.conditions.parts, ())
         else:

@@ -366,5 +366,5 @@ def _digest(problem: Problem, grid: Grid) -> str:
             for edge in boundary.edges.values()
         ]
     else:
-        content = [condition.told() for condition in conditions_of(problem, grid)]
+        content = [condition.digest() for condition in conditions_of(problem, grid)]
     return hashlib.sha256(b"".join(content)).hexdigest()[:16]

@@ -13,7 +13,12 @@ from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.grid.window import Extent, Window
 from mosaicdd.parallel.machine import device_of_rank, require_memory
 from mosaicdd.parallel.ranks import Ranks, Replicas
-from mosaicdd.problems.fingerprint import Fingerprint, changed, plan_fingerprint, told_of_kind
+from mosaicdd.problems.fingerprint import (
+    Fingerprint,
+    changed,
+    fingerprint_of_kind,
+    plan_fingerprint,
+)
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import Level, Shape
@@ -89,7 +94,7 @@ class SolverPlan:
 
     def changed(self, problem: Problem) -> list[str]:
         """Return what of a problem is not as it was planned for, as far as this rank knows it."""
-        kind = told_of_kind(problem, self.grid)
+        kind = fingerprint_of_kind(problem, self.grid)
         another = changed({name: self.told[name] for name in kind}, kind)
         return another or changed(self.told, plan_fingerprint(problem, *self._plan))
 

@@ -26,7 +26,7 @@ from mosaicdd.axes import Slices
 from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import peak_memory
-from mosaicdd.problems.fingerprint import SOURCE, changed, told_of_sides
+from mosaicdd.problems.fingerprint import SOURCE, changed, fingerprint_of_sides
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
@@ -76,7 +76,7 @@ class SolveJob:
         with argument("boundary"):
             self.boundaries = world.run_on_all(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
-        self._sides = world.run_on_all(lambda: told_of_sides(problem, setup.grid))
+        self._sides = world.run_on_all(lambda: fingerprint_of_sides(problem, setup.grid))
         engine = world.run_on_all(lambda: self.first_engine)
         self._source = world.run_on_all(lambda: engine.check_source(problem))
         world.run_on_all(lambda: engine.check(self.boundaries))
@@ -159,7 +159,7 @@ class SolveJob:
         problem = self.problem
 
         def check() -> None:
-            names = changed(self._sides, told_of_sides(problem, self._setup.grid))
+            names = changed(self._sides, fingerprint_of_sides(problem, self._setup.grid))
             if self.first_engine.check_source(problem) != self._source:
                 names = [SOURCE, *names]
             if names:

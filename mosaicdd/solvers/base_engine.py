@@ -23,7 +23,7 @@ from mosaicdd.grid.window import Strip, Window, in_window
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import one_thread_after_fork, prepare_memory
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import told_of_source
+from mosaicdd.problems.fingerprint import fingerprint_of_source
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.outcome import (
@@ -314,7 +314,7 @@ class BaseEngine(abc.ABC, Generic[S]):
 
     def check_source(self, problem: Problem) -> Hashable:
         """Return what tells the source from others at the nodes of this rank; or raise `ValueError`."""
-        return told_of_source(problem, self.grid, self.owned)
+        return fingerprint_of_source(problem, self.grid, self.owned)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
         """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""

@@ -183,7 +183,7 @@ class TimeCheckpoint:
         """Return what tells values on the outline at two times from others."""
         problem, sides = self._problem, SidesInTime(self._problem.conditions)
         content = [
-            condition.told()
+            condition.digest()
             for t in (0.0, 1.0)
             for condition in conditions_of(problem.with_sides(sides(t)), self._share.grid)
         ]

@@ -12,7 +12,7 @@ from mosaicdd.axes import Slices, moved, times
 from mosaicdd.grid.window import Placed
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.fingerprint import Fingerprint, require_same, told_of_rest
+from mosaicdd.problems.fingerprint import Fingerprint, fingerprint_but_source, require_same
 from mosaicdd.problems.limits import just_before
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values
@@ -228,7 +228,7 @@ class Series(Placed):
 
     def _told_now(self) -> Fingerprint:
         """Return what tells the data that are written from others; of values on sides those at the end."""
-        return told_of_rest(self._last, self._grid, self._store.wanted.own)
+        return fingerprint_but_source(self._last, self._grid, self._store.wanted.own)
 
     def write(self, path: str | PathLike, ranks: Ranks, *, shards: bool) -> None:
         """Write the file that `save` names, without its checks."""

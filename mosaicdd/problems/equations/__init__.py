@@ -97,10 +97,10 @@ def use_equation(pde: Equation | NonlinearEquation) -> Equation | NonlinearEquat
 
 
 def _named(name: str) -> Equation | NonlinearEquation:
-    known = {**_SHIPPED, **_own}
-    if name not in known:
-        raise ValueError(unknown("pde", name, sorted(known), ", or your own as FILE.py:NAME"))
-    return known[name]
+    equations = {**_SHIPPED, **_own}
+    if name not in equations:
+        raise ValueError(unknown("pde", name, sorted(equations), ", or your own as FILE.py:NAME"))
+    return equations[name]
 
 
 def _linear(pde: Equation | NonlinearEquation) -> Equation:

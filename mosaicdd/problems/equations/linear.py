@@ -55,11 +55,11 @@ class NamedEquation:
         named = isinstance(parameters, Mapping)
         self._require(named, f"parameters must map names to numbers, got {parameters!r}")
         for name, default in parameters.items():
-            known = is_number(default)
-            self._require(known, f"the default of {name} must be a number, got {default!r}")
+            valid = is_number(default)
+            self._require(valid, f"the default of {name} must be a number, got {default!r}")
         self._require("f" not in parameters, "f is the source, not a parameter")
-        known = reaction is None or reaction in parameters
-        self._require(known, f"reaction must name a parameter, got {reaction!r}")
+        valid = reaction is None or reaction in parameters
+        self._require(valid, f"reaction must name a parameter, got {reaction!r}")
 
     def _require(self, holds: bool, text: str) -> None:
         """Raise `TypeError` if something does not hold."""
@@ -358,8 +358,8 @@ def _diffusing(c: float, a: float = 1.0, **tensor: float) -> EllipticOperator:
     tensor = {"axx": a, "ayy": a, **tensor}
     along = {name: tensor[name] for name in _DIAGONAL if name in tensor}
     if not (min(along.values()) > 0 and c >= 0):
-        told = ", ".join(f"{name} {value:g}" for name, value in along.items())
-        raise ValueError(f"diffusion needs a > 0 and c >= 0, got {told}, c {c:g}")
+        numbers = ", ".join(f"{name} {value:g}" for name, value in along.items())
+        raise ValueError(f"diffusion needs a > 0 and c >= 0, got {numbers}, c {c:g}")
     if "azz" in tensor:
         return _directed(**{"axy": 0.0, **tensor})
     return EllipticOperator(**tensor, c=c)

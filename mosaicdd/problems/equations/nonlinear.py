@@ -96,14 +96,14 @@ class NonlinearEquation(NamedEquation):
         self._require_members()
         self._require(callable(self.residual), "residual must be a function of a patch")
         self._require("f" not in self.functions, "f is the source, not a function")
-        known = {*self.signs, *self.numbers}.issubset(self.parameters)
-        self._require(known, "signs and numbers must be those of parameters")
+        valid = {*self.signs, *self.numbers}.issubset(self.parameters)
+        self._require(valid, "signs and numbers must be those of parameters")
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the parameters and functions, and of the source."""
-        beside = () if self.diffusion in (None, *self.parameters) else (self.diffusion,)
-        return (*self.parameters, *beside, *self.functions, "f")
+        factor = () if self.diffusion in (None, *self.parameters) else (self.diffusion,)
+        return (*self.parameters, *factor, *self.functions, "f")
 
     def on(self, axes: int) -> Self:
         """Return the equation for domains of ``axes`` axes; `Unsupported` if it has no such form."""
@@ -177,8 +177,8 @@ _SERIES = 1e-3  # below which ``z coth z`` is ``1 + z^2 / 3``, to rounding
 
 def _allen_cahn(u: StencilValues, h: float, eps: StencilValues, c: StencilValues) -> torch.Tensor:
     outward = sum(
-        (eps.centre**2 + beside**2) / 2.0 * (u.centre - value)
-        for beside, value in zip(eps.neighbours, u.neighbours, strict=True)
+        (eps.centre**2 + other**2) / 2.0 * (u.centre - value)
+        for other, value in zip(eps.neighbours, u.neighbours, strict=True)
     )
     return (c.centre - 1.0) * u.centre + u.centre**3 + outward / h**2
 
@@ -201,8 +201,8 @@ values times ``c``.
 
 def _burgers(u: StencilValues, h: float, nu: StencilValues, c: StencilValues) -> torch.Tensor:
     outward = c.centre * u.centre
-    for value, beside, sign in zip(u.neighbours, nu.neighbours, (1, -1, -1, 1), strict=True):
-        diffusion = 2.0 / (1.0 / nu.centre + 1.0 / beside)
+    for value, other, sign in zip(u.neighbours, nu.neighbours, (1, -1, -1, 1), strict=True):
+        diffusion = 2.0 / (1.0 / nu.centre + 1.0 / other)
         fastest = torch.maximum(u.centre**2, value**2)
         squared = fastest * (h / (2.0 * diffusion)) ** 2
         outward = outward + sign * (value**2 - u.centre**2) / (4.0 * h)
@@ -296,12 +296,12 @@ For small potentials it is the screened Poisson equation of the same ``c``.
 def _quasilinear(
     u: StencilValues, h: float, a: StencilValues, c: StencilValues, k: Function
 ) -> torch.Tensor:
-    here, inverse = k(u.centre), 1.0 / a.centre
+    centre, inverse = k(u.centre), 1.0 / a.centre
     outward = sum(
-        (here + 4.0 * k((u.centre + value) / 2.0) + k(value))
+        (centre + 4.0 * k((u.centre + value) / 2.0) + k(value))
         * (u.centre - value)
-        / (inverse + 1.0 / beside)
-        for beside, value in zip(a.neighbours, u.neighbours, strict=True)
+        / (inverse + 1.0 / other)
+        for other, value in zip(a.neighbours, u.neighbours, strict=True)
     )
     return outward / (3.0 * h**2) + c.centre * u.centre
 
@@ -330,8 +330,8 @@ def _reacting(
     u: StencilValues, h: float, a: StencilValues, c: StencilValues, r: Function
 ) -> torch.Tensor:
     outward = sum(
-        2.0 / (1.0 / a.centre + 1.0 / beside) * (u.centre - value)
-        for beside, value in zip(a.neighbours, u.neighbours, strict=True)
+        2.0 / (1.0 / a.centre + 1.0 / other) * (u.centre - value)
+        for other, value in zip(a.neighbours, u.neighbours, strict=True)
     )
     return outward / h**2 + c.centre * u.centre + r(u.centre)
 

@@ -40,9 +40,9 @@ def checksum_of(
     Unless ``summed`` it is 0: sampled only, as for a check.
     """
     total = 0
-    for here in in_rows(part, strip):
-        values = sample(here)
-        total += checksum(values, here) if summed else 0
+    for place in in_rows(part, strip):
+        values = sample(place)
+        total += checksum(values, place) if summed else 0
     return total % 2**64
 
 

@@ -104,7 +104,7 @@ class Field:
         value = self.values if fixed else getattr(self.values, "as_value", None)
         return value if self.foils is None or value is None else (value, self.foils.foils)
 
-    def told(self, grid: Grid, part: Part) -> Hashable:
+    def fingerprint(self, grid: Grid, part: Part) -> Hashable:
         """Return the field's `value`, or a checksum at the nodes of a part."""
         if self.value is not None:
             return self.value
@@ -251,9 +251,9 @@ class Field:
     def _values(self, grid: Grid, part: Part) -> np.ndarray:
         """Return values at the nodes of a part, ``(n, rows, columns)``, unchecked."""
         if self._kept is not None and self._kept[0] == grid:
-            whole, kept = self._kept[1:]
+            whole, cached = self._kept[1:]
             if contains(whole, part):
-                return kept[:, *within(part, whole)]
+                return cached[:, *within(part, whole)]
         if self.per_cell(grid):
             values = self._means(grid, part)
         elif self._shape:
@@ -270,11 +270,11 @@ class Field:
     def _means(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the means of finite values in the cells around nodes; NaN where none is finite."""
         values = self.sample_cells(cells_of(part, grid))
-        known = np.isfinite(values)
+        finite = np.isfinite(values)
         nodes = zip(part, grid.nodes, strict=True)
         beyond = [(int(p.start == 0), int(p.stop == count)) for p, count in nodes]
-        around = [(0, 0)] * (values.ndim - len(part)) + beyond
-        total, count = (np.pad(a, around) for a in (np.where(known, values, 0.0), known * 1.0))
+        padding = [(0, 0)] * (values.ndim - len(part)) + beyond
+        total, count = (np.pad(a, padding) for a in (np.where(finite, values, 0.0), finite * 1.0))
         for axis in range(len(part)):
             low, high = (last(end) for end in ends(axis, len(part)))
             total, count = (a[low] + a[high] for a in (total, count))
@@ -307,8 +307,8 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
             shared.append((slice(low - first, high - first), slice(low - p.start, high - p.start)))
         along.append(shared)
     for places in itertools.product(*along):
-        there, here = zip(*places, strict=True)
-        yield there, here
+        source, target = zip(*places, strict=True)
+        yield source, target
 
 
 def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np.ndarray:

@@ -275,16 +275,16 @@ def require_place(values: Any, grid: Grid, what: str) -> None:
 def require_spacing(values: Any, grid: Grid, what: str) -> None:
     """Raise `ValueError` where values have coordinates with another spacing than a grid."""
     steps = {name: step for name, (_, step) in axes_of(values, what).items()}
-    for name, own in zip(letters(len(grid.shape)), grid.steps, strict=True):
-        step = steps.get(name, own)
-        if math.isclose(step, own, rel_tol=1e-3):
+    for name, spacing in zip(letters(len(grid.shape)), grid.steps, strict=True):
+        step = steps.get(name, spacing)
+        if math.isclose(step, spacing, rel_tol=1e-3):
             continue
         sides = [f"{along:g}" for along in reversed(steps.values())]
         way_out = f"give spacing={step:g}"
         if len({*sides}) > 1:
             way_out = f"give a spacing of {'x'.join(sides)} along {coordinates(len(sides))}"
         raise ValueError(
-            f"{what} has coordinates {step:g} apart along {name}, the grid has a spacing of {own:g}: {way_out}"
+            f"{what} has coordinates {step:g} apart along {name}, the grid has a spacing of {spacing:g}: {way_out}"
         )
 
 
@@ -306,13 +306,13 @@ def one_corner(
         for letter, (places, step) in axes_of(values, f"the field {name}").items():
             # Of values per cell the middle of the first cell has the first coordinate.
             corner = float(places[0]) - (step / 2 if shape == cells else 0.0)
-            before, known = first.setdefault(letter, (f"the raster of {name}", corner))
-            if not math.isclose(corner, known, rel_tol=1e-12, abs_tol=1e-3 * step):
+            before, earlier = first.setdefault(letter, (f"the raster of {name}", corner))
+            if not math.isclose(corner, earlier, rel_tol=1e-12, abs_tol=1e-3 * step):
                 by, way_out = "that", "cut them to the same rectangle"
                 if origin is not None:
                     by, way_out = "the raster", "leave the origin out"
                 raise ValueError(
-                    f"the domain begins at {letter} = {known:.10g} by {before}, at {corner:.10g} by {by} of {name}: "
+                    f"the domain begins at {letter} = {earlier:.10g} by {before}, at {corner:.10g} by {by} of {name}: "
                     f"{way_out}"
                 )
     return tuple(first.get(letter, ("", 0.0))[1] for letter in names[::-1]) if first else None

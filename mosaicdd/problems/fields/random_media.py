@@ -164,6 +164,6 @@ class Lognormal:
         for tile in itertools.product(*tiles):
             values = np.random.default_rng((self.seed, *tile)).standard_normal((_TILE,) * len(tile))
             whole = tuple(slice(n * _TILE, (n + 1) * _TILE) for n in tile)
-            here = common(places, whole)
-            drawn[within(here, places)] = values[within(here, whole)]
+            overlap = common(places, whole)
+            drawn[within(overlap, places)] = values[within(overlap, whole)]
         return drawn

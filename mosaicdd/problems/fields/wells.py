@@ -120,12 +120,12 @@ class Wells:
         nodes, shares = self._on(grid)
         strengths = np.array([_at(strength, None) for _, strength in self.points])
         loads = np.repeat(strengths, len(shares) // len(strengths)) * shares
-        here = np.logical_and.reduce(
+        inside = np.logical_and.reduce(
             [(n >= p.start) & (n < p.stop) for n, p in zip(nodes.T, part, strict=True)]
         )
-        places = tuple(n[here] - p.start for n, p in zip(nodes.T, part, strict=True))
+        places = tuple(n[inside] - p.start for n, p in zip(nodes.T, part, strict=True))
         for field in values:
-            np.add.at(field, places, loads[here])
+            np.add.at(field, places, loads[inside])
         return values
 
     def _on(self, grid: Grid) -> tuple[np.ndarray, np.ndarray]:

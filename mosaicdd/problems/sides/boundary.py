@@ -39,8 +39,8 @@ def on_side(side: Side) -> Place:
 def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slices, Place]]:
     """Yield the sides of the grid on a part, the sides' nodes, and their index in the part."""
     for axis, (along, count) in enumerate(zip(part, nodes, strict=True)):
-        for end, here in enumerate((along.start == 0, along.stop == count)):
-            if here:
+        for end, ends in enumerate((along.start == 0, along.stop == count)):
+            if ends:
                 yield (axis, end), (*part[:axis], *part[axis + 1 :]), on_side((axis, end))
 
 
@@ -150,8 +150,8 @@ class Boundary:
     def impose(self, field: np.ndarray, part: Slices | None = None) -> np.ndarray:
         """Write the values to the edges of a field, or of a part of it, and return the field."""
         nodes = tuple(cells + 1 for cells in self.shape)
-        for side, along, there in edges_of(part or tuple(map(slice, [0, 0, 0], nodes)), nodes):
-            field[there] = self.edges[side][along]
+        for side, along, place in edges_of(part or tuple(map(slice, [0, 0, 0], nodes)), nodes):
+            field[place] = self.edges[side][along]
         return field
 
     def at(self, *places: np.ndarray) -> np.ndarray:
@@ -168,8 +168,8 @@ class Boundary:
                 continue
             weight: np.ndarray | float = -((-1.0) ** len(fixed))
             for axis in fixed:
-                way = places[axis] / self.shape[axis]
-                weight = weight * (way if ends[axis] else 1 - way)
+                share = places[axis] / self.shape[axis]
+                weight = weight * (share if ends[axis] else 1 - share)
             place = [slice(None) if end is None else -end for end in ends]
             first = place.pop(fixed[0])
             edge = self.edges[fixed[0], int(first == -1)][tuple(place)]
@@ -246,10 +246,10 @@ class Boundary:
             )
         ny, nx = grid.shape
         nodes, rng = 2 * (ny + nx), np.random.default_rng(seed)
-        around = nodes * grid.spacing  # of cells that are no squares in units of their mean side
-        scale = around / 16 if length is None else length
+        perimeter = nodes * grid.spacing  # of cells that are no squares in units of their mean side
+        scale = perimeter / 16 if length is None else length
         return cls.of_perimeter(
-            sample_closed_curve(rng, nodes, around, scale, amplitude, noise), grid
+            sample_closed_curve(rng, nodes, perimeter, scale, amplitude, noise), grid
         )
 
 
@@ -396,15 +396,15 @@ def _gp(text: str) -> tuple[dict[str, float], Sequence[int]]:
 def joined_edges(edges: dict[str, np.ndarray], grid: Grid) -> Boundary:
     """Join values on edges, ``(M,)``, by the names of sides; corners get the mean."""
     axes, names = len(grid.shape), side_names(len(grid.shape))
-    own = {
+    values = {
         names[name]: edge.reshape(tuple(np.delete(grid.nodes, names[name][0])))
         for name, edge in edges.items()
     }
-    total = {side: edge.copy() for side, edge in own.items()}
-    counts = {side: np.ones(edge.shape) for side, edge in own.items()}
+    total = {side: edge.copy() for side, edge in values.items()}
+    counts = {side: np.ones(edge.shape) for side, edge in values.items()}
     for first, on_first, second, on_second in corners(axes):
-        total[first][on_first] += own[second][on_second]
-        total[second][on_second] += own[first][on_first]
+        total[first][on_first] += values[second][on_second]
+        total[second][on_second] += values[first][on_first]
         counts[first][on_first] += 1
         counts[second][on_second] += 1
     return Boundary({side: edge / counts[side] for side, edge in total.items()})

@@ -138,9 +138,9 @@ def _intervals(side: str, text: str, axes: int) -> Intervals:
     along, name = others(side_names(axes)[side][0], axes), f"{side}[{text}]"
     parts = text.split(",")
     if len(parts) != len(along):
-        way = " and ".join(letters(axes)[axis] for axis in reversed(along))
+        names = " and ".join(letters(axes)[axis] for axis in reversed(along))
         raise ValueError(
-            f"the part {name} of a side along {way} needs {len(along)} intervals, got {len(parts)}: as in "
+            f"the part {name} of a side along {names} needs {len(along)} intervals, got {len(parts)}: as in "
             f"{side}[{EXAMPLES[axes]}], where : alone is all"
         )
     intervals = []

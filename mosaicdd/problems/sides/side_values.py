@@ -79,7 +79,7 @@ class EvaluatedPart:
             return Robin(alpha, values)
         return Neumann(values) if self.kind == "Neumann" else Dirichlet(values)
 
-    def told(self) -> bytes:
+    def digest(self) -> bytes:
         """Return the bytes of all members, for a digest."""
         alpha, values = (
             v.tobytes() if isinstance(v, np.ndarray) else str(v).encode()
@@ -90,7 +90,7 @@ class EvaluatedPart:
 
 
 KINDS = ("Dirichlet", "Neumann", "Robin", "Periodic", "Held")
-"""Of conditions."""
+"""The kinds of conditions, as in files."""
 
 
 @concerning("sides")
@@ -189,10 +189,10 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
     Further out these are zero.
     """
-    known = np.pad(np.where(inside, values, 0.0), [(0, 0), (1, 1)])
+    padded = np.pad(np.where(inside, values, 0.0), [(0, 0), (1, 1)])
     counts = np.pad(inside.astype(int), 1)
-    around = np.maximum(counts[:-2] + counts[2:], 1)
-    means = (known[:, :-2] + known[:, 2:]) / around
+    neighbours = np.maximum(counts[:-2] + counts[2:], 1)
+    means = (padded[:, :-2] + padded[:, 2:]) / neighbours
     return np.where(inside | np.isfinite(values), values, means)
 
 
@@ -203,8 +203,8 @@ def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray
     nodes = _along(piece)
     low, high = (ends[:, None] for ends in ends_of_part(part, grid))
     lengths = np.zeros(len(piece.nodes))
-    for share, way in zip(piece.shares, _ways(piece), strict=True):
-        t = np.stack([nodes, nodes + 0.5 * way])
+    for share, direction in zip(piece.shares, _ways(piece), strict=True):
+        t = np.stack([nodes, nodes + 0.5 * direction])
         within = np.minimum(t.max(axis=0), high) - np.maximum(t.min(axis=0), low)
         lengths += np.minimum(within.clip(min=0.0).prod(axis=0), share)
     holds = (nodes >= low - ROUNDING_OF_ENDS) & (nodes <= high + ROUNDING_OF_ENDS)
@@ -233,25 +233,25 @@ def ends_of_part(part: SidePart, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     axes = len(grid.shape)
     along = list(others(side_names(axes)[part.name][0], axes))
     places = np.array(grid.ends).T  # of all axes, as those of the side alone are no place
-    for end, told in zip(places, np.transpose(part.along), strict=True):
-        end[along] = np.where(np.isfinite(told), told, end[along])
+    for end, interval in zip(places, np.transpose(part.along), strict=True):
+        end[along] = np.where(np.isfinite(interval), interval, end[along])
     low, high = grid.cells(places)[:, along]
     return low, high
 
 
-def beside_parts(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
-    """Say which nodes are beside something of their piece that no part names."""
-    beside = np.zeros(len(piece.nodes), bool)
+def uncovered(parts: Sequence[SidePart], piece: OutlinePiece, grid: Grid) -> np.ndarray:
+    """Return a mask of the nodes beside stretches of their piece that no part covers."""
+    free = np.zeros(len(piece.nodes), bool)
     if not parts:
-        return ~beside
+        return ~free
     nodes, ends = _along(piece), [ends_of_part(part, grid) for part in parts]
-    for share, way in zip(piece.shares, _ways(piece), strict=True):
-        at, named = nodes + 2 * way * ROUNDING_OF_ENDS, share == 0
+    for share, direction in zip(piece.shares, _ways(piece), strict=True):
+        at, covers = nodes + 2 * direction * ROUNDING_OF_ENDS, share == 0
         for low, high in ends:
             from_low, to_high = at - low[:, None], high[:, None] - at
-            named = named | (np.minimum(from_low, to_high) >= -ROUNDING_OF_ENDS).all(axis=0)
-        beside |= ~named
-    return beside
+            covers = covers | (np.minimum(from_low, to_high) >= -ROUNDING_OF_ENDS).all(axis=0)
+        free |= ~covers
+    return free
 
 
 @concerning("sides")

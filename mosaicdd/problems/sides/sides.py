@@ -79,8 +79,8 @@ class Sides:
     def periodic(self) -> tuple[bool, ...]:
         """Along which axes, (y, x), the domain goes on at the opposite side."""
         names = {part.name for part in self.parts if part.condition.periodic}
-        around = {side for name, side in side_names(self.axes).items() if name in names}
-        return tuple({(axis, 0), (axis, 1)} <= around for axis in range(self.axes))
+        sides = {side for name, side in side_names(self.axes).items() if name in names}
+        return tuple({(axis, 0), (axis, 1)} <= sides for axis in range(self.axes))
 
     @property
     def plain(self) -> bool:
@@ -254,15 +254,15 @@ class Sides:
         """
         known: list[tuple[np.ndarray, ...]] = []
         natural: list[tuple[np.ndarray, ...]] = []
-        for piece, own in self._complete(grid, pieces):
+        for piece, conditions in self._complete(grid, pieces):
             # What a part says comes before what is said of the whole.
-            parts = [part for part in own if not part.whole]
-            (default,) = (part for part in own if part.whole)
+            parts = [part for part in conditions if not part.whole]
+            (default,) = (part for part in conditions if part.whole)
             shares = [side_values.covered(part, piece, grid) for part in parts]
             rest = piece.lengths - sum(lengths for lengths, _ in shares)
             acting = [*zip(parts, shares, strict=True)]
             if not default.condition.periodic:
-                acting += [(default, (rest, side_values.beside_parts(parts, piece, grid)))]
+                acting += [(default, (rest, side_values.uncovered(parts, piece, grid)))]
             for part, share in acting:
                 entries = known if part.condition.fixed else natural
                 entries.append(side_values.entries(part, piece, share, grid))
@@ -274,17 +274,17 @@ class Sides:
         """Yield pieces and their conditions, completed by values on the edges, or zeros."""
         edges = self._edges(grid)
         for name, piece in pieces.items():
-            own = [part for part in self.parts if part.name == name]
-            if not any(part.whole for part in own):
+            conditions = [part for part in self.parts if part.name == name]
+            if not any(part.whole for part in conditions):
                 edge = piece.as_side(edges[name], grid) if name in edges else 0.0
-                own = [SidePart(name, Dirichlet(edge)), *own]
-            yield piece, own
+                conditions = [SidePart(name, Dirichlet(edge)), *conditions]
+            yield piece, conditions
 
     def leaves(self, piece: OutlinePiece, name: str, grid: Grid) -> bool:
         """Say whether the conditions on parts of a side do not cover it."""
-        own = [part for part in self.parts if part.name == name and not part.inside]
-        rest = piece.lengths - sum(side_values.covered(part, piece, grid)[0] for part in own)
-        return not own or bool((rest > side_values.ROUNDING_OF_ENDS).any())
+        parts = [part for part in self.parts if part.name == name and not part.inside]
+        rest = piece.lengths - sum(side_values.covered(part, piece, grid)[0] for part in parts)
+        return not parts or bool((rest > side_values.ROUNDING_OF_ENDS).any())
 
     def periods(self, grid: Grid) -> Periods:
         """Return the period of each axis in nodes; None where it is not periodic."""
@@ -299,8 +299,8 @@ class Sides:
         But for sides that the outline of a shape replaces: what is said of that holds there.
         """
         parts = []
-        for piece, own in self._complete(grid, pieces):
-            for part in own if not piece.replaced else ():
+        for piece, conditions in self._complete(grid, pieces):
+            for part in conditions if not piece.replaced else ():
                 lengths, holds = side_values.covered(part, piece, grid)
                 values = side_values.evaluated(part, piece, grid)
                 values = piece.as_side(np.where((lengths > 0) | holds, values, 0.0), grid)
