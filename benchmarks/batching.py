@@ -84,7 +84,7 @@ def _cost(
 
     def iterate() -> None:
         nonlocal old, new
-        schwarz.method.iterate(old, new)
+        schwarz.iterate(old, new)
         old, new = new, old
 
     with FlopCounterMode(display=False) as counter:

@@ -125,7 +125,7 @@ class _Iteration:
         self._values = [Interface(engine.block, **engine.settings.tensors) for _ in range(2)]
         for v in self._values:
             v.impose([boundary])
-        self._iterate = engine.method.iterate
+        self._iterate = engine.iterate
         self._iterate.begin(self._values[0])
 
     def __call__(self, then: Callable[[], None]) -> None:

@@ -11,7 +11,6 @@ Shape letters: ``P`` perimeter nodes, ``Q`` query points, ``F = 2 axes`` faces o
 ``K`` kinds of waves, ``D`` width, ``U`` points as faces see them.
 """
 
-import functools
 import itertools
 from dataclasses import dataclass
 
@@ -19,10 +18,8 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import others
-from mosaicdd.networks.network import FourierFeatures, Network, TrunkSettings
+from mosaicdd.networks.network import FourierFeatures, Network, TrunkSettings, distinct
 from mosaicdd.networks.subdomain import Subdomain
-
-_STEPS = 2**18  # of a half side: points that lie nearer to each other than one are the same
 
 
 @dataclass(frozen=True)
@@ -103,11 +100,7 @@ class FacesNetwork(Network):
         seen = torch.cat(views)
         index = torch.arange(len(seen), device=seen.device)
         if not seen.requires_grad:
-            steps = ((seen.double() + 1.0) * _STEPS).round().long()
-            keys = functools.reduce(lambda key, step: 4 * _STEPS * key + step, steps.T)
-            distinct, which = torch.unique(keys, return_inverse=True)
-            first = torch.full_like(distinct, len(seen)).scatter_reduce(0, which, index, "amin")
-            seen, index = seen[first], which
+            seen, index = distinct(seen)
         return seen, index.view(len(views), -1)
 
     def _transformed(self, values: torch.Tensor) -> torch.Tensor:

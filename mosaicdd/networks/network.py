@@ -10,7 +10,7 @@ Shape letters: ``S`` symmetries, ``A`` axes, ``P`` perimeter nodes, ``N`` nodes.
 """
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import torch
 from mosaicdd.networks.subdomain import Subdomain
 
 _TOLERANCE = 1e-5  # in half sides: far below a cell, far above float32 rounding
+_STEPS = 2**18  # of a half side: points that lie nearer to each other than one are the same
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,7 @@ class Symmetry(torch.nn.Module):
         canonical = torch.einsum("qij,qj->qi", matrices[element], points)
         index = torch.arange(len(points), device=points.device)
         if merge:
-            steps = (canonical.detach() / _TOLERANCE).round().long()
-            keys = functools.reduce(lambda key, step: 2**20 * key + step, steps.T)
-            _, index = torch.unique(keys, return_inverse=True)
-            first = torch.full((int(index.max()) + 1,), len(points), device=points.device)
-            order = torch.arange(len(points), device=points.device)
-            canonical = canonical[first.scatter_reduce(0, index, order, "amin")]
+            canonical, index = distinct(canonical)
         moved = torch.einsum("rij,uj->uri", matrices, canonical.detach())
         fixed = (moved - canonical.detach()[:, None]).abs().amax(dim=2) <= 2 * _TOLERANCE
         weights = fixed / fixed.sum(dim=1, keepdim=True)
@@ -85,6 +81,16 @@ class Symmetry(torch.nn.Module):
         element = _folding(moved, 0.0)
         canonical = torch.cat([along.gather(1, element[:, None]) for along in moved], dim=1)
         return canonical, matrices[element].permute(2, 0, 1), self.images[element]
+
+
+def distinct(points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return points ``(U, A)`` without repetitions, and the place of each of ``(Q, A)`` among them, ``(Q,)``."""
+    steps = ((points.detach().double() + 1.0) * _STEPS).round().long()
+    keys = functools.reduce(lambda key, step: 4 * _STEPS * key + step, steps.T)
+    unlike, index = torch.unique(keys, return_inverse=True)
+    order = torch.arange(len(points), device=points.device)
+    first = torch.full_like(unlike, len(points)).scatter_reduce(0, index, order, "amin")
+    return points[first], index
 
 
 def _folding(moved: torch.Tensor, tolerance: float) -> torch.Tensor:
@@ -147,7 +153,8 @@ class Network(torch.nn.Module):
 
 def require_counts(network: str, settings: Any) -> None:
     """Raise `ValueError` if a whole number among a network's settings is below 1."""
-    counts = {f.name: getattr(settings, f.name) for f in fields(settings) if f.type is int}
+    values = asdict(settings)
+    counts = {f.name: values[f.name] for f in fields(settings) if f.type is int}
     if min(counts.values()) < 1:
         raise ValueError(
             f"{network} needs {', '.join(counts)} of at least 1, got {tuple(counts.values())}"

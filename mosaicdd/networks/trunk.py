@@ -297,21 +297,14 @@ class LinearNetwork(Network):
         return jet.map(lambda rows: g @ rows.mT)
 
 
-@dataclass(frozen=True)
-class DeepONetSettings(TrunkSettings):
-    """Settings of `DeepONet`: width and depth are those of both networks."""
-
-    network = "a deeponet"
-
-
 class DeepONet(Network):
-    """Branch times trunk."""
+    """Branch times trunk, of the same width and depth."""
 
-    Settings = DeepONetSettings
+    Settings = TrunkSettings
     linear = False
     symmetry = None
 
-    def __init__(self, perimeter: int, settings: DeepONetSettings):
+    def __init__(self, perimeter: int, settings: TrunkSettings):
         super().__init__()
         self.settings = settings
         self.features = FourierFeatures(settings.features, settings.sigma)

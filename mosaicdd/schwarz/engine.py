@@ -18,9 +18,9 @@ from mosaicdd.schwarz.block import part_in_window
 from mosaicdd.schwarz.drivers import anderson, gmres, quasi_newton, stationary
 from mosaicdd.schwarz.error_estimate import (
     Driver,
-    EdgeError,
     certify,
     estimate_errors,
+    plan_edge_error,
     updates_from_zero,
 )
 from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction, PointValues
@@ -29,7 +29,7 @@ from mosaicdd.schwarz.layouts import InterfaceMovement, block_of
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.network_solver import subdomains_outside
-from mosaicdd.schwarz.method import SharedMethod, scheme_of
+from mosaicdd.schwarz.method import plan_fill, plan_iteration, scheme_of
 from mosaicdd.schwarz.monitor import Monitor
 from mosaicdd.schwarz.residuals import DiscreteResidual, NodeResidual
 from mosaicdd.schwarz.sweep import SweepContext
@@ -45,7 +45,7 @@ from mosaicdd.solvers.outcome import (
     Outcome,
     StatusEvidence,
 )
-from mosaicdd.solvers.settings import SolveSettings, StoppingRule
+from mosaicdd.solvers.settings import StoppingRule
 from mosaicdd.unsupported import Unsupported
 
 _PLAIN = (1.0,) * 4  # inner steps of the quasi-Newton method without relaxation
@@ -79,28 +79,29 @@ class Engine(BaseEngine[SharedSolver]):
         self._scheme = ranks.on_root(lambda: scheme_of(*of, points))
         self.acceleration = settings.accelerate or self._default_acceleration(local_solver)
         self._outside_range = local_solver.outside_range(**self._tensors)
-        self.method = self._method(local_solver, settings)
-        self._exact = self._exact_method(local_solver)
-        self._filling = self._exact if settings.certify is not None else self.method
-        if self._filling.local_solver.between_nodes:
-            self.interpolant = self._filling.local_solver
+        self._task = SweepContext(ranks, self.block, settings, problems, self.clock)
+        self.iterate = plan_iteration(self._task, local_solver, self._scheme.points)
+        # The two-level iteration with the exact local solver, by which errors are estimated.
+        exact, self._exact_iterate = local_solver, self.iterate
+        two_levels = dataclasses.replace(settings, levels=2, sweep="additive")
+        if not local_solver.exact or two_levels != settings:
+            exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
+            task = dataclasses.replace(self._task, settings=two_levels)
+            self._exact_iterate = plan_iteration(task, exact, self._scheme.points)
+        self._filling = local_solver if settings.certify is None else exact
+        if self._filling.between_nodes:
+            self.interpolant = self._filling
         self._fill: InteriorReconstruction | None = None
         self._window_fill: InteriorReconstruction | None = None  # of what this rank has of it
         window = self.request.window if self.request.fill else None
         if settings.certify is not None or self.request.whole:
-            self._fill = self._filling.plan_fill()
+            self._fill = plan_fill(self._task, self._filling)
         if window is not None and (part := part_in_window(self.block, window)):
-            self._window_fill = self._filling.plan_fill(part)
+            self._window_fill = plan_fill(self._task, self._filling, part)
         self._discrete_residual = DiscreteResidual(
             self._ranks, lattice.grid, local_solver.operator, local_solver.source, problems
         )
-        self._edge_error = EdgeError(
-            self._ranks,
-            self.block,
-            self._filling.local_solver,
-            self._exact.local_solver,
-            **self._tensors,
-        )
+        self._edge_error = plan_edge_error(ranks, self.block, self._filling, exact, **self._tensors)
 
     @property
     def unknowns(self) -> int:
@@ -142,12 +143,8 @@ class Engine(BaseEngine[SharedSolver]):
 
         `Unsupported` if the local solver that the field is filled by has values at grid nodes only, or a source.
         """
-        solver = self._filling.local_solver
+        solver = self._filling
         return PointValues(self._ranks, solver, self.movement, points, **self._tensors)
-
-    def _method(self, local_solver: SharedSolver, settings: SolveSettings) -> SharedMethod:
-        task = SweepContext(self._ranks, self.block, settings, self.problems, self.clock)
-        return SharedMethod(task, local_solver, self._scheme.points)
 
     def _default_acceleration(self, local_solver: SharedSolver) -> str:
         """Return what drives the iteration best, as far as the local solver allows it."""
@@ -181,19 +178,11 @@ class Engine(BaseEngine[SharedSolver]):
             "anderson": anderson,
             "quasi-newton": functools.partial(
                 quasi_newton,
-                linear=self._exact.iterate,
+                linear=self._exact_iterate,
                 relaxation=self._scheme.factors if self._relaxed else _PLAIN,
             ),
         }
         return drivers[acceleration]
-
-    def _exact_method(self, local_solver: SharedSolver) -> SharedMethod:
-        """Plan the two-level method with the exact local solver, if it is not planned yet."""
-        settings = dataclasses.replace(self.settings, levels=2, sweep="additive")
-        if local_solver.exact and settings == self.settings:
-            return self.method
-        exact = ExactSolver(local_solver.operator, local_solver.subdomain, local_solver.source)
-        return self._method(exact, settings)
 
     def _solve_many(self, boundaries: Sequence[Boundary], options: SolveOptions) -> list[Outcome]:
         clock, rule = [time.perf_counter()], self._rule(options)
@@ -208,14 +197,18 @@ class Engine(BaseEngine[SharedSolver]):
         v = options.start or Interface(self.block, problems=self.problems, **self._tensors)
         v, reference = v.times(powers), options.reference and options.reference.times(powers)
         v.impose(boundaries)
-        watched = {"progress": options.progress, "watch": options.watch, "powers": powers}
+        watched: dict[str, Any] = {
+            "progress": options.progress,
+            "watch": options.watch,
+            "powers": powers,
+        }
         monitor = Monitor(self._ranks, rule, v, reference=reference, **watched)
         if options.histories:
             earlier = list(map(History.times, options.histories, powers.tolist()))
             monitor.go_on(v, earlier, options.statuses)
         statuses = monitor.final_statuses
         if not monitor.ended:
-            v, statuses = self._driver(self.acceleration)(self.method.iterate, v, monitor)
+            v, statuses = self._driver(self.acceleration)(self.iterate, v, monitor)
         histories = monitor.histories
         certificates: Sequence[Certificate | None] = [None] * self.problems
         if (
@@ -232,7 +225,7 @@ class Engine(BaseEngine[SharedSolver]):
                 self.settings.certify,
                 monitor,
                 from_zero,
-                iterate=self._exact.iterate,
+                iterate=self._exact_iterate,
                 drive=self._driver(exactly),
                 discrete_residual=functools.partial(self._residual_of_fill, self._fill, boundaries),
             )
@@ -243,8 +236,8 @@ class Engine(BaseEngine[SharedSolver]):
         clock.append(time.perf_counter())
         safety = self._scheme.safety
         estimates = estimate_errors(
-            *(self._exact.iterate, v, monitor, self._edge_error, safety),
-            exact=self._filling.local_solver.exact,
+            *(self._exact_iterate, v, monitor, self._edge_error, safety),
+            exact=self._filling.exact,
         )
         clock.append(time.perf_counter())
         fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink, powers)
@@ -294,7 +287,7 @@ class Engine(BaseEngine[SharedSolver]):
         zero = Interface(self.block, problems=self.problems, **self._tensors)
         zero.impose(boundaries)
         monitor = Monitor(self._ranks, self.settings.stopping, zero)
-        return updates_from_zero(zero, monitor, self._exact.iterate)
+        return updates_from_zero(zero, monitor, self._exact_iterate)
 
     def _evidence(
         self,

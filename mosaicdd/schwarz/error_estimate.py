@@ -15,7 +15,7 @@ repeated until its last update is a small part of all that it has moved.
 
 Inside, what is wrong between the lines is wrong on them, too; but rough boundary data fade before they
 reach the first line, and with them the error. So in the tiles along the edge, from which the field is
-filled there, the local solver is compared with the exact one at all nodes (`EdgeError`), and what it
+filled there, the local solver is compared with the exact one at all nodes (`plan_edge_error`), and what it
 gets wrong comes on top.
 
 Certified mode: from any start to a discrete residual that is measured, not believed.
@@ -48,90 +48,87 @@ from mosaicdd.tensors import Tensors
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
 
 
-class EdgeError:
-    """Compares a local solver with the exact one along the edge; planned once for a block."""
+EdgeError = Callable[[Interface], np.ndarray]
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        block: Block,
-        local_solver: SharedSolver,
-        exact: SharedSolver,
-        **tensors: Unpack[Tensors],
-    ):
-        subdomain = local_solver.subdomain
-        solvers = () if local_solver.exact else (local_solver, exact)
-        self._plans = [solver.plan(subdomain.interior, **tensors) for solver in solvers]
-        # Of cubes both are applied: each has symmetries that halve its products thrice, what is left of rounding has none.
-        if solvers and local_solver.linear and subdomain.axes == 2:
-            self._plans = [self._difference(subdomain, **tensors)]
-        self._ranks = ranks
-        self._block = block
-        self._transfer = Transfer(block, **tensors)
-        self._tensors = tensors
 
-    def _difference(self, subdomain: Subdomain, **tensors: Unpack[Tensors]) -> Plan:
-        """Plan what two linear local solvers differ by: half of the work of both."""
-        unit = torch.eye(len(subdomain.perimeter), **tensors)
-        values = unit.new_empty(len(unit), len(subdomain.interior))
-        operators = []
-        for plan in self._plans:
-            plan(unit, values)
-            operators.append(values.mT.cpu().numpy().copy())
-        predicted, exact = operators
-        return linear_plan(predicted - exact, subdomain.interior, subdomain, **tensors)
+def plan_edge_error(
+    ranks: Ranks,
+    block: Block,
+    local_solver: SharedSolver,
+    exact: SharedSolver,
+    **tensors: Unpack[Tensors],
+) -> EdgeError:
+    """Plan the comparison of a local solver with the exact one in the tiles along the edge of the domain.
 
-    def __call__(self, v: Interface) -> np.ndarray:
-        """Return the root mean square over the nodes inside the domain, ``(n,)``."""
-        total = np.zeros(v.problems)
-        if not self._plans:
-            return total
-        for tiles in self._batches(max(1, _BATCH // v.problems)):
-            total += self._square(v, tiles)
-        inside = math.prod(n - 1 for n in self._block.lattice.grid.shape)
-        return np.sqrt(self._ranks.sum(total) / inside)
+    It gives the root mean square of the difference over the nodes inside the domain, ``(n,)``.
+    """
+    if local_solver.exact:
+        return lambda v: np.zeros(v.problems)
+    subdomain, lattice = local_solver.subdomain, block.lattice
+    plans = [solver.plan(subdomain.interior, **tensors) for solver in (local_solver, exact)]
+    # Of cubes both are applied: each has symmetries that halve its products thrice, what is left of rounding has none.
+    if local_solver.linear and subdomain.axes == 2:
+        plans = [_difference(plans, subdomain, **tensors)]
+    transfer = Transfer(block, **tensors)
+    m, s, nodes = subdomain.cells, lattice.spacing, len(subdomain.perimeter)
 
-    def _batches(self, largest: int) -> Iterator[tuple[Tiles, ...]]:
-        """Yield the owned tiles along the edge of the domain, a run per axis: rows, then columns."""
-        axes = range(len(self._block.cells))
-        runs = [self._ends(axis) for axis in axes]
-        for axis in axes:
-            inside = [between for _, between, _ in runs[:axis]]
-            everything = [[*low, *between, *high] for low, between, high in runs[axis + 1 :]]
-            for end in (0, 2):
-                for tiles in itertools.product(*inside, runs[axis][end], *everything):
-                    yield from _split(tiles, largest)
-
-    def _ends(self, axis: int) -> tuple[list[Tiles], list[Tiles], list[Tiles]]:
-        """Return the owned tiles along an axis: the first of the domain, others, the last."""
-        low, inside, high = [], [], []
-        last = self._block.lattice.cells[axis]
-        for run in owned_tiles(self._block, axis):
-            at_low, at_high = run.line == 0, run.end == last and (run.line > 0 or run.count > 1)
-            count = run.count - at_low - at_high
-            if at_low:
-                low.append(Tiles(0, 1, run.cells))
-            if count:
-                inside.append(Tiles(run.line + at_low * run.cells, count, run.cells))
-            if at_high:
-                high.append(Tiles(last - run.cells, 1, run.cells))
-        return low, inside, high
-
-    def _square(self, v: Interface, tiles: tuple[Tiles, ...]) -> np.ndarray:
+    def squares(v: Interface, tiles: tuple[Tiles, ...]) -> np.ndarray:
         """Return the sum of the squares of the differences inside tiles, ``(n,)``."""
-        m, s, axes = self._transfer.m, self._transfer.s, len(tiles)
-        count = v.problems * math.prod(run.count for run in tiles)
-        nodes = len(self._block.lattice.subdomain.perimeter)
-        perimeters = torch.empty(count, nodes, **self._tensors)
-        batch = tuple(run.subdomains(self._block, axis) for axis, run in enumerate(tiles))
-        self._transfer.restrict(v, batch, perimeters)
-        values = [torch.empty(count, (m - 1) ** axes, **self._tensors) for _ in self._plans]
-        for plan, out in zip(self._plans, values, strict=True):
+        count, axes = v.problems * math.prod(run.count for run in tiles), len(tiles)
+        perimeters = torch.empty(count, nodes, **tensors)
+        batch = tuple(run.subdomains(block, axis) for axis, run in enumerate(tiles))
+        transfer.restrict(v, batch, perimeters)
+        values = [torch.empty(count, (m - 1) ** axes, **tensors) for _ in plans]
+        for plan, out in zip(plans, values, strict=True):
             plan(perimeters, out)
         difference = values[0] if len(values) == 1 else torch.sub(*values, out=values[0])
         inside = difference.view(v.problems, -1, *[m - 1] * axes)
         filled = inside[:, :, *(slice(m - run.cells * s, m - 1) for run in tiles)]
         return filled.square().flatten(1).sum(dim=1).double().cpu().numpy()
+
+    def edge_error(v: Interface) -> np.ndarray:
+        total = np.zeros(v.problems)
+        for tiles in _edge_tiles(block, max(1, _BATCH // v.problems)):
+            total += squares(v, tiles)
+        inside = math.prod(n - 1 for n in lattice.grid.shape)
+        return np.sqrt(ranks.sum(total) / inside)
+
+    return edge_error
+
+
+def _difference(plans: Sequence[Plan], subdomain: Subdomain, **tensors: Unpack[Tensors]) -> Plan:
+    """Plan the difference of two linear local solvers: half of the work of both."""
+    unit = torch.eye(len(subdomain.perimeter), **tensors)
+    values = unit.new_empty(len(unit), len(subdomain.interior))
+    operators = []
+    for plan in plans:
+        plan(unit, values)
+        operators.append(values.mT.cpu().numpy().copy())
+    predicted, exact = operators
+    return linear_plan(predicted - exact, subdomain.interior, subdomain, **tensors)
+
+
+def _edge_tiles(block: Block, largest: int) -> Iterator[tuple[Tiles, ...]]:
+    """Yield the owned tiles along the edge of the domain, a run per axis, at most so many together."""
+    runs = [_runs(block, axis) for axis in range(len(block.cells))]
+    for pieces in itertools.product(*runs):
+        if any(at_edge for _, at_edge in pieces):
+            yield from _split(tuple(run for run, _ in pieces), largest)
+
+
+def _runs(block: Block, axis: int) -> list[tuple[Tiles, bool]]:
+    """Return the owned tiles along an axis in runs, each with whether it is the first or the last tile of the domain."""
+    pieces, last = [], block.lattice.cells[axis]
+    for run in owned_tiles(block, axis):
+        low, high = int(run.line == 0), int(run.end == last)
+        if run.count == 1:
+            pieces.append((run, bool(low or high)))
+            continue
+        between = Tiles(run.line + low * run.cells, run.count - low - high, run.cells)
+        pieces += [(Tiles(0, 1, run.cells), True)] * low
+        pieces += [(between, False)] if between.count else []
+        pieces += [(Tiles(last - run.cells, 1, run.cells), True)] * high
+    return pieces
 
 
 def _split(tiles: tuple[Tiles, ...], largest: int) -> Iterator[tuple[Tiles, ...]]:

@@ -22,7 +22,6 @@ errors of the network. On the edge of the domain the boundary data are interpola
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
@@ -170,15 +169,10 @@ class InteriorReconstruction:
         )
 
 
-@dataclass(frozen=True)
-class PointCover:
-    """For some points, one of the subdomains that cover each, and its weight there."""
-
-    index: np.ndarray  # which of the points, ``(B,)``
-    centres: np.ndarray  # lattice nodes in the middle of the subdomains, ``(B, 2)``
-    # The points in cells from the lower-left corners of the subdomains, ``(B, 2)``
-    local: np.ndarray
-    weights: np.ndarray  # of the partition of unity, ``(B,)``
+# For some points, one of the subdomains that cover each: which of the points ``(B,)``; the lattice nodes in the middle of
+# the subdomains ``(B, 2)``; the points in cells from their lower-left corners ``(B, 2)``; and the weights of the partition
+# of unity ``(B,)``.
+PointCover = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def owned_points(points: np.ndarray, block: Block) -> np.ndarray:
@@ -208,7 +202,7 @@ def covers(points: np.ndarray, index: np.ndarray, block: Block) -> Iterator[Poin
         within = weights > 0
         centres = (cells + upper)[within]
         local = chosen[within] - (centres - 1) * s
-        yield PointCover(index[within], centres, local, weights[within])
+        yield index[within], centres, local, weights[within]
 
 
 def _lattice_cells(points: np.ndarray, block: Block) -> np.ndarray:
@@ -251,21 +245,25 @@ class PointValues:
         ends = np.array(block.lattice.grid.shape)
         owned = owned_points(points, block)
         inside = ((points > 0) & (points < ends)).all(axis=1)
-        for cover in covers(points, np.flatnonzero(owned & inside), block):
+        mine = np.flatnonzero(owned & inside)
+        for index, centres, local, weights in covers(points, mine, block):
             for problem in range(wide.problems):
-                values[problem, cover.index] += cover.weights * self._predict(wide, problem, cover)
+                predicted = self._predict(wide, problem, centres, local)
+                values[problem, index] += weights * predicted
         edge = np.flatnonzero(owned & ~inside)
         for problem, boundary in enumerate(boundaries):
             values[problem, edge] = _on_edge(boundary, points[edge])
         return self._ranks.sum(values)
 
-    def _predict(self, v: Interface, problem: int, cover: PointCover) -> np.ndarray:
-        """Return what one subdomain per point predicts there."""
-        values, chunk = np.empty(len(cover.index)), self._chunk
+    def _predict(
+        self, v: Interface, problem: int, centres: np.ndarray, local: np.ndarray
+    ) -> np.ndarray:
+        """Return what one subdomain per point predicts there, as of `covers`."""
+        values, chunk = np.empty(len(local)), self._chunk
         for start in range(0, len(values), chunk):
             part = slice(start, start + chunk)
-            g = perimeters_at(v, problem, cover.centres[part])
-            values[part] = self._values_at(g, cover.local[part]).cpu().numpy()
+            g = perimeters_at(v, problem, centres[part])
+            values[part] = self._values_at(g, local[part]).cpu().numpy()
         return values
 
 

@@ -117,7 +117,7 @@ def measure_spectrum(
     lattice = Lattice(Grid((side,) * subdomain.axes, subdomain.spacing), subdomain)
     block = Block.whole(lattice)
     task = SweepContext(Ranks.alone().fitted(lattice.subdomains), block, SolveSettings())
-    iterate = SharedMethod(task, ExactSolver(operator, subdomain), points).iterate
+    iterate = plan_iteration(task, ExactSolver(operator, subdomain), points)
     image = Interface(block, **task.tensors)
     owned = image.ownership().flat
     generator = torch.Generator().manual_seed(0)
@@ -230,33 +230,31 @@ class PhaseIteration(Iteration):
         """Do nothing: the ranks have agreed already."""
 
 
-class SharedMethod:
-    """The iteration ``v -> M v`` with one local solver for all subdomains, planned for a block.
+def plan_iteration(task: SweepContext, local_solver: SharedSolver, points: int = 1) -> Iteration:
+    """Plan the iteration ``v -> M v`` with one local solver for all subdomains of a block.
 
     ``points``: coarse nodes per lattice cell along a line.
     """
+    lattice, settings = task.block.lattice, task.settings
+    plan = functools.partial(
+        BlockPlan, local_solver, task.block, lattice.subdomain.centre_lines, **task.tensors
+    )
+    if settings.sweep == "phases":
+        return PhaseIteration(task, plan(kept=True))
+    planned = plan(weights=lattice.centre_weights, kept=True)
+    if settings.levels == 1:
+        return FixedPoint(task, planned, None)
+    hats = torch.from_numpy(lattice.subdomain.hats(points)).to(**task.tensors)
+    space = CoarseSpace(task, local_solver.operator, planned.responses(hats), points)
+    return FixedPoint(task, planned, space)
 
-    def __init__(self, task: SweepContext, local_solver: SharedSolver, points: int = 1):
-        self.task, self.local_solver = task, local_solver
-        self._plan = functools.partial(BlockPlan, local_solver, **task.tensors)
-        lattice, settings = task.block.lattice, task.settings
-        centre_lines = lattice.subdomain.centre_lines
-        if settings.sweep == "phases":
-            phases = PhaseIteration(task, self._plan(task.block, centre_lines, kept=True))
-            self.iterate: Iteration = phases
-            return
-        weights = lattice.centre_weights
-        planned = self._plan(task.block, centre_lines, weights=weights, kept=True)
-        space = None
-        if settings.levels == 2:
-            hats = torch.from_numpy(lattice.subdomain.hats(points))
-            responses = planned.responses(hats.to(**task.tensors))
-            space = CoarseSpace(task, local_solver.operator, responses, points)
-        self.iterate = FixedPoint(task, planned, space)
 
-    def plan_fill(self, part: Block | None = None) -> InteriorReconstruction:
-        """Plan the fill of the nodes that a part of the block owns, by default the block."""
-        wide = dataclasses.replace(part or self.task.block, halo=FILL_HALO)
-        return InteriorReconstruction(
-            self.task.on(wide), self._plan(wide, wide.lattice.subdomain.interior)
-        )
+def plan_fill(
+    task: SweepContext, local_solver: SharedSolver, part: Block | None = None
+) -> InteriorReconstruction:
+    """Plan the fill of the nodes that a part of the block owns, by default the block."""
+    wide = dataclasses.replace(part or task.block, halo=FILL_HALO)
+    interior = wide.lattice.subdomain.interior
+    return InteriorReconstruction(
+        task.on(wide), BlockPlan(local_solver, wide, interior, **task.tensors)
+    )

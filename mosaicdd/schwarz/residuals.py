@@ -60,13 +60,6 @@ class OwnedNorms:
             values = values + self._squares(room.copy_(mine))
         return np.stack([_host(differences), _host(values)])
 
-    def square_of_difference(self, v: Interface, other: Interface) -> np.ndarray:
-        """Return the sum of squares of a difference, ``(n,)``."""
-        total = self._zeros
-        for mine, theirs, room in self._pieces(v, other):
-            total = total + self._squares(torch.sub(mine, theirs, out=room))
-        return _host(total)
-
     def absolute_difference(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the sum of the absolute values of a difference, ``(n,)``."""
         total = self._zeros

@@ -37,7 +37,7 @@ class ModelCard:
     hyperparameter_ranges
         Least and greatest value of each hyperparameter of the training data.
     spectrum
-        Limits to the roughness of the training perimeters, as `SpectrumRange`; empty if unknown.
+        Limits to the roughness of the training perimeters, as `spectrum_range`; empty if unknown.
     parameters
         Values of the equation's parameters, by name; those not named have their defaults.
     ranges

@@ -13,7 +13,7 @@ import torch
 from mosaicdd.networks.network import Network
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.schwarz.local_solvers.lifting import Lifting, unit_points
-from mosaicdd.schwarz.local_solvers.network_solver import SpectrumRange
+from mosaicdd.schwarz.local_solvers.network_solver import spectrum_range
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.model_file import ModelCard
 from mosaicdd.training.losses import pass_loss, residual_of
@@ -217,7 +217,7 @@ class EquationLesson:
             )[0]
             for operator, samples in operators
         ]
-        spectrum = asdict(SpectrumRange.of_remainders(torch.cat(remainders))) if remainders else {}
+        spectrum = spectrum_range(torch.cat(remainders)) if remainders else {}
         return ModelCard(
             pde=dataset.pde,
             cells=dataset.subdomain.cells,

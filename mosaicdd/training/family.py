@@ -14,7 +14,7 @@ modes.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -90,17 +90,17 @@ class FamilyLesson(EquationLesson):
         """Check that no setting is given that means nothing here, and that the dataset has operators enough."""
         if not settings.labels:
             raise ValueError(f"the network {name} learns from solutions alone: leave labels on")
-        usual = TrainingSettings()
+        values, usual = asdict(settings), asdict(TrainingSettings())
         reasons = {
             key: "it learns from solutions alone, at all nodes and for all data at once"
             for key in ("collocation", "laplacian", "pde_weight", "points", "residual")
-            if getattr(settings, key) != getattr(usual, key)
+            if values[key] != usual[key]
         }
         if settings.precision == "bf16":
             reasons["precision"] = "it trains in float32, float64, tf32"
         for setting, reason in reasons.items():
             raise Unsupported(
-                f"the network {name} has no use for {setting}={getattr(settings, setting)}: {reason}; leave it out"
+                f"the network {name} has no use for {setting}={values[setting]}: {reason}; leave it out"
             )
         require_recomputing(name, network, execution)
         require_operators(network, dataset)
@@ -127,7 +127,7 @@ class FamilyLesson(EquationLesson):
         return replace(card, parameters={}, ranges=family_ranges(self._dataset))
 
 
-def _coordinates_loss(network: FamilyNetwork, part: Pass) -> torch.Tensor:
+def _coordinates_loss(network: FamilyNetwork, part: Any) -> torch.Tensor:
     """Return the mean squared error of coordinates."""
     return torch.nn.functional.mse_loss(network(part.g), part.target)
 

@@ -320,14 +320,15 @@ class Training:
 
 def _read(data: str | os.PathLike | Dataset, ranks: RankGroup) -> Dataset:
     """Return a dataset of a linear equation; the checksum of a file is checked by rank 0 alone."""
+    if isinstance(data, Dataset):
+        equation(data.pde)
+        return data
 
     def read() -> Dataset:
-        dataset = data if isinstance(data, Dataset) else Dataset.read(data)
+        dataset = Dataset.read(data)
         equation(dataset.pde)
         return dataset
 
-    if isinstance(data, Dataset):
-        return read()
     dataset = ranks.agreed(lambda: read() if ranks.is_root else None)
     if not ranks.is_root:
         trust_seal(data)

@@ -126,7 +126,8 @@ class MemoryPlan:
         """The levels in lines, in MB."""
         lines = [f"{'MB per device':14}" + "".join(f"{part:>13}" for part in _PARTS)]
         for level in self.levels:
-            values = "".join(f"{getattr(level, part) / _MB:13.1f}" for part in _PARTS)
+            parts = asdict(level) | {"total": level.total}
+            values = "".join(f"{parts[part] / _MB:13.1f}" for part in _PARTS)
             lines.append(f"{level.sharding:14}{values}")
         return "\n".join(lines)
 

@@ -154,7 +154,7 @@ def squared_error(
     """
     total = 0.0
     # Activations that stay in a processor's cache; a linear network has none.
-    width = getattr(network.settings, "width", 64)
+    width = vars(network.settings).get("width", 64)
     chunk = _CHUNK if network.linear else max(1, 2**20 // (len(nodes) * width))
     for operator, run in samples.operators:
         first, last = max(run.start, part.start), min(run.stop, part.stop)

@@ -144,15 +144,15 @@ class TrainingSettings:
     seed: int = setting(0, "Seed of weights and sample order.", least=0)
 
     def __post_init__(self) -> None:
-        defaults = (("pde_weight", 0.0, 1.0), ("residual", "continuous", "multilevel"))
-        for name, labelled, unlabelled in defaults:
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, labelled if self.labels else unlabelled)
+        if self.pde_weight is None:
+            object.__setattr__(self, "pde_weight", 0.0 if self.labels else 1.0)
+        if self.residual is None:
+            object.__setattr__(self, "residual", "continuous" if self.labels else "multilevel")
         check_settings(self)
-        for name in ("lr", "decay_exponent"):
-            if not 0 < getattr(self, name) < float("inf"):
-                what = "the learning rate" if name == "lr" else name
-                raise ValueError(f"{what} must be positive, got {getattr(self, name)}")
+        positive = {"the learning rate": self.lr, "decay_exponent": self.decay_exponent}
+        for name, value in positive.items():
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be positive, got {value}")
         if self.lifting != NO_LIFTING and not self.lifting.isdecimal():
             raise ValueError(f"lifting must be a degree from 0, or none, got {self.lifting}")
         if not 0 <= self.warmup < 1:

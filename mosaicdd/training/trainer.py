@@ -138,14 +138,16 @@ class Trainer:
         *sums, took, elapsed = self.ranks.sum([*sums, *clocks])
         self._elapsed = elapsed
         self._validation_seconds = max(self._validation_seconds, took)
+        validation, windows = (total / count for total, count in zip(sums, counts, strict=True))
         return Report(
-            self.step,
-            self.progress,
-            elapsed,
-            *self._losses.values(),
-            self.optimiser.param_groups[0]["lr"],
-            self.step * self.lesson.batches.size / max(elapsed, 1e-9),
-            *(total / count for total, count in zip(sums, counts, strict=True)),
+            step=self.step,
+            progress=self.progress,
+            seconds=elapsed,
+            **self._losses,
+            lr=self.optimiser.param_groups[0]["lr"],
+            samples_per_second=self.step * self.lesson.batches.size / max(elapsed, 1e-9),
+            validation_mse=validation,
+            window_mse=windows,
         )
 
     def state(self) -> dict:

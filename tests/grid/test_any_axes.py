@@ -277,12 +277,12 @@ def test_each_point_is_owned_once_and_the_weights_of_its_covers_add_up_to_one(ce
     for block in blocks_of(lattice).values():
         mine = np.flatnonzero(owned_points(points, block))
         owned[mine] += 1
-        for cover in covers(points, mine, block):
-            weights[cover.index] += cover.weights
-            corners = (cover.centres - 1) * lattice.spacing
-            np.testing.assert_allclose(corners + cover.local, points[cover.index], rtol=1e-14)
-            assert ((cover.centres >= 1) & (cover.centres < lattice.cells)).all()
-            assert ((cover.local >= 0) & (cover.local <= lattice.subdomain.cells)).all()
+        for index, centres, local, shares in covers(points, mine, block):
+            weights[index] += shares
+            corners = (centres - 1) * lattice.spacing
+            np.testing.assert_allclose(corners + local, points[index], rtol=1e-14)
+            assert ((centres >= 1) & (centres < lattice.cells)).all()
+            assert ((local >= 0) & (local <= lattice.subdomain.cells)).all()
     assert (owned == 1).all()
     np.testing.assert_allclose(weights, 1.0, rtol=0, atol=ROUNDINGS)
 

@@ -46,11 +46,11 @@ def test_at_the_nodes_the_weights_are_the_hats_of_the_fill(make_lattice):
     hats = [lattice.hats(axis, 1, lattice.cells[axis]) for axis in (0, 1)]
     inner = [np.arange(1, n) for n in lattice.grid.shape]
     points = np.stack(np.meshgrid(*inner, indexing="ij"), -1).reshape(-1, 2).astype(float)
-    for cover in covers(points, np.arange(len(points)), Block.whole(lattice)):
-        rows, columns = (cover.centres - 1).T
-        y, x = cover.local.astype(int).T
+    for _, centres, local, weights in covers(points, np.arange(len(points)), Block.whole(lattice)):
+        rows, columns = (centres - 1).T
+        y, x = local.astype(int).T
         expected = hats[0][rows, y - 1] * hats[1][columns, x - 1]
-        np.testing.assert_allclose(cover.weights, expected, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ def test_an_iteration_copies_nothing_back_to_the_host():
     v = Interface(solver.block, device=torch.device("cuda"), dtype=torch.float64)
     v.impose([Boundary.of_gaussian_process(_LATTICE.grid, seed=3)])
     out = v.like_boundary()
-    solver.method.iterate(v, out)  # libraries initialise themselves
+    solver.iterate(v, out)  # libraries initialise themselves
     torch.cuda.set_sync_debug_mode("error")  # a copy to the host waits for the device
     try:
-        solver.method.iterate(v, out)
+        solver.iterate(v, out)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -206,7 +206,11 @@ def linear_plan(
     if on_cpu and subdomain.axes > 2 and keeps_reflections(operator, points, subdomain):
         return _parity_plan(operator, np.rint(points).astype(int), subdomain, dtype)
     columns = torch.as_tensor(np.ascontiguousarray(operator.T)).to(**tensors)  # (P, Q)
-    return lambda g, out: torch.mm(g, columns, out=out)
+
+    def whole_product(g: torch.Tensor, out: torch.Tensor) -> None:
+        torch.mm(g, columns, out=out)
+
+    return whole_product
 
 
 def _is_kept(operator: np.ndarray, lines: int) -> bool:
@@ -242,7 +246,8 @@ class Exact:
 
     def bind(self, problem: Problem, grid: Grid) -> Method:
         """Return what solves a problem on a grid."""
-        cells, operator = self.cells if len(grid.shape) == 2 else self.cells // 2, problem.operator
+        cells = self.cells if len(grid.shape) == 2 else self.cells // 2
+        operator: Any = problem.operator  # with constant coefficients an `EllipticOperator`
         subdomain = Subdomain(cells, cells * grid.spacing, len(grid.shape))
         alike = operator.constant and not _strongly_anisotropic(operator)
         if not (alike and self._shared and problem.plain and fits(grid, subdomain)):

@@ -18,9 +18,8 @@ is extrapolation. Such subdomains are counted, or handed to the exact local solv
 import copy
 import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self, Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -44,62 +43,44 @@ _QUANTILE = 0.999  # so that single draws do not widen the range
 _FLAT = 1e-3  # remainder over data below which the shape of the remainder does not matter
 
 
-@dataclass(frozen=True)
-class SpectrumRange:
-    """Limits for the energy of unit remainders along the perimeter."""
+def spectrum_range(remainder: torch.Tensor) -> dict[str, tuple]:
+    """Return limits for the energy of unit remainders ``(n, P)`` along the perimeter.
 
-    frequencies: tuple[int, ...]  # waves around the perimeter
-    shares: tuple[float, ...]  # largest share of the energy at each frequency and above
-
-    def __post_init__(self) -> None:
-        if len(self.frequencies) != len(self.shares):
-            raise ValueError(
-                f"a spectrum range has a share per frequency, got {len(self.shares)} for "
-                f"{len(self.frequencies)}"
-            )
-
-    @classmethod
-    def of_remainders(cls, remainder: torch.Tensor) -> Self:
-        """Take the range of unit remainders ``(n, P)``: the 99.9 % quantile of each share."""
-        frequencies = tuple(remainder.shape[1] // part for part in _PARTS)
-        shares = _shares(remainder, frequencies)
-        limits = torch.quantile(shares, _QUANTILE, dim=0)
-        return cls(frequencies, tuple(limits.tolist()))
-
-    def outside(self, g: torch.Tensor, lifting: Lifting) -> torch.Tensor:
-        """Say which perimeters ``(B, P)`` are outside: ``(B,)`` booleans.
-
-        Perimeters that the lifting alone describes are inside, whatever is left of them.
-        """
-        remainder, _ = lifting.remove(g)
-        norm = torch.linalg.vector_norm(remainder, dim=1)
-        suspect = ~self._smooth(remainder, norm)
-        if suspect.any():
-            largest = g[suspect].abs().amax(dim=1)
-            suspect[suspect.clone()] = norm[suspect] > _FLAT * math.sqrt(g.shape[1]) * largest
-        if suspect.any():
-            unit = remainder[suspect] / norm[suspect, None]
-            limits = torch.tensor(self.shares, device=g.device, dtype=g.dtype)
-            suspect[suspect.clone()] = (_shares(unit, self.frequencies) > limits).any(dim=1)
-        return suspect
-
-    def _smooth(self, remainder: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
-        """Say which remainders are inside to go by the steps between their nodes alone.
-
-        Waves of frequency ``k`` have ``4 sin(pi k / P)**2`` times their energy in their steps, so what
-        lies at ``k`` and above has at most that part of the energy of all steps.
-        """
-        nodes = remainder.shape[1]
-        ends = remainder[:, 0] - remainder[:, -1]
-        steps = torch.linalg.vector_norm(torch.diff(remainder, dim=1), dim=1).hypot(ends)
-        bound = min(
-            4 * math.sin(math.pi * k / nodes) ** 2 * share
-            for k, share in zip(self.frequencies, self.shares, strict=True)
-        )
-        return steps <= math.sqrt(bound) * norm
+    ``frequencies``: waves around the perimeter; ``shares``: of the energy at each and above, the 99.9 % quantile.
+    """
+    frequencies = tuple(remainder.shape[1] // part for part in _PARTS)
+    limits = torch.quantile(_shares(remainder, frequencies), _QUANTILE, dim=0)
+    return {"frequencies": frequencies, "shares": tuple(limits.tolist())}
 
 
-def _shares(remainder: torch.Tensor, frequencies: tuple[int, ...]) -> torch.Tensor:
+def outside_spectrum(g: torch.Tensor, spectrum: dict[str, Any], lifting: Lifting) -> torch.Tensor:
+    """Say which perimeters ``(B, P)`` are beyond the limits of `spectrum_range`: ``(B,)`` booleans.
+
+    Perimeters that the lifting alone describes are inside, whatever is left of them.
+    """
+    frequencies, shares = spectrum["frequencies"], spectrum["shares"]
+    remainder, _ = lifting.remove(g)
+    norm = torch.linalg.vector_norm(remainder, dim=1)
+    # Waves of frequency k have 4 sin(pi k / P)**2 times their energy in the steps between nodes, so what
+    # lies at k and above has at most that part of the energy of all steps: most are inside by these alone.
+    ends = remainder[:, 0] - remainder[:, -1]
+    steps = torch.linalg.vector_norm(torch.diff(remainder, dim=1), dim=1).hypot(ends)
+    bound = min(
+        4 * math.sin(math.pi * k / remainder.shape[1]) ** 2 * share
+        for k, share in zip(frequencies, shares, strict=True)
+    )
+    suspect = ~(steps <= math.sqrt(bound) * norm)
+    if suspect.any():
+        largest = g[suspect].abs().amax(dim=1)
+        suspect[suspect.clone()] = norm[suspect] > _FLAT * math.sqrt(g.shape[1]) * largest
+    if suspect.any():
+        unit = remainder[suspect] / norm[suspect, None]
+        limits = torch.tensor(shares, device=g.device, dtype=g.dtype)
+        suspect[suspect.clone()] = (_shares(unit, frequencies) > limits).any(dim=1)
+    return suspect
+
+
+def _shares(remainder: torch.Tensor, frequencies: Sequence[int]) -> torch.Tensor:
     """Return the shares of the energy at each frequency and above: ``(B, len(frequencies))``."""
     squares = torch.view_as_real(torch.fft.rfft(remainder, dim=1)).flatten(1).square_()
     waves = torch.arange(squares.shape[1], device=squares.device) // 2  # real, imaginary
@@ -118,7 +99,7 @@ class GuardedSolver(SharedSolver):
     linear = False
 
     def __init__(self, network_solver: "NetworkSolver"):
-        if network_solver.training_range is None:
+        if not network_solver.card.spectrum:
             raise ValueError(
                 f"the card of {network_solver.name} states no range of boundary data: leave out "
                 "out_of_range='exact'"
@@ -127,7 +108,6 @@ class GuardedSolver(SharedSolver):
         self.operator = network_solver.operator
         self.subdomain = network_solver.subdomain
         self.source = network_solver.source
-        self.training_range = network_solver.training_range
         self._network_solver = network_solver
         self._exact = ExactSolver(self.operator, self.subdomain)
 
@@ -137,7 +117,7 @@ class GuardedSolver(SharedSolver):
         """Prepare both solves for grid nodes ``points``, ``(Q, 2)`` integers in cells."""
         network = self._network_solver.plan(points, weights=weights, **tensors)
         exact = self._exact.plan(points, weights=weights, **tensors)
-        outside_of = self.outside_range(**tensors)
+        outside_of: Any = self._network_solver.outside_range(**tensors)
 
         def plan(g: torch.Tensor, out: torch.Tensor) -> None:
             network(g, out)
@@ -149,10 +129,9 @@ class GuardedSolver(SharedSolver):
 
         return plan
 
-    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange:
+    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the network's training range."""
-        lifting = self._network_solver.lifting(**tensors)
-        return functools.partial(self.training_range.outside, lifting=lifting)
+        return self._network_solver.outside_range(**tensors)
 
 
 _BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is made on the way
@@ -216,7 +195,6 @@ class NetworkSolver(SharedSolver):
         self.linear = network.linear
         # The effect of a source is known at nodes only.
         self.between_nodes = source is None and network.between_nodes
-        self.training_range = SpectrumRange(**card.spectrum) if card.spectrum else None
         self._compiled: dict[bytes, np.ndarray] = {}
         self.precision: torch.dtype | None = None
 
@@ -302,9 +280,10 @@ class NetworkSolver(SharedSolver):
 
     def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
-        if self.training_range is None:
+        if not self.card.spectrum:
             return None
-        return functools.partial(self.training_range.outside, lifting=self.lifting(**tensors))
+        lifting = self.lifting(**tensors)
+        return functools.partial(outside_spectrum, spectrum=self.card.spectrum, lifting=lifting)
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:

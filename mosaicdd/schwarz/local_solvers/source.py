@@ -12,7 +12,7 @@ nodes, in space ``(m - 1)**3``.
 import math
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import scipy.sparse.linalg
@@ -119,7 +119,7 @@ class BlockSource:
         **tensors: Unpack[Tensors],
     ):
         m, self._tensors = source.subdomain.cells, tensors
-        operator = source.problem.operator
+        operator: Any = source.problem.operator  # with constant coefficients
         everywhere = len(points) == (m - 1) ** source.subdomain.axes and weights is None
         if everywhere and operator.reflective:
             self._solve = _by_sines(operator, source.subdomain, **self._tensors)
