@@ -1,5 +1,6 @@
 """Networks as local solvers: under the lifting, at nodes and points, in precisions, in files, in their training range."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -251,6 +252,6 @@ def test_a_guarded_network_is_exact_outside_and_the_network_inside():
     np.testing.assert_array_equal(mixed[~outside], by_network[~outside])
     # The same products in batches of another size.
     np.testing.assert_allclose(mixed[outside], by_exact[outside], rtol=0, atol=1e-14)
-    network.training_range = None
+    network.card = dataclasses.replace(network.card, spectrum={})
     with pytest.raises(ValueError, match="states no range"):
         GuardedSolver(network)
