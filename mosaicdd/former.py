@@ -24,7 +24,11 @@ FORMER = {
         "cholmod": "take 'direct'",
         **dict.fromkeys(("hypre", "pfmg", "petsc"), "take 'pyamg'"),
     },
-    "kind of file": {"media": _MEDIA, "squares": _NONLINEAR},
+    "kind of file": {
+        "media": _MEDIA,
+        "squares": _NONLINEAR,
+        "training checkpoint": "go on with the version that wrote it, or train anew without resume",
+    },
 }
 """By kind and name: what to use instead."""
 

@@ -148,7 +148,7 @@ def _read(ctx: click.Context, path: str, rest: str | None, without: Collection[s
         return {name: value for name, value in options.items() if name not in without}
     from mosaicdd.storage.hdf5 import inspect_file
 
-    attributes = inspect_file(path).attributes
+    _, attributes, _ = inspect_file(path)
     words, command = shlex.split(str(attributes.get("command_line", ""))), ctx.command.name or ""
     if command not in words:
         raise ValueError(f"{path} was not written by mosaicdd {command}")

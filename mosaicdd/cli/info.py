@@ -6,7 +6,7 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.launch import on_first_rank
-from mosaicdd.storage.hdf5 import Contents, inspect_file, reseal
+from mosaicdd.storage.hdf5 import inspect_file, reseal
 from mosaicdd.storage.metrics_file import json_line
 
 _WIDTH = 100  # characters of a value that people are shown
@@ -36,21 +36,17 @@ def info(file: str, as_json: bool, renew: bool) -> None:
                 "the values that were once computed is from now on trusted, not known",
                 err=True,
             )
-        contents = inspect_file(file)
+        kind, attributes, arrays = inspect_file(file)
     if as_json:
-        arrays = {name: {"shape": shape, "dtype": kind} for name, shape, kind in contents.arrays}
-        click.echo(json_line(contents.attributes | {"kind": contents.kind, "arrays": arrays}))
-    else:
-        click.echo(_for_people(file, contents))
-
-
-def _for_people(file: str, contents: Contents) -> str:
-    lines = [f"{file}: {contents.kind}"]
-    for name, shape, kind in contents.arrays:
-        lines.append(f"  {name:28} {'x'.join(map(str, shape)) or 'one value':>14}  {kind}")
-    width = max(map(len, contents.attributes), default=0)
-    for name, value in contents.attributes.items():
+        described = {name: {"shape": shape, "dtype": dtype} for name, shape, dtype in arrays}
+        click.echo(json_line(attributes | {"kind": kind, "arrays": described}))
+        return
+    lines = [f"{file}: {kind}"]
+    for name, shape, dtype in arrays:
+        lines.append(f"  {name:28} {'x'.join(map(str, shape)) or 'one value':>14}  {dtype}")
+    width = max(map(len, attributes), default=0)
+    for name, value in attributes.items():
         text = value if isinstance(value, str) else json.dumps(value)
         shown = text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
         lines.append(f"  {name:{width}}  {shown}")
-    return "\n".join(lines)
+    click.echo("\n".join(lines))

@@ -26,7 +26,7 @@ from mosaicdd.settings import argument, concerning, meant
 from mosaicdd.storage.domain_file import placed, read_domain
 from mosaicdd.storage.field_file import FieldFile
 from mosaicdd.storage.inputs import BoundaryFile, read_place, read_values_at_points
-from mosaicdd.storage.solution_file import StoredField
+from mosaicdd.storage.solution_file import stored_field
 
 Pairs = tuple[tuple[str, str], ...]
 _DEFAULTS: dict[str, Any] = {
@@ -216,11 +216,10 @@ def field_of_spec(spec: str) -> float | str | FieldFile:
     return FieldFile(spec)
 
 
-def initial_of_spec(spec: str) -> float | str | FieldFile | StoredField:
+def initial_of_spec(spec: str) -> float | str | FieldFile:
     """Say what initial values are, as `field_of_spec`; of a solution file alone its field, at the last of its times."""
-    if StoredField.is_named(spec) and not spec.startswith(("expr:", "lognormal:")):
-        return StoredField(spec)
-    return field_of_spec(spec)
+    formula = spec.startswith(("expr:", "lognormal:"))
+    return (None if formula else stored_field(spec)) or field_of_spec(spec)
 
 
 def _number(spec: str) -> float | None:

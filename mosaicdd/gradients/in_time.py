@@ -31,7 +31,7 @@ from mosaicdd.time.data import (
     problems_in_time,
     varies,
 )
-from mosaicdd.time.jumps import Jumps
+from mosaicdd.time.jumps import data_that_may_jump, jump_at
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.time.stepper import Storage, step_problem
 from mosaicdd.torch_defaults import on_processor
@@ -206,9 +206,12 @@ class DifferentiableMarch:
         without, dt = tuple(sorted(names)), self._time.dt
         if (number, without) not in self._known_jumps:
             grid, whole = self._parameters.grid, self._parameters.whole
-            jumps = Jumps(self._problem, grid, whole, self._source, without=without)
-            times = number * dt, (number + 1) * dt
-            self._known_jumps[number, without] = jumps.at(*times, lambda look: [look()])
+            what = self._problem, grid, whole, self._source
+            data, times = (
+                data_that_may_jump(*what, without=without),
+                (number * dt, (number + 1) * dt),
+            )
+            self._known_jumps[number, without] = jump_at(data, *times, lambda look: [look()])
         return self._known_jumps[number, without]
 
     def _source_at(self, number: int, share: float, f: torch.Tensor | None) -> torch.Tensor:

@@ -1,12 +1,11 @@
 """Checkpoints of an iteration, beside its solution file."""
 
 import functools
-import hashlib
 import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.axes import times
-from mosaicdd.discretisation.given_conditions import conditions_of
-from mosaicdd.grid.grid import Grid
+from mosaicdd.axes import Slices, times
 from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
@@ -27,10 +24,11 @@ from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.solution.report import Result
 from mosaicdd.solvers.base_engine import BaseEngine
 from mosaicdd.solvers.outcome import History
-from mosaicdd.solvers.settings import RESUMABLE, SolveSettings
+from mosaicdd.solvers.settings import RESUMABLE
 from mosaicdd.storage.atomic import remove_checkpoint
 from mosaicdd.storage.checkpoint_file import (
     SOLVE,
+    digest_of_sides,
     read_array,
     read_arrays,
     read_state,
@@ -40,38 +38,8 @@ from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.shards import SharedFile
 
 _SAMPLES = 2**20  # values of a field that are read at once
-
-
 _KINDS = "begun", "ended"  # of files of several problems
-
-
 _SOON = 5.0  # seconds of work that a job that is killed may do anew, of problems that had ended
-
-
-@dataclass(frozen=True)
-class EarlierRun:
-    """Where an earlier run stopped, by the numbers of its problems.
-
-    Parameters
-    ----------
-    ended
-        The file and the result of those that had ended.
-    begun
-        The file, the history and the status of those that were at work. Of problems that are solved at once some may
-        have ended.
-    """
-
-    ended: dict[int, tuple[Path, Result]]
-    begun: dict[int, tuple[Path, History, str | None]]
-
-    @property
-    def results(self) -> dict[int, Result]:
-        """Of the problems that had ended."""
-        return {number: result for number, (_, result) in self.ended.items()}
-
-    def rows(self, number: int) -> dict[str, np.ndarray]:
-        """Read the part of the solution file of a problem that had ended."""
-        return read_arrays(self.ended[number][0], f"problems/{number}/rows")
 
 
 class Checkpoints:
@@ -89,6 +57,11 @@ class Checkpoints:
         All ranks, of all groups; by default those of the only one.
     seconds
         Between two checkpoints of an iteration.
+
+    Attributes
+    ----------
+    results
+        Of an earlier run, the results of the problems that had ended, by their numbers.
     """
 
     def __init__(
@@ -98,57 +71,59 @@ class Checkpoints:
         engine: BaseEngine,
         problem: Problem,
         local_solver: str,
-        settings: SolveSettings,
         world: Ranks | None = None,
         seconds: float = math.inf,
     ):
         self.path = Path(f"{output}.checkpoint")
-        self.earlier: EarlierRun | None = None
         self.problems = problem.problems
         self._world, self._ranks, self._engine = world or ranks, ranks, engine
-        self._dtype = settings.dtype
-        self._problem = problem
+        self._problem, self._local_solver = problem, local_solver
         self._pending: dict[int, Result] = {}  # that have ended, and are in the solution file only
         self._kept_at, self._seconds = time.monotonic(), seconds
-        several = {"problems": problem.problems} if problem.problems > 1 else {}
-        self._told = {
-            "cells": times(problem.domain.cells),
-            "pde": problem.equation.name,
-            "local solver": local_solver,
-            "levels": settings.levels,
-            "sweep": settings.sweep,
-            "dtype": settings.dtype,
-            **several,
-        } | ({"parameters": problem.described} if problem.described else {})
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget where an earlier run stopped."""
+        self.results: dict[int, Result] = {}
+        self._ended: dict[int, Path] = {}  # the files of problems that had ended
+        # The file, the history and the status of those at work: of problems solved at once some may have ended.
+        self._begun: dict[int, tuple[Path, History, str | None]] = {}
 
     @cached_property
     def _identity(self) -> dict:
-        """Of what the checkpoint is: what was told, and of all that varies over the domain a checksum.
+        """Of what the checkpoint is: names and numbers, and of all that varies over the domain a checksum.
 
         That is the same for any process grid. All ranks must ask for it together.
         """
-        grid = self._engine.grid
-        told = self._told | {"boundary": self._ranks.on_root(lambda: _digest(self._problem, grid))}
-        sums = over_ranks(self._ranks.run_on_all(self._checksums), self._ranks.allgather)
-        return told | {f"field {name}": text for name, text in sums.items()}
+        problem, grid, own = self._problem, self._engine.grid, self._engine.owned
+        settings = self._engine.settings
 
-    def _checksums(self) -> dict[str, int]:
-        """Return those of fields, and of the domain, at this rank's nodes."""
-        grid, own = self._engine.grid, self._engine.owned
-        sums = {
-            name: checksum_of(
-                functools.partial(field.sample_as_given, grid, checked=False), own, strip=_SAMPLES
-            )
-            for name, field in self._problem.arrays.items()
+        def checksums() -> dict[str, int]:
+            sums = {}
+            for name, field in problem.arrays.items():
+                sample = functools.partial(field.sample_as_given, grid, checked=False)
+                sums[f"field {name}"] = checksum_of(sample, own, strip=_SAMPLES)
+            if (shape := problem.domain.shape) is not None:
+                sums["field domain"] = checksum_of(lambda part: shape.level(grid, part)[None], own)
+            return sums
+
+        known = {
+            "cells": times(problem.domain.cells),
+            "pde": problem.equation.name,
+            "local solver": self._local_solver,
+            "levels": settings.levels,
+            "sweep": settings.sweep,
+            "dtype": settings.dtype,
         }
-        if (shape := self._problem.domain.shape) is not None:
-            sums["domain"] = checksum_of(lambda part: shape.level(grid, part)[None], own)
-        return sums
+        known |= {"problems": problem.problems} if problem.problems > 1 else {}
+        known |= {"parameters": problem.described} if problem.described else {}
+        known["boundary"] = self._ranks.on_root(lambda: digest_of_sides([problem], grid))
+        return known | over_ranks(self._ranks.run_on_all(checksums), self._ranks.allgather)
 
     def begin(self) -> None:
         """Begin anew, or go on: what is left of another run with several problems is of no use."""
         self._pending, self._kept_at = {}, time.monotonic()
-        if self.earlier is None and self.problems > 1:
+        if not (self.results or self._begun) and self.problems > 1:
             self.remove()
 
     def watch(self, interrupts: Watch, first: int) -> Watch:
@@ -201,13 +176,12 @@ class Checkpoints:
         what = self._ranks, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as file:
             for i in range(len(histories)) if v is not None else ():
-                group = f"problems/{number + i}/"
-                write_lines(file, self._engine.movement, v.of_problem(i), self._dtype, group)
+                lines = v.of_problem(i), self._engine.settings.dtype, f"problems/{number + i}/"
+                write_lines(file, self._engine.movement, *lines)
             if field is not None:
                 name, nodes = f"problems/{number}/field", self._engine.grid.nodes
                 file.create(name, nodes, "float64")
-                parts = ((strip.owned[0].cpu().numpy(), strip.place) for strip in field)
-                file.fill(name, parts)
+                file.fill(name, ((s.owned[0].cpu().numpy(), s.place) for s in field))
 
     def ended(
         self,
@@ -235,11 +209,10 @@ class Checkpoints:
         what = self._world, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as checkpoint:
             for number in pending:
-                rows, group = rows_of(number), f"problems/{number}/rows/"
-                checkpoint.on_root(functools.partial(_add_arrays, group, rows))
+                checkpoint.add(f"problems/{number}/rows/", rows_of(number))
         self._pending, self._kept_at = {}, time.monotonic()
 
-    def read(self) -> EarlierRun:
+    def read(self) -> None:
         """Read what there is of a checkpoint, but for the values, from which `start` is to go on.
 
         `FileNotFoundError` or `ValueError` on all ranks, if there is none, it is damaged, or belongs to other
@@ -247,77 +220,48 @@ class Checkpoints:
         """
         identity = self._identity
 
-        def read() -> EarlierRun:
+        def read() -> tuple[dict, dict, dict]:
             files = [self.path]
             if self.problems > 1 and not self.path.is_file():
                 # What was not written to its end when a job was killed has another name.
                 files = sorted(file for kind in _KINDS for file in self.path.glob(f"{kind}-*"))
             if not files:
                 raise FileNotFoundError(f"{self.path}: the checkpoint is missing")
-            earlier = EarlierRun({}, {})
+            results, ended, begun = {}, {}, {}
             for path in files:
                 for name, each in read_state(path, SOLVE, identity)["problems"].items():
                     number, history = int(name), History(**each["history"])
                     if "report" in each:
-                        earlier.ended[number] = path, Result(each["report"], history)
+                        results[number], ended[number] = Result(each["report"], history), path
                     else:
-                        earlier.begun[number] = path, history, each["status"]
-            for number in earlier.begun.keys() & earlier.ended.keys():
-                del earlier.begun[number]
-            for number, (path, *_) in earlier.begun.items():
-                _read_lines(path, number)
-            return earlier
+                        begun[number] = path, history, each["status"]
+            begun = {number: each for number, each in begun.items() if number not in ended}
+            for number, (path, *_) in begun.items():
+                _read_lines(path, f"problems/{number}")
+            return results, ended, begun
 
-        self.earlier = self._world.on_root(read)
-        return self.earlier
+        self.results, self._ended, self._begun = self._world.on_root(read)
+
+    def rows(self, number: int) -> dict[str, np.ndarray]:
+        """Read the part of the solution file of a problem that had ended."""
+        return read_arrays(self._ended[number], f"problems/{number}/rows")
 
     def start(self, members: range, engine: BaseEngine) -> dict[str, Any]:
         """Return where an earlier run stopped with problems of a batch, as `SolveOptions` has it.
 
         Nothing, if none of them had been begun.
         """
-        begun = {} if self.earlier is None else self.earlier.begun
-        known = {i: begun[member] for i, member in enumerate(members) if member in begun}
-        if not known:
+        begun = {i: self._begun[n] for i, n in enumerate(members) if n in self._begun}
+        if not begun:
             return {}
-        take = self._fields if engine.halo is None else self._lines
-        start = take(
-            {i: (path, members[i]) for i, (path, *_) in known.items()}, len(members), engine
-        )
+        places = {i: (path, f"problems/{members[i]}") for i, (path, *_) in begun.items()}
+        start = _fields if engine.halo is None else _lines
+        unknown = None, History(), None
         return {
-            "start": start,
-            "histories": [known[i][1] if i in known else History() for i in range(len(members))],
-            "statuses": [known[i][2] if i in known else None for i in range(len(members))],
+            "start": start(places, len(members), engine, self._ranks),
+            "histories": [begun.get(i, unknown)[1] for i in range(len(members))],
+            "statuses": [begun.get(i, unknown)[2] for i in range(len(members))],
         }
-
-    def _lines(
-        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
-    ) -> Interface:
-        """Read the interface of some of so many problems, zero of the others."""
-        rows: dict[int, torch.Tensor] = {}
-        for i, (path, number) in places.items():
-            lines: list[tuple[np.ndarray, ...]] = []
-            self._ranks.only_root(
-                lambda at=(path, number), into=lines: into.append(_read_lines(*at))
-            )
-            each = engine.interface_of_lines(lines[0] if lines else None)
-            rows[i] = each.flat.view(each.problems, -1)[i]
-        zeros = torch.zeros_like(rows[i])
-        return each.like(torch.cat([rows.get(i, zeros) for i in range(count)]))
-
-    def _fields(
-        self, places: dict[int, tuple[Path, int]], count: int, engine: BaseEngine
-    ) -> torch.Tensor | None:
-        """Read this rank's part of the fields of some of so many problems, zero of the others; None if there are none."""
-        fields: torch.Tensor | None = None
-        for i, (path, number) in places.items():
-            what = path, f"problems/{number}/field", engine.owned
-            values = self._ranks.run_on_all(functools.partial(read_array, *what))
-            if values is not None:
-                if fields is None:
-                    fields = torch.zeros(count, *values.shape, dtype=torch.float64)
-                fields[i] = torch.from_numpy(values)
-        return fields
 
     def remove(self) -> None:
         """Remove the checkpoint of a run that has ended."""
@@ -341,30 +285,40 @@ def write_lines(
         movement.gather(v, axis, file.into(name))
 
 
-def _add_arrays(group: str, arrays: Mapping[str, np.ndarray], file: Any) -> None:
-    """Write whole arrays below a name."""
-    for name, array in arrays.items():
-        file[group + name] = array
+Places = dict[int, tuple[Path, str]]
+"""The file and the group of some problems of a batch, by their number in it."""
 
 
-def _read_lines(path: Path, number: int) -> tuple[np.ndarray, ...]:
+def _lines(places: Places, count: int, engine: BaseEngine, ranks: Ranks) -> Interface:
+    """Read the interface of some of so many problems, zero of the others."""
+    rows: dict[int, torch.Tensor] = {}
+    for i, place in places.items():
+        lines: list[tuple[np.ndarray, ...]] = []
+        ranks.only_root(lambda at=place, into=lines: into.append(_read_lines(*at)))
+        each = engine.interface_of_lines(lines[0] if lines else None)
+        rows[i] = each.flat.view(each.problems, -1)[i]
+    zeros = torch.zeros_like(rows[i])
+    return each.like(torch.cat([rows.get(i, zeros) for i in range(count)]))
+
+
+def _fields(places: Places, count: int, engine: BaseEngine, ranks: Ranks) -> torch.Tensor | None:
+    """Read this rank's part of the fields of some of so many problems, zero of the others; None if there are none."""
+    fields: torch.Tensor | None = None
+    own: Slices = engine.owned
+    for i, (path, group) in places.items():
+        values = ranks.run_on_all(functools.partial(read_array, path, f"{group}/field", own))
+        if values is not None:
+            if fields is None:
+                fields = torch.zeros(count, *values.shape, dtype=torch.float64)
+            fields[i] = torch.from_numpy(values)
+    return fields
+
+
+def _read_lines(path: Path, group: str) -> tuple[np.ndarray, ...]:
     """Read the values on the lattice lines of a problem, none of a method on the whole grid; they must be finite."""
     lines: list[np.ndarray] = []
-    while (values := read_array(path, f"problems/{number}/{line_name(len(lines))}")) is not None:
+    while (values := read_array(path, f"{group}/{line_name(len(lines))}")) is not None:
         lines.append(values)
     if not all(np.isfinite(part).all() for part in lines):
         raise ValueError(f"{path} holds values that are not finite; start without resume=True")
     return tuple(lines)
-
-
-def _digest(problem: Problem, grid: Grid) -> str:
-    """Return what tells data on the outline from others."""
-    if problem.plain:
-        content = [
-            edge.tobytes()
-            for boundary in problem.boundaries(grid)
-            for edge in boundary.edges.values()
-        ]
-    else:
-        content = [condition.digest() for condition in conditions_of(problem, grid)]
-    return hashlib.sha256(b"".join(content)).hexdigest()[:16]

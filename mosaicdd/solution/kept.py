@@ -8,9 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from mosaicdd.axes import Slices, common
+from mosaicdd.axes import common
 from mosaicdd.grid.ghosts import GhostNodes
-from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.partition import NodeBoxes, Partition, SampleNodes
 from mosaicdd.grid.window import Window
 from mosaicdd.parallel.partition import Cuts
@@ -29,21 +28,19 @@ from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.solvers.outcome import Outcome
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.storage.solution_file import read_array
-from mosaicdd.storage.solution_writer import ERRORS
+from mosaicdd.storage.solution_writer import ERRORS, RankPart
 from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 LEFT_OUT = "the field was left out by keep='interface'; solve with keep='field'"
-
-
 OVER_RANKS = (
     "the field lies over {ranks} ranks: gather(), called by all of them together, returns it on each; local is "
     "the part of this one"
 )
 
 
-@dataclass(frozen=True)
-class LocalResult:
+@dataclass(frozen=True, kw_only=True)
+class LocalResult(RankPart):
     """One rank's part of the solutions of some problems.
 
     Parameters
@@ -57,8 +54,6 @@ class LocalResult:
     network
         By which the field was filled, if one can evaluate it between the nodes, too. No other solver is
         kept: the operators of a medium take many times as much memory as its field.
-    own
-        The nodes of the whole domain that this rank owns in its group.
     boundaries
         Of all problems.
     told
@@ -76,9 +71,7 @@ class LocalResult:
     boxes: NodeBoxes
     cuts: Cuts | None
     samples: SampleNodes
-    window: Window
     network: SharedSolver | None
-    own: Slices
     boundaries: Sequence[Boundary]
     told: Fingerprint
     outcomes: Sequence[Outcome] = ()
@@ -86,33 +79,25 @@ class LocalResult:
     path: Path | None = None
 
     @property
-    def grid(self) -> Grid:
-        """The grid of the domain."""
-        return self.boxes.grid
-
-    @property
     def problems(self) -> int:
         """The number of problems, of all groups."""
         return len(self.boundaries)
 
     @property
-    def place(self) -> Slices:
-        """Where this rank's part belongs in the fields of all problems, ``(n, rows, columns)``."""
-        mine = slice(self.first, self.first + len(self.outcomes))
-        return mine, *self.window.within(self.window.clip(self.own))
+    def members(self) -> slice:
+        """The problems whose fields this rank has."""
+        return slice(self.first, self.first + len(self.outcomes))
 
     @property
     def local(self) -> np.ndarray:
-        """The part of the fields that this rank has."""
+        """The part of the fields that this rank has, ``(n, rows, columns)``."""
         if self.path is not None:
-            return np.stack([read_array(self.path, "solution", i) for i in range(self.problems)])[
-                self.place
-            ]
+            each = [read_array(self.path, "solution", i) for i in range(self.problems)]
+            return np.stack(each)[self.members, *self.place]
         fields = [outcome.field for outcome in self.outcomes if outcome.field is not None]
         if len(fields) < len(self.outcomes):
             raise RuntimeError(LEFT_OUT)
-        shape = tuple(part.stop - part.start for part in self.place)
-        return _stacked(fields) if fields else np.zeros(shape, self.settings.dtype)
+        return _stacked(fields) if fields else np.zeros((0, *self.shape), self.dtype)
 
     # Together
 
@@ -145,14 +130,14 @@ class LocalResult:
             known = [values for values in maps if values is not None]
             if name != "solution" and ranks.any(len(known) < len(maps)):
                 return None
-            whole = np.zeros(shape, self.settings.dtype)
+            whole = np.zeros(shape, self.dtype)
             if outcomes:
                 values = self.local if name == "solution" else _stacked(known)
                 if name != "solution":
-                    place = place[0], *outcomes[0].error_estimate.place
+                    place = outcomes[0].error_estimate.place
                 if ranks.size == 1 and values.shape == shape:
                     return values
-                whole[place] = values
+                whole[self.members, *place] = values
             return ranks.sum(whole)
 
     def at(self, network: SharedSolver, cells: np.ndarray) -> np.ndarray:
@@ -185,7 +170,7 @@ class LocalResult:
             raise ValueError(
                 "start was solved by another local solver, whose nodes lie otherwise; use the same"
             )
-        if set(members) - set(range(self.first, self.first + len(self.outcomes))):
+        if set(members) - set(range(self.members.start, self.members.stop)):
             raise ValueError(
                 "start does not keep all problems on the ranks that need them: it was written to a "
                 "file, interrupted, or solved with other replicas"
@@ -254,7 +239,7 @@ def asked_of(kept: LocalResult, problem: Problem, ask: Ask) -> Any:
         slope = mean_slope(sides, grid, wide)
         if slope is not None:
             values = [around + slope for around in values]
-        members = kept.place[0]
+        members = kept.members
         shape = (len(values), *(p.stop - p.start for p in wide))
         field = FieldOnRank(
             grid,

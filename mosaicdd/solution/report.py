@@ -27,11 +27,7 @@ _LARGEST = (
     "error_estimate",
     "energy_estimate",
 )
-
-
 _SMALL = ("status", *_LARGEST, "rounding", "imbalance", "outside_training_range", "failure")
-
-
 _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 

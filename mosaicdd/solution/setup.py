@@ -3,11 +3,11 @@
 import dataclasses
 import math
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from mosaicdd.axes import coordinates, times
+from mosaicdd.axes import Slices, coordinates, times
 from mosaicdd.discretisation.system import Method, system_of
 from mosaicdd.grid.partition import NodeBoxes, Partition
 from mosaicdd.grid.window import Extent, Window
@@ -25,12 +25,21 @@ from mosaicdd.problems.shapes.shape import Level, Shape
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import argument
 from mosaicdd.solvers.base_engine import BaseEngine, FieldRequest, Stopwatch, engine_of
-from mosaicdd.solvers.settings import SolveSettings
+from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.unsupported import Unsupported
 
 
+class Wanted(TypedDict, total=False):
+    """What is wanted of a solution, and where it goes, as `Solver` has it."""
+
+    window: Extent | None
+    keep: str
+    points: Any
+    output: str | PathLike | Output | None
+
+
 class SolverPlan:
-    """Chooses and plans, for a problem and all others that differ from it in their data only.
+    """The method, partition, ranks and engines of a problem and all others that differ from it in their data only.
 
     All ranks make it together; parameters are those of `Solver`.
 
@@ -39,14 +48,12 @@ class SolverPlan:
 
     Attributes
     ----------
-    grid
-        Of the domain.
-    partition
-        Of its nodes over the ranks of this group.
+    grid, partition
+        Of the domain; of its nodes over the ranks of this group.
     window, extent
         The nodes that are wanted of the field; the same if only a part is, else None.
-    world, given_ranks
-        All ranks, and the communicator that they are of, if one was given.
+    fill, output
+        Whether the field is wanted, not the interface only; the file that it goes to, if one is asked for.
     groups, ranks
         All ranks in groups that work side by side, and those of this rank's own.
     bound
@@ -60,24 +67,20 @@ class SolverPlan:
         problem: Problem,
         local_solver: str | PathLike | LocalSolver | None,
         world: Ranks,
-        given_ranks: Any,
         settings: SolveSettings,
-        window: Extent | None,
-        keep: str,
+        wanted: Wanted,
         clock: Stopwatch,
-        *,
-        in_memory: bool,
     ):
+        keep, output = wanted.get("keep", "field"), wanted.get("output")
         if keep not in ("field", "unknowns", "interface"):
             raise ValueError(f"keep={keep!r} is unknown; known: field, unknowns, interface")
         self.fill, self._beyond = keep != "interface", keep == "unknowns"
-        self._in_memory = in_memory and self.fill
-        self.world, self.given_ranks = world, given_ranks
-        self._clock = clock
-        self._engines: dict[int, BaseEngine] = {}
+        self.output = None if output is None else Output.of(output)
+        self.world, self.clock = world, clock
         if settings.device == "cuda":
             settings = settings.with_changes(device=str(device_of_rank(world, "cuda")))
         self.settings = settings
+        self._engines: dict[int, BaseEngine] = {}
         self._batches: dict[int, int] = {}
         # What its functions return is kept for this plan alone, so that a solve is of these values.
         domain = problem.domain
@@ -85,7 +88,7 @@ class SolverPlan:
             domain = dataclasses.replace(domain, shape=domain.shape.with_parameters({}))
         self._own = problem = dataclasses.replace(problem, domain=domain)
         self._choose(problem, local_solver)
-        self._lay_out(problem, window)
+        self._lay_out(problem, wanted.get("window"))
         self.batch(problem.problems)  # memory that is short is said before anything is evaluated
         self._plan = self.grid, self.partition.owned
         self.told: Fingerprint = world.run_on_all(
@@ -118,6 +121,7 @@ class SolverPlan:
                 f"local_solver: {solver} is of {kinds}, and {here} cells are {domain}: take 'exact', or a model for "
                 f"{'cubes' if axes != 2 else 'squares'}"
             )
+        self.model = getattr(self._unbound, "digest", None)  # a checksum of the model's file
         with argument("sides"):
             problem.conditions.require_parts(self.grid)
         with argument("local_solver" if problem.domain.shape is None else "domain"):
@@ -182,6 +186,12 @@ class SolverPlan:
         self.ranks = ranks.fitted(boxes.counts, cuts)
         self.partition = Partition(boxes, self.ranks)
 
+    @property
+    def spoken_for(self) -> Slices:
+        """The nodes of the domain that this rank speaks for, none in groups but the first."""
+        own = self.partition.owned
+        return tuple(slice(0, 0) for _ in own) if self.groups.index else own
+
     def require_field(self, name: str) -> None:
         """Check that nothing is asked for of a field that is left out.
 
@@ -220,7 +230,7 @@ class SolverPlan:
             return int(each * nodes) // self.ranks.size
 
         fields, instead = 0, "fewer cells"
-        if self._in_memory:
+        if self.fill and self.output is None:  # in memory
             ends = zip(self.window.start, self.window.stop, strict=True)
             fields = problems * math.prod(b - a for a, b in ends) * itemsize // world.size
             instead = f"an output, which takes the field strip by strip, or {instead}"
@@ -258,33 +268,12 @@ class SolverPlan:
                 self.bound,
                 self.settings,
                 FieldRequest(problems, self.fill, self.extent, self._beyond),
-                self._clock,
+                self.clock,
             )
             self._engines = kept | {problems: engine}
             if isinstance(self._own.domain.shape, Level):  # it has become equations
                 self._own.domain.shape.field.forget()
         return self._engines[problems]
-
-    def described(self) -> dict:
-        """Return what a report says of it."""
-        settings, extent = self.settings, self.extent
-        return {
-            "subdomains": self.bound.subdomains(self.grid),
-            "grid": list(self.grid.shape[::-1]),
-            "ranks": self.world.size,
-            "dims": list(self.ranks.dims[::-1]),
-            "replicas": self.groups.count,
-            "local_solver": self.bound.name,
-            "model": getattr(self._unbound, "digest", None),
-            "levels": settings.levels,
-            "sweep": settings.sweep,
-            "rtol": settings.rtol,
-            "certify": settings.certify,
-            "device": settings.device.partition(":")[0],
-            "dtype": settings.dtype,
-            "keep": "field" if self.fill else "interface",
-            "window": extent and [list(ends) for ends in extent.extent(self.grid)[::-1]],
-        }
 
 
 _NODES = 2**21  # of the grid, looked at together

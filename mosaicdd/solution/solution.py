@@ -20,14 +20,13 @@ from mosaicdd.quantities.quantities import Ask, Quantified
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read_all
 from mosaicdd.solution.kept import LEFT_OUT, OVER_RANKS, LocalResult, asked_of
-from mosaicdd.solution.output import SolutionOutput, require_one_problem
+from mosaicdd.solution.output import describe, require_one_problem, write_part
 from mosaicdd.solution.report import Result
-from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.outcome import History
 from mosaicdd.solvers.settings import CONVERGED, Output
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder
-from mosaicdd.storage.solution_writer import ERRORS, OUTSIDE
+from mosaicdd.storage.solution_writer import ERRORS, OUTSIDE, SolutionWriter
 from mosaicdd.tensors import read_only
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
@@ -162,7 +161,8 @@ class Solution(Placed, Quantified, Presented):
     @property
     def place(self) -> tuple[slice, ...]:
         """Where `local` belongs in `field`: a slice per axis."""
-        return self.kept.place if self.problems > 1 else self.kept.place[1:]
+        several = (self.kept.members,) if self.problems > 1 else ()
+        return *several, *self.kept.place
 
     def _given(self, array: np.ndarray) -> Any:
         """Return an array ``(n, ...)`` as the user has his own: of one problem without that axis."""
@@ -253,7 +253,10 @@ class Solution(Placed, Quantified, Presented):
         kept = self.kept
         if kept.path is not None:
             raise RuntimeError(f"the solution was written to {kept.path} and is kept there only")
-        self._require_one_to_write(shards=shards)
+        lines = self.report["keep"] == "interface"
+        if shards and lines:
+            raise Unsupported(f"shards=True: {LEFT_OUT}")
+        require_one_problem(self.problems, {"shards=True": shards, "keep='interface'": lines})
         output = Output(path, shards=shards, overwrite=overwrite)
         with Ranks.of(kept.given_ranks) as ranks:
             ranks.on_root(lambda: output.require_path(inputs_of(self.problem)))
@@ -261,18 +264,10 @@ class Solution(Placed, Quantified, Presented):
             if shards:
                 ranks.on_root(lambda: require_shard_folder(path))
             group, index = kept.group(ranks)
-            what = str(path), ranks, kept, self.problem, Stopwatch()
-            with SolutionOutput(*what, shards=shards) as file:
-                file.part(kept, group, lines=self.report["keep"] == "interface")
+            with SolutionWriter(path, kept, kept.boundaries, self.problem, ranks=ranks) as file:
+                write_part(file, kept, group, shards=shards)
                 file.inputs(tuple(slice(0, 0) for _ in kept.own) if index else kept.own)
-                file.describe(self.report, self.results)
-
-    def _require_one_to_write(self, *, shards: bool) -> None:
-        """Check that nothing is asked for that a file holds of one problem only, or of a field."""
-        lines = self.report["keep"] == "interface"
-        if shards and lines:
-            raise Unsupported(f"shards=True: {LEFT_OUT}")
-        require_one_problem(self.problems, {"shards=True": shards, "keep='interface'": lines})
+                describe(file, self.report, self.results)
 
     def each(self) -> list[StoredSolution]:
         """Return the solution of each problem, as a file has it; all ranks together.

@@ -4,10 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import numpy as np
 import torch
@@ -23,20 +23,18 @@ from mosaicdd.problems.sides.conditions import Dirichlet
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.settings import require_type
-from mosaicdd.solution.output import OutputPlan
-from mosaicdd.solution.report import parts_of_ranks, resumable, seconds_spent
-from mosaicdd.solution.setup import SolverPlan
+from mosaicdd.solution.output import SolveFiles, require_output, require_possible
+from mosaicdd.solution.report import parts_of_ranks, seconds_spent
+from mosaicdd.solution.setup import SolverPlan, Wanted
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solution.work import SolveJob
 from mosaicdd.solvers.base_engine import Stopwatch
 from mosaicdd.solvers.settings import CONVERGED, Output, SolveSettings
-from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
 logger = logging.getLogger(__name__)
-
 AnyLocalSolver = str | PathLike | LocalSolver | None
 """A local solver, the name of a shipped model, a model file or ``exact``; None for the default."""
 
@@ -62,6 +60,8 @@ class Solver:
         How it is solved.
     rtol
         Instead of that of the settings: the relative update that is small enough.
+    clock
+        Measures where the time goes; the set-up begins with it.
     window
         Ends of the part of the domain whose field is wanted, ``{"x": (x0, x1), "y": (y0, y1)}``, or in the order
         of arrays ``((y0, y1), (x0, x1))``, snapped outwards to grid nodes; by default all of it.
@@ -73,8 +73,6 @@ class Solver:
         `Solution.at` has them.
     output
         A file to write instead of keeping the fields in memory.
-    clock
-        Measures where the time goes; the set-up begins with it.
 
     Raises
     ------
@@ -99,12 +97,13 @@ class Solver:
         ranks: Any = None,
         settings: SolveSettings | None = None,
         rtol: float | None = None,
-        window: Extent | None = None,
-        keep: str = "field",
-        points: Any = None,
-        output: str | PathLike | Output | None = None,
         clock: Stopwatch | None = None,
+        **wanted: Unpack[Wanted],
     ):
+        if unknown := sorted(wanted.keys() - Wanted.__annotations__.keys()):
+            raise TypeError(
+                f"Solver takes no {unknown[0]}; known: {', '.join(Wanted.__annotations__)}"
+            )
         prepare_memory()
         self._clock = clock or Stopwatch()
         self._begun: float | None = self._clock.started
@@ -114,6 +113,7 @@ class Solver:
         self._closed = False
         self._at_work = threading.Lock()
         self._settled = True
+        self._files: SolveFiles | None = None
         try:
             require_type("problem", problem, Problem)
             if problem.equation.steady is not None:
@@ -125,14 +125,18 @@ class Solver:
             require_type("settings", settings, SolveSettings)
             if rtol is not None:
                 settings = settings.with_changes(rtol=rtol)
-            inputs = inputs_of(problem, local_solver)
-            self._writing = OutputPlan(self._world, output, inputs, self._clock)
-            plan = (self._world, ranks, settings, window, keep, self._clock)
-            in_memory = self._writing.output is None
-            self._setup = SolverPlan(problem, local_solver, *plan, in_memory=in_memory)
-            self._writing.require_possible(self._setup, problem)
-            self._work = SolveJob(self._setup, problem)
-            self._writing.plan(self._setup, self._work.first_engine, problem, points)
+            output = wanted.get("output")
+            if output is not None:
+                wanted["output"] = output = Output.of(output)
+                require_output(self._world, output, inputs_of(problem, local_solver))
+            plan = self._world, settings, wanted, self._clock
+            self._setup = SolverPlan(problem, local_solver, *plan)
+            require_possible(self._setup, problem)
+            self._work = SolveJob(self._setup, problem, ranks)
+            points = wanted.get("points")
+            if output is not None or points is not None:
+                what = self._setup, self._work.first_engine, problem, points
+                self._files = SolveFiles(*what)
             self._tell("planned %s by %s", problem.equation.name, self.local_solver)
         except Exception:  # of all ranks alike
             self.close()
@@ -186,7 +190,7 @@ class Solver:
     @property
     def checkpoint(self) -> Path | None:
         """Where checkpoints go, if any are written."""
-        return self._writing.checkpoint
+        return None if self._files is None else self._files.path
 
     @on_processor()
     @torch.enable_grad()
@@ -342,11 +346,13 @@ class Solver:
         if problem is None or problem is last.problem:
             last.require_like(last.problem)
             last.require_unchanged()
-            return last if self._settled else SolveJob(self._setup, last.problem)
+            return last if self._settled else last.another(last.problem)
         require_type("problem", problem, Problem)
         last.require_like(problem)
-        self._writing.require_possible(self._setup, problem)
-        return SolveJob(self._setup, problem)
+        require_possible(self._setup, problem)
+        if self._files is not None:
+            self._files.require_possible(problem)
+        return last.another(problem)
 
     def _solve(
         self,
@@ -355,27 +361,28 @@ class Solver:
         progress: Progress | None,
         begun: float,
     ) -> Solution:
-        work, writing = self._work, self._writing
-        begin = None if start is None else self._world.run_on_all(lambda: work.begin(start))
+        """Solve the problems at work, write what was asked for, and report."""
+        work, world = self._work, self._world
+        begin = None if start is None else world.run_on_all(lambda: work.begin(start))
         atol = self._setup.settings.atol if atol is None else atol
         self._watch = Watch()
         before = self._clock.seconds
-        self._world.barrier()
+        world.barrier()
         setup = time.perf_counter() - begun
-        checkpoints = writing.checkpoints(work.problem.problems)
-        with naming_checkpoint(self.checkpoint), writing.file(work.part, work.problem) as file:
-            plan = (begin, checkpoints, atol, progress, self._watch, file)
-            part, results, spent = work.solve(*plan)
+
+        files = self._files
+        with nullcontext() if files is None else files.opened(work.problem, work.part):
+            part, results, spent = work.solve(begin, atol, progress, self._watch, files)
             report = work.report(results)
             report["seconds"] = seconds_spent(self._clock, begun, setup, spent, before)
-            report["parts"] = parts_of_ranks(self._world, self._clock)
-            if file is not None:
-                file.describe(report, results)
-        checkpoint = writing.end(resumable=resumable(results))
+            report["parts"] = parts_of_ranks(world, self._clock)
+            if files is not None:
+                files.describe(report, results)
+        left = None if files is None else files.left(results)
         self._begun = None
         ended = report["status"], report["iterations"], report["seconds"]["total"]
         self._tell("%s after %d iterations, %.2f s", *ended)
-        return Solution(work.problem, part, report, results, checkpoint=checkpoint)
+        return Solution(work.problem, part, report, results, checkpoint=left)
 
 
 def solve(

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.axes import Slices
 from mosaicdd.grid.ghosts import FieldStart
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.machine import peak_memory
@@ -32,10 +31,9 @@ from mosaicdd.problems.sides.sides import jumps_of, without_slope
 from mosaicdd.report.progress import Progress
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.settings import argument, require_type
-from mosaicdd.solution.checkpoints import Checkpoints
 from mosaicdd.solution.kept import LocalResult
-from mosaicdd.solution.output import SolutionOutput
-from mosaicdd.solution.report import Result, merged_results, result_of, resumable
+from mosaicdd.solution.output import SolveFiles
+from mosaicdd.solution.report import Result, merged_results, result_of
 from mosaicdd.solution.setup import SolverPlan
 from mosaicdd.solution.solution import Solution
 from mosaicdd.solvers.base_engine import BaseEngine
@@ -62,37 +60,41 @@ class SolveJob:
 
     Attributes
     ----------
-    boundaries
-        Values on the domain's edge, one of each problem.
     part
         What this rank has of their solution, before any of them is solved.
     """
 
-    def __init__(self, setup: SolverPlan, problem: Problem):
+    def __init__(self, setup: SolverPlan, problem: Problem, given_ranks: Any):
         self._world = world = setup.world
-        self._setup = setup
+        self._setup, self._given_ranks = setup, given_ranks
         self.problem = problem
         self._batch = setup.batch(problem.problems)
         with argument("boundary"):
-            self.boundaries = world.run_on_all(lambda: problem.boundaries(setup.grid))
+            boundaries = world.run_on_all(lambda: problem.boundaries(setup.grid))
         setup.take(problem)
         self._sides = world.run_on_all(lambda: fingerprint_of_sides(problem, setup.grid))
         engine = world.run_on_all(lambda: self.first_engine)
         self._source = world.run_on_all(lambda: engine.check_source(problem))
-        world.run_on_all(lambda: engine.check(self.boundaries))
+        world.run_on_all(lambda: engine.check(boundaries))
         self._truth = self._reference(engine)
         self.part = LocalResult(
-            setup.given_ranks,
-            setup.settings,
-            setup.partition.boxes,
-            setup.ranks.cuts,
-            engine.samples,
-            setup.window,
-            engine.interpolant,
-            engine.owned,
-            self.boundaries,
-            setup.told | self._sides | {SOURCE: self._source},
+            grid=setup.grid,
+            window=setup.window,
+            own=engine.owned,
+            dtype=setup.settings.dtype,
+            given_ranks=given_ranks,
+            settings=setup.settings,
+            boxes=setup.partition.boxes,
+            cuts=setup.ranks.cuts,
+            samples=engine.samples,
+            network=engine.interpolant,
+            boundaries=boundaries,
+            told=setup.told | self._sides | {SOURCE: self._source},
         )
+
+    def another(self, problem: Problem) -> "SolveJob":
+        """Return the job of other problems on the same set-up."""
+        return SolveJob(self._setup, problem, self._given_ranks)
 
     @property
     def first_engine(self) -> BaseEngine:
@@ -192,11 +194,10 @@ class SolveJob:
     def solve(
         self,
         start: LocalResult | FieldStart | None,
-        checkpoints: Checkpoints | None,
         atol: float,
         progress: Progress | None,
         watch: Watch,
-        file: SolutionOutput | None,
+        files: SolveFiles | None,
     ) -> tuple[LocalResult, list[Result], dict[str, float]]:
         """Solve and write batch after batch; return what this rank keeps, all results, and the seconds.
 
@@ -207,24 +208,17 @@ class SolveJob:
         ----------
         start
             Where the iteration starts, if not at zero.
-        checkpoints
-            Keep what there is of the problems; where an earlier run stopped, they go on, those that had ended as they were.
         atol
             The update that is small enough.
+        files
+            Take the fields, and keep checkpoints; where an earlier run stopped the problems go on, those that had ended as
+            they were.
         """
-        results: dict[int, Result] = {}
-        kept: list[Outcome] = []
-        first, setup = 0, self._setup
-        if checkpoints is not None:
-            checkpoints.begin()
-        earlier = None if checkpoints is None else checkpoints.earlier
-        rounds = self._rounds(() if earlier is None else earlier.ended)
-        if earlier is not None and earlier.results and file is not None:
-            results |= earlier.results
-            for ended in earlier.results:
-                file.restore(ended, partial(earlier.rows, ended))
-            if not rounds:
-                file.inputs(self._own_nodes())
+        setup, results, kept = self._setup, dict[int, Result](), list[Outcome]()
+        first = 0
+        if files is not None:
+            results |= files.restored()
+        rounds = self._rounds(results)
         spent = dict.fromkeys(("iterate", "estimate", "assemble"), 0.0)
         for number, members in enumerate(rounds):
             if number and self._world.any(watch.interrupted):
@@ -232,40 +226,36 @@ class SolveJob:
             outcomes: list[Outcome] = []
             if members:
                 engine = self._prepared(members)
-                begun: dict[str, Any] = {}
-                if checkpoints is not None:
-                    begun = checkpoints.start(members, engine)
+                how = {"watch": watch} if files is None else files.options(members, engine, watch)
                 if start is not None and engine.begins:
                     fields = partial(self._periodic, start, members)
-                    begun = {"start": engine.start_of(start, members, fields)}
+                    how = {"start": engine.start_of(start, members, fields)} | how
                 rule = setup.settings.stopping
                 outcomes = engine.solve_many(
-                    self.boundaries[members.start : members.stop],
-                    **begun,
+                    self.part.boundaries[members.start : members.stop],
+                    **how,
                     reference=self._truth,
                     progress=progress and _progress(number, len(rounds), rule, progress),
-                    watch=watch if checkpoints is None else checkpoints.watch(watch, members.start),
-                    sink=file and partial(file.strips, members=members, place=engine.place),
                     atol=atol,
                 )
                 if any(map(_is_no_number, outcomes)):
                     outcomes = self._explained(outcomes, members)
-            if file is not None:
-                self._write(file, number, outcomes, members)
             each = zip(members, outcomes, strict=True)
-            now = {member: result_of(self._setup.ranks, outcome) for member, outcome in each}
+            now = {member: result_of(setup.ranks, outcome) for member, outcome in each}
             results |= now
-            if checkpoints is not None and file is not None:
-                checkpoints.ended(file.rows, now)
+            if files is not None:
+                files.write(outcomes, members, now)
             for name in spent:
                 spent[name] += outcomes[0].seconds[name] if outcomes else 0.0
-            if outcomes and (file is None or len(rounds) == 1):
+            if outcomes and (files is None or len(rounds) == 1):
                 first = first if kept else members.start
                 kept += outcomes
         gathered = self._gathered(results)
-        if checkpoints is not None and file is not None and resumable(gathered):
-            checkpoints.ended(file.rows, {}, last=True)
-        path = Path(file.path) if file is not None and setup.fill else None
+        path = None
+        if files is not None:
+            files.end(gathered)
+        if setup.output is not None and setup.fill:
+            path = Path(setup.output.path)
         part = dataclasses.replace(self.part, outcomes=kept, first=first, path=path)
         return part, gathered, spent
 
@@ -287,30 +277,6 @@ class SolveJob:
             source.update(self.problem.some(members))
         return engine
 
-    def _write(
-        self,
-        file: SolutionOutput,
-        number: int,
-        outcomes: Sequence[Outcome],
-        members: range,
-    ) -> None:
-        """Write what belongs to a round besides the fields of this group, which are written by now."""
-        if not members and self._setup.fill:
-            file.fields((), (slice(0, 0), slice(0, 0)))
-        if not self._setup.fill:
-            file.lines(self.first_engine.movement, outcomes[0].interface)
-        if outcomes:
-            file.points(outcomes[0].interface)
-        file.maps(outcomes, members)
-        if number == 0:
-            file.inputs(self._own_nodes())
-
-    def _own_nodes(self) -> Slices:
-        """Return the nodes of the domain that this rank speaks for, none in groups but the first."""
-        if self._setup.groups.index:
-            return slice(0, 0), slice(0, 0)
-        return self.first_engine.owned
-
     def _gathered(self, results: dict[int, Result]) -> list[Result]:
         """Return the results of all groups, those of problems that were not begun among them."""
         parts = self._world.allgather(results if self._setup.ranks.is_root else {})
@@ -323,7 +289,7 @@ class SolveJob:
         values: list[Any] = [
             part.values for part in problem.conditions.parts if not callable(part.values)
         ]
-        for boundary in self.boundaries[members.start : members.stop]:
+        for boundary in self.part.boundaries[members.start : members.stop]:
             values.extend(boundary.edges.values())
         if problem.source is not None:  # which may be none outside of the domain
             values.append(problem.source.sample_as_given(grid, own, checked=False))
@@ -345,28 +311,40 @@ class SolveJob:
 
     def report(self, results: Sequence[Result]) -> dict:
         """Return what is said of all problems, but the seconds."""
-        engine = self.first_engine
-        return (
-            merged_results(results)
-            | self._setup.described()
-            | {
-                "batch": self._batch,
-                "peak_memory_bytes": peak_memory(self._world),
-                "pde": self.problem.equation.name,
-                "parameters": self.problem.described,
-                "domain": self._domain(),
-                "unknowns": engine.unknowns,
-                "accelerate": engine.acceleration,
-                "layout": str(engine.layout),
-            }
-        )
+        setup, engine, settings = self._setup, self.first_engine, self._setup.settings
+        extent, grid = setup.extent, setup.grid
+        return merged_results(results) | {
+            "subdomains": setup.bound.subdomains(grid),
+            "grid": list(grid.shape[::-1]),
+            "ranks": setup.world.size,
+            "dims": list(setup.ranks.dims[::-1]),
+            "replicas": setup.groups.count,
+            "local_solver": setup.bound.name,
+            "model": setup.model,
+            "levels": settings.levels,
+            "sweep": settings.sweep,
+            "rtol": settings.rtol,
+            "certify": settings.certify,
+            "device": settings.device.partition(":")[0],
+            "dtype": settings.dtype,
+            "keep": "field" if setup.fill else "interface",
+            "window": extent and [list(ends) for ends in extent.extent(grid)[::-1]],
+            "batch": self._batch,
+            "peak_memory_bytes": peak_memory(self._world),
+            "pde": self.problem.equation.name,
+            "parameters": self.problem.described,
+            "domain": self._domain(),
+            "unknowns": engine.unknowns,
+            "accelerate": engine.acceleration,
+            "layout": str(engine.layout),
+        }
 
     def _domain(self) -> str | None:
         """Say what part of the rectangle the domain is; None for all. All ranks together."""
         shape, grid = self.problem.domain.shape, self._setup.grid
         if shape is None:
             return None
-        own = self._own_nodes()
+        own = self._setup.spoken_for
         inside = self.first_engine.inside_shape(own)
         if inside is None:
             inside = int((shape.level(grid, own) < 0).sum())

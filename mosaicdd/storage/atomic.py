@@ -33,7 +33,6 @@ _NEAR = (
 )  # bytes at either end of a file in which the mark is looked for; PDF has it near its last one
 # Of the clock of files, at most: one that is younger may change again under the same time.
 _TICK = 50_000_000  # nanoseconds
-
 _unbroken: dict[str, tuple[int, ...]] = {}  # files that were found to be whole, and their version
 
 

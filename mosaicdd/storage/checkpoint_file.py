@@ -1,7 +1,7 @@
-"""Checkpoints of solves: named arrays of the whole domain, and a state of numbers and texts.
+"""Checkpoints: named arrays of the whole domain, whatever the ranks, and a state of numbers and texts.
 
-``/state`` is JSON, and ``identity``, an attribute, JSON of what must be equal for the checkpoint to be of use. The arrays
-are those of the whole domain, whatever the number of ranks.
+``/state`` is JSON, and ``identity``, an attribute, JSON of what must be equal for the checkpoint to be of use. Nothing in a
+file is executed.
 
 - Of an iteration ``/problems/NUMBER`` has them for each problem: on lattice lines constant in y and in x ``lines/0`` and
   ``lines/1``, and of methods on the whole grid ``field``. Of several problems a checkpoint is a folder. Its files
@@ -9,16 +9,13 @@ are those of the whole domain, whatever the number of ranks.
   solution file.
 - Of a march ``/levels``, ``(n, ny + 1, nx + 1)``, holds the values at its last times.
 
-Checkpoints of trainings: a tree of numbers, texts and tensors.
-
-``/tree`` is JSON in which ``{"array": i, "axes": [...]}`` stands for the array ``/arrays/i``, whose axes had this
-order in memory: products of matrices round differently in another. Nothing in a file is executed. A checksum over all of it
-tells a damaged file from a whole one.
+- Of a training the state is a tree of numbers, texts and tensors, in which ``{"array": i, "axes": [...]}`` stands for the
+  array ``/arrays/i``, whose axes had this order in memory: products of matrices round differently in another.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -27,16 +24,16 @@ import h5py
 import numpy as np
 import torch
 
+from mosaicdd.discretisation.given_conditions import conditions_of
+from mosaicdd.grid.grid import Grid
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.storage import hdf5
-from mosaicdd.storage.atomic import atomic_file
+from mosaicdd.problems.problem import Problem
 from mosaicdd.storage.hdf5 import first_difference, open_to_read
 from mosaicdd.storage.shards import SharedFile, writing_together
 
-SOLVE, MARCH = "a solve", "steps in time"
-
-
+SOLVE, MARCH, TRAINING = "a solve", "steps in time", "a training"
 """What a checkpoint is of."""
+_NEEDED = {SOLVE: "problems", MARCH: "records", TRAINING: "tree"}  # of the state
 
 
 @contextmanager
@@ -48,7 +45,7 @@ def writing_checkpoint(
     Parameters
     ----------
     of
-        `SOLVE` or `MARCH`.
+        `SOLVE`, `MARCH` or `TRAINING`.
     identity
         What must be equal for it to be of use, by name.
     state
@@ -71,20 +68,26 @@ def read_state(path: str | PathLike, of: str, identity: dict) -> dict[str, Any]:
     Errors as `open_to_read`, and `ValueError` if it is one of something else, or belongs to another problem, with the
     first difference.
     """
-    with open_to_read(path, "checkpoint") as file:
-        if "state" not in file:
-            raise ValueError(
-                f"{path} is a checkpoint by an earlier version of mosaicdd: go on with that version, or begin anew without "
-                "resume"
-            )
-        state = json.loads(file["state"][()].tobytes())
-        stored = json.loads(file.attrs["identity"])
-    if (held := state.get("of", MARCH)) != of:
-        raise ValueError(f"{path} is the checkpoint of {held}, not of {of}")
+    stored, state = _read(path, of)
     identity = json.loads(json.dumps(identity))
     if told := first_difference(stored, identity, identity):
         raise ValueError(f"{path} belongs to another problem: its {told}")
     return state
+
+
+def _read(path: str | PathLike, of: str) -> tuple[dict, dict[str, Any]]:
+    """Read what a checkpoint belongs to, and its state."""
+    with open_to_read(path, "checkpoint") as file:
+        state = json.loads(file["state"][()].tobytes()) if "state" in file else {"of": of}
+        identity = json.loads(file.attrs.get("identity", "{}"))
+    if (held := state.get("of", MARCH)) != of:
+        raise ValueError(f"{path} is the checkpoint of {held}, not of {of}")
+    if _NEEDED[of] not in state:
+        raise ValueError(
+            f"{path} is a checkpoint by an earlier version of mosaicdd: go on with that version, or begin anew without "
+            "resume"
+        )
+    return identity, state
 
 
 def read_array(path: str | PathLike, name: str, place: tuple[slice, ...] = ()) -> np.ndarray | None:
@@ -107,7 +110,18 @@ def read_arrays(path: str | PathLike, group: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-_VERSION = 1
+def digest_of_sides(problems: Iterable[Problem], grid: Grid) -> str:
+    """Return what tells the data on the outline of problems from others."""
+    digest = hashlib.sha256()
+    for problem in problems:
+        if problem.plain:
+            for boundary in problem.boundaries(grid):
+                for edge in boundary.edges.values():
+                    digest.update(edge.tobytes())
+        else:
+            for condition in conditions_of(problem, grid):
+                digest.update(condition.digest())
+    return digest.hexdigest()[:16]
 
 
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:
@@ -117,39 +131,16 @@ def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict)
     texts or whole numbers.
     """
     arrays: list[np.ndarray] = []
-    tree = json.dumps(_flatten(state, arrays))
-    # Made in memory: HDF5 does not survive a disk that fills up under an open file.
-    with h5py.File("checkpoint", "w", driver="core", backing_store=False) as file:
-        hdf5.mark(file, "training checkpoint", _VERSION)
-        file.attrs["identity"] = json.dumps(identity, sort_keys=True)
-        file["tree"] = np.frombuffer(tree.encode(), dtype=np.uint8)
-        for number, array in enumerate(arrays):
-            file[f"arrays/{number}"] = array
-        file.attrs["checksum"] = _checksum(tree, arrays)
-        file.flush()
-        image = file.id.get_file_image()
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(image)
+    tree = {"tree": _flatten(state, arrays)}
+    with writing_checkpoint(path, Ranks.alone(), TRAINING, identity, tree) as file:
+        file.add("arrays/", {str(number): array for number, array in enumerate(arrays)})
 
 
 def read_training_checkpoint(path: str | PathLike) -> tuple[dict, dict]:
     """Read a checkpoint: what it belongs to, and its state; errors as `open_to_read`."""
-    with hdf5.open_to_read(path, "training checkpoint", _VERSION) as file:
-        identity = json.loads(file.attrs["identity"])
-        tree = file["tree"][()].tobytes().decode(errors="replace")
-        count = len(file["arrays"]) if "arrays" in file else 0
-        arrays = [file[f"arrays/{number}"][()] for number in range(count)]
-        expected = str(file.attrs["checksum"])
-    if _checksum(tree, arrays) != expected:
-        raise ValueError(f"{path}: damaged, its checksum does not fit")
-    return identity, _restore(json.loads(tree), arrays)
-
-
-def _checksum(tree: str, arrays: list[np.ndarray]) -> str:
-    digest = hashlib.sha256(tree.encode())
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+    identity, state = _read(path, TRAINING)
+    arrays = read_arrays(path, "arrays")
+    return identity, _restore(state["tree"], [arrays[str(n)] for n in range(len(arrays))])
 
 
 def _flatten(value: Any, arrays: list[np.ndarray]) -> Any:

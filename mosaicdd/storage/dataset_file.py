@@ -35,6 +35,13 @@ _DAMAGE = (
     *(OSError, ValueError, KeyError, EOFError, RuntimeError),  # NotImplementedError, too
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
+# Where the arrays of a dataset are in its file, and those of equations whose parameters differ between samples
+_ARRAYS = {
+    **{name: name for name in ("boundary", "solution", "hyperparameters")},
+    "window_boundary": "windows/boundary",
+    "window_solution": "windows/solution",
+}
+_PARAMETERS = {"parameters": "parameters", "window_parameters": "windows/parameters"}
 
 
 @dataclass(frozen=True)
@@ -151,15 +158,11 @@ class Dataset:
     def _runs(self, parameters: np.ndarray, part: slice) -> list[tuple[EllipticOperator, slice]]:
         start, stop, _ = part.indices(len(parameters))
         changes = np.flatnonzero((np.diff(parameters[start:stop], axis=0) != 0).any(axis=1))
-        ends = [start, *(start + 1 + changes), stop]
-        pde = equation(self.pde)
-        return [
-            (
-                pde.at(**dict(zip(self.parameter_names, parameters[a].tolist(), strict=True))),
-                slice(a, b),
-            )
-            for a, b in itertools.pairwise(map(int, ends))
-        ]
+        ends, pde, runs = [start, *(start + 1 + changes), stop], equation(self.pde), []
+        for a, b in itertools.pairwise(map(int, ends)):
+            named = dict(zip(self.parameter_names, parameters[a].tolist(), strict=True))
+            runs.append((pde.at(**named), slice(a, b)))
+        return runs
 
     def write(self, path: str | os.PathLike) -> None:
         """Write a file of them, whole or not at all."""
@@ -168,14 +171,12 @@ class Dataset:
             file.attrs.update(pde=self.pde, seed=self.seed, validation=self.validation)
             file.attrs.update(cells=square.cells, size=square.size, axes=square.axes)
             file.attrs["hyperparameter_names"] = list(self.hyperparameter_names)
-            file["boundary"], file["solution"] = self.boundary, self.solution
-            file["hyperparameters"] = self.hyperparameters
-            file["windows/boundary"] = self.window_boundary
-            file["windows/solution"] = self.window_solution
+            arrays = _ARRAYS
             if self.parameter_names:
                 file.attrs["parameter_names"] = list(self.parameter_names)
-                file["parameters"] = self.parameters
-                file["windows/parameters"] = self.window_parameters
+                arrays = _ARRAYS | _PARAMETERS
+            for name, stored in arrays.items():
+                file[stored] = getattr(self, name)
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> Self:
@@ -191,22 +192,16 @@ class Dataset:
         with open_to_read(path, "dataset") as file:
             attributes = file.attrs
             axes = int(attributes.get("axes", 2))  # files from before there were cubes have none
+            arrays = _ARRAYS | (_PARAMETERS if "parameter_names" in attributes else {})
             content: dict[str, Any] = {
                 "pde": str(attributes["pde"]),
                 "validation": float(attributes["validation"]),
                 "seed": int(attributes["seed"]),
                 "subdomain": Subdomain(int(attributes["cells"]), float(attributes["size"]), axes),
                 "hyperparameter_names": tuple(map(str, attributes["hyperparameter_names"])),
-                "hyperparameters": file["hyperparameters"][()],
-                "boundary": file["boundary"][()],
-                "solution": file["solution"][()],
-                "window_boundary": file["windows/boundary"][()],
-                "window_solution": file["windows/solution"][()],
+                "parameter_names": tuple(map(str, attributes.get("parameter_names", ()))),
+                **{name: file[stored][()] for name, stored in arrays.items()},
             }
-            if "parameter_names" in attributes:
-                content["parameter_names"] = tuple(map(str, attributes["parameter_names"]))
-                content["parameters"] = file["parameters"][()]
-                content["window_parameters"] = file["windows/parameters"][()]
         try:
             return cls(**content)
         except ValueError as error:

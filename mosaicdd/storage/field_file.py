@@ -26,8 +26,15 @@ class FieldFile:
 
     Nothing stays open between two readings, so that it can be kept, copied and sent to other ranks.
 
-    ``spec``: ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv``,
-    ``FILE.tif`` or ``FILE.nc``, of several variables ``FILE.nc:/NAME``, which every rank reads whole.
+    Parameters
+    ----------
+    spec
+        ``FILE.npy``, or ``FILE.h5:/dataset`` of any HDF5 file; or a raster, ``FILE.asc``, ``FILE.csv``,
+        ``FILE.tif`` or ``FILE.nc``, of several variables ``FILE.nc:/NAME``, which every rank reads whole.
+    first
+        Of a dataset, what is taken along its first axes, which the array then does not have.
+    coords
+        The coordinates along the axes, by their letters, where the file itself does not say.
 
     Attributes
     ----------
@@ -47,8 +54,13 @@ class FieldFile:
         If it is neither, is damaged, or the array is missing or does not hold real numbers.
     """
 
-    def __init__(self, spec: str | PathLike):
-        self.name = str(spec)
+    def __init__(
+        self,
+        spec: str | PathLike,
+        first: tuple[int, ...] = (),
+        coords: Mapping[str, np.ndarray] | None = None,
+    ):
+        self.name, self._first, self._coords = str(spec), first, coords or {}
         path, colon, dataset = self.name.rpartition(":/")
         self.path = Path(path if colon else self.name)
         self._dataset = dataset if colon else None
@@ -64,7 +76,10 @@ class FieldFile:
         self.shape: tuple[int, ...]
         self.dtype: np.dtype
         self.shape, self.dtype = self._read(None)
-        self.times = self._times()
+        self.times: int | None = None
+        if self._dataset == "solution" and not first:
+            with open_any(self.path, "field") as file:
+                self.times = self.shape[0] if "time" in file and self.shape else None
         if self.dtype.kind not in "fiu":
             raise ValueError(f"{spec} must hold real numbers, got {self.dtype}")
         if not self.shape:
@@ -75,12 +90,12 @@ class FieldFile:
     @property
     def as_value(self) -> tuple:
         """What tells it from others: a file that has changed is not read."""
-        return self.name, self._version
+        return self.name, self._first, self._version
 
     @property
     def coords(self) -> Mapping[str, np.ndarray]:
-        """The coordinates along the axes of a raster, by their letters, where it has any."""
-        return self._raster.coords if self._is_raster else {}
+        """The coordinates along the axes, by their letters, where there are any."""
+        return self._raster.coords if self._is_raster else self._coords
 
     @property
     def _raster(self) -> Raster:
@@ -100,12 +115,6 @@ class FieldFile:
     def __repr__(self) -> str:
         return f"FieldFile({self.name!r}, shape={self.shape})"
 
-    def _times(self) -> int | None:
-        if self._is_raster or self._dataset != "solution":
-            return None
-        with open_any(self.path, "field") as file:
-            return self.shape[0] if "time" in file and self.shape else None
-
     def _read(self, place: Any) -> Any:
         """Read a part; if that is None, return the shape and the type."""
         if self._is_raster:
@@ -118,7 +127,10 @@ class FieldFile:
             array = file.get(f"/{self._dataset}")
             if not hasattr(array, "shape"):  # nothing, or a group
                 raise ValueError(f"{self.path} holds no array /{self._dataset}")
-            return (array.shape, array.dtype) if place is None else array[place]
+            if place is None:
+                return array.shape[len(self._first) :], array.dtype
+            place = place if isinstance(place, tuple) else (place,)
+            return np.asarray(array[(*self._first, *place)])
 
 
 def npy_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
@@ -199,6 +211,31 @@ class RawFrames:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
         self.close()
+
+
+class ArrayFrames:
+    """Frames of a shape in memory, as those of `RawFrames` in a file."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self._shape = shape
+        self._frames: dict[int, np.ndarray] = {}
+
+    def keep(self, count: int) -> None:
+        """Drop all frames but the first ones."""
+        self._frames = {number: frame for number, frame in self._frames.items() if number < count}
+
+    def write(self, number: int, values: np.ndarray, place: tuple[slice, ...]) -> None:
+        """Write a part of a frame to its place."""
+        self._frames.setdefault(number, np.empty(self._shape))[place] = values
+
+    def read(self, number: int) -> np.ndarray:
+        """Return a frame, not to be changed."""
+        return self._frames[number]
+
+    def close(self) -> None:
+        """Keep all: there is nothing else."""
+
+    remove = close
 
 
 def remove_idle_frames(path: str | PathLike) -> None:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,28 +29,15 @@ from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
-
-
-SEALED = 2  # the first format version with a seal, but for checkpoints of trainings
-
-
+_VERSION = 2  # of the formats: from this one on they have a seal
 # What comes of looking for something that is not there, or is something else.
 _DAMAGE = (
     *(OSError, KeyError, IndexError, RuntimeError, TypeError, AttributeError),
     *(OverflowError, MemoryError),
 )
-
-
 _PLAIN = (str, int, float, bool)
-
-
 _PRESENTATIONS = ("VTKHDF",)  # groups of links
-
-
 _SLAB = 2**24  # values that are read at once where all are read
-
-
-_KINDS_SEALED = ("solution", "model", "checkpoint", "shard", "dataset")
 
 
 def built_with_mpi() -> bool:
@@ -59,10 +45,10 @@ def built_with_mpi() -> bool:
     return bool(h5py.get_config().mpi)
 
 
-def mark(file: h5py.File, kind: str, format_version: int = SEALED) -> None:
+def mark(file: h5py.File, kind: str) -> None:
     """Write the kind, the format version, and by what the file is made, to a new file."""
     file.attrs["kind"] = f"mosaicdd {kind}"
-    file.attrs["format_version"] = format_version
+    file.attrs["format_version"] = _VERSION
     for name, text in made_by().items():
         file.attrs[name] = decoded(text)
 
@@ -128,8 +114,10 @@ def _decoded(value: Any) -> Any:
 
 
 @contextmanager
-def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
+def open_any(path: str | os.PathLike, what: str, *, sealed: bool = True) -> Iterator[h5py.File]:
     """Open an HDF5 file of any origin; ``what`` it should be goes into the messages.
+
+    ``sealed``: whether its seal, if it has one, must be unbroken.
 
     Raises
     ------
@@ -140,54 +128,34 @@ def open_any(path: str | os.PathLike, what: str) -> Iterator[h5py.File]:
         looks up.
     """
     path = Path(path)
-    _require_readable(path, what)
-    require_unbroken_seal(path)
-    with _opened(path, what) as file:
-        yield file
-
-
-def _require_readable(path: Path, what: str) -> None:
     if not path.is_file():
         state = "a folder" if path.is_dir() else "missing"
         raise FileNotFoundError(f"{path}: the {what} file is {state}")
     if not os.access(path, os.R_OK):
         raise PermissionError(f"{path}: the {what} file may not be read")
-
-
-@contextmanager
-def _opened(path: Path, what: str) -> Iterator[h5py.File]:
-    """Open a file, with or without a seal; what HDF5 stumbles over becomes one line."""
+    if sealed:
+        require_unbroken_seal(path)
+    # HDF5 reads short pieces by a buffer of 64 KiB: a rank with half of the columns would read all of each row.
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    access.set_sieve_buf_size(_PAGE)
     try:
-        with h5py.File(_open_id(path)) as file:
+        opened = h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY, fapl=access)
+        with h5py.File(opened) as file:
             yield file
-    except _DAMAGE as error:
+    except _DAMAGE as error:  # what HDF5 stumbles over becomes one line
         reason = " ".join(str(error).strip("'\"").split())
         raise ValueError(f"{path}: not a complete {what} file ({reason})") from error
 
 
-def _open_id(path: Path) -> h5py.h5f.FileID:
-    """Open a file such that of a part of each row little more than that is read.
-
-    HDF5 reads short pieces by a buffer of 64 KiB: a rank with half of the columns would read all.
-    """
-    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
-    access.set_sieve_buf_size(_PAGE)
-    return h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY, fapl=access)
-
-
 @contextmanager
-def open_to_read(
-    path: str | os.PathLike, kind: str, format_version: int = SEALED
-) -> Iterator[h5py.File]:
+def open_to_read(path: str | os.PathLike, kind: str) -> Iterator[h5py.File]:
     """Open a file of this package.
 
     Parameters
     ----------
     kind
-        ``"dataset"``, ``"model"`` or ``"solution"``: what the file must say that it is.
-    format_version
-        The newest format that the caller understands.
+        ``"dataset"``, ``"model"``, ``"checkpoint"`` or ``"solution"``: what the file must say that it is.
 
     Raises
     ------
@@ -197,11 +165,11 @@ def open_to_read(
         If it is not a complete HDF5 file of this kind, or a newer version of the format.
     """
     with open_any(path, kind) as file:
-        _check_marks(file, Path(path), kind, format_version)
+        _check_marks(file, Path(path), kind)
         yield file
 
 
-def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) -> None:
+def _check_marks(file: h5py.File, path: Path, kind: str) -> None:
     """Refuse foreign files and formats of the future."""
     marked = file.attrs.get("kind")
     with argument(str(path)):
@@ -210,54 +178,39 @@ def _check_marks(file: h5py.File, path: Path, kind: str, format_version: int) ->
         what = f"a {marked} file" if isinstance(marked, str) else "an HDF5 file of something else"
         raise ValueError(f"{path}: {what}, a mosaicdd {kind} file is needed")
     number = file.attrs.get("format_version", -1)
-    if not isinstance(number, (int, np.integer)) or not 1 <= number <= format_version:
+    if not isinstance(number, (int, np.integer)) or not 1 <= number <= _VERSION:
         raise ValueError(
-            f"{path}: {kind} format {number}, this version of mosaicdd reads 1 to {format_version}; "
+            f"{path}: {kind} format {number}, this version of mosaicdd reads 1 to {_VERSION}; "
             "update mosaicdd"
         )
-    if number >= SEALED and not is_sealed(path):
+    if number >= _VERSION and not is_sealed(path):
         raise ValueError(
             f"{path}: not a complete {kind} file (its checksum is missing); if another program has "
             f"written to it on purpose: mosaicdd info --reseal {path}"
         )
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What `inspect_file` finds.
+def inspect_file(path: str | os.PathLike) -> tuple[str, dict, list[tuple[str, tuple, str]]]:
+    """Look into a file, without reading its arrays; errors as `open_any`.
 
-    Parameters
-    ----------
-    kind
-        As ``"mosaicdd solution"``; ``"HDF5 file"`` if the file does not say.
-    attributes
-        Of the whole file; texts of JSON are decoded, arrays are lists.
-    arrays
-        Name, shape and type of each array; what is only presented to other programs is left out.
+    Returns its kind, as ``"mosaicdd solution"``, or ``"HDF5 file"`` if it does not say; its attributes, texts of JSON
+    decoded; and of each array the name, the shape and the type, without those that are presented to other programs.
     """
-
-    kind: str
-    attributes: dict
-    arrays: list[tuple[str, tuple[int, ...], str]]
-
-
-def inspect_file(path: str | os.PathLike) -> Contents:
-    """Look into a file, without reading its arrays; errors as `open_any`."""
     with open_any(path, "mosaicdd") as file:
         attributes = read_attributes(file)
         arrays = [(array.name, array.shape, str(array.dtype)) for array in _arrays_of(file)]
-    return Contents(str(attributes.pop("kind", "HDF5 file")), attributes, arrays)
+    return str(attributes.pop("kind", "HDF5 file")), attributes, arrays
 
 
-def _arrays_of(file: h5py.File) -> list[h5py.Dataset]:
-    return [array for name in file if name not in _PRESENTATIONS for array in _arrays(file[name])]
-
-
-def _arrays(entry: h5py.Group | h5py.Dataset) -> list[h5py.Dataset]:
-    """List the arrays in a group, those of its groups included."""
-    if isinstance(entry, h5py.Dataset):
-        return [entry]
-    return [array for name in entry for array in _arrays(entry[name])]
+def _arrays_of(entry: h5py.Group) -> list[h5py.Dataset]:
+    """List the arrays in a group, those of its groups included, but for what is only presented to other programs."""
+    arrays = []
+    for name in entry:
+        if isinstance(entry[name], h5py.Dataset):
+            arrays.append(entry[name])
+        elif name not in _PRESENTATIONS:
+            arrays += _arrays_of(entry[name])
+    return arrays
 
 
 def reseal(path: str | os.PathLike) -> int:
@@ -268,24 +221,20 @@ def reseal(path: str | os.PathLike) -> int:
     unbroken or its kind has none.
     """
     path = Path(path)
-    _require_readable(path, "mosaicdd")
-    with _opened(path, "mosaicdd") as file:
+    with open_any(path, "mosaicdd", sealed=False) as file:
         kind = str(file.attrs.get("kind", "HDF5 file"))
-        if kind.removeprefix("mosaicdd ") not in _KINDS_SEALED:
+        if not kind.startswith("mosaicdd "):
             raise ValueError(f"{path}: a {kind} carries no checksum, it is read without one")
         read_attributes(file)
-        size = sum(map(_read_all, _arrays_of(file)))
+        size = 0
+        for array in _arrays_of(file):
+            for _ in slabs(array) if array.ndim else [array[()]]:
+                pass
+            size += array.nbytes
     if not os.access(path, os.W_OK):
         raise PermissionError(f"{path} is read-only; it cannot be given a new checksum")
     renew_seal(path)
     return size
-
-
-def _read_all(array: h5py.Dataset) -> int:
-    """Read an array slab by slab; return its bytes."""
-    for _ in slabs(array) if array.ndim else [array[()]]:
-        pass
-    return array.nbytes
 
 
 def slabs(array: Any) -> Iterator[np.ndarray]:
@@ -296,11 +245,7 @@ def slabs(array: Any) -> Iterator[np.ndarray]:
 
 
 _LIBRARIES = ("h5py", "numpy", "pyamg", "pytorch-optimizer", "scipy", "torch")
-
-
 _SECONDS = 5  # for git to answer
-
-
 _run: dict[str, str] = {}  # of the command that runs, if one does
 
 

@@ -207,20 +207,16 @@ def _boundary(
     """Check the edges of one problem of a file, or of the only one."""
     row = () if problem is None else problem
     try:
-        real = {name: _real(name, edge[row]) for name, edge in edges.items()}
-        boundary = Boundary.of_names(**real)
+        values = {name: np.asarray(edge[row]) for name, edge in edges.items()}
+        for name, edge in values.items():
+            if edge.dtype.kind not in "fiu":
+                raise ValueError(f"boundary edge {name} must hold real numbers, got {edge.dtype}")
+        boundary = Boundary.of_names(**{name: edge.astype(float) for name, edge in values.items()})
         boundary.require_shape(grid)
     except ValueError as error:
         which = "" if problem is None else f"problem {problem}: "
         raise ValueError(f"{filename}: {which}{error}") from None
     return boundary
-
-
-def _real(name: str, edge: np.ndarray) -> np.ndarray:
-    edge = np.asarray(edge)
-    if edge.dtype.kind not in "fiu":
-        raise ValueError(f"boundary edge {name} must hold real numbers, got {edge.dtype}")
-    return edge.astype(float)
 
 
 def read_points(path: str | PathLike, axes: int = 2) -> np.ndarray:

@@ -127,19 +127,13 @@ def read_model(path: str | os.PathLike) -> tuple[ModelCard, dict[str, np.ndarray
         if not np.isfinite(values).all():
             raise ValueError(f"{path}: weight {name!r} holds NaN or infinity")
     try:
-        return _parse_card(text), weights
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise TypeError("the model card is not a JSON object")
+        if unknown := sorted(set(content) - {entry.name for entry in fields(ModelCard)}):
+            raise ValueError(f"the model card has unknown entries: {', '.join(unknown)}")
+        card = ModelCard(**content)
+        _ = card.subdomain  # raises for an impossible square
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def _parse_card(text: str) -> ModelCard:
-    """Build a card from JSON; keys that this version does not know are refused."""
-    content = json.loads(text)
-    if not isinstance(content, dict):
-        raise TypeError("the model card is not a JSON object")
-    known = {entry.name for entry in fields(ModelCard)}
-    if unknown := sorted(set(content) - known):
-        raise ValueError(f"the model card has unknown entries: {', '.join(unknown)}")
-    card = ModelCard(**content)
-    _ = card.subdomain  # raises for an impossible square
-    return card
+    return card, weights

@@ -18,8 +18,6 @@ from mosaicdd.problems.fields.given import axes_of, real_array, usable
 
 # Of texts that people give: UTF-8, before which Excel and others write a mark of the byte order.
 TEXT = "utf-8-sig"
-
-
 _LACKING, _FEW = (
     100,
     2**22,
@@ -58,16 +56,11 @@ def _ascii_grid(path: Path, variable: str | None) -> Raster:
     form = "an ESRI ASCII grid begins with ncols, nrows, xllcorner, yllcorner and cellsize, each with a number"
     header: dict[str, float] = {}
     try:
-        with path.open(encoding=TEXT) as file:
-            words: list[str] = []
-            for line in file:
-                words = line.split()
-                if words and not words[0][:1].isalpha():
-                    break
-                if words:
-                    header[words[0].lower()] = float(words[1])
-                words = []
-            numbers = np.array(words + file.read().split(), float)
+        words, first = path.read_text(encoding=TEXT).split(), 0
+        while first < len(words) and words[first][:1].isalpha():
+            header[words[first].lower()] = float(words[first + 1])
+            first += 2
+        numbers = np.array(words[first:], float)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {form} ({error})") from None
     wrong = [f"{name} {header[name]:g}" for name in header if not _is_sound(name, header[name])]
@@ -258,6 +251,5 @@ def _places(path: Path, tags: Mapping[int, Any], counts: tuple[int, ...]) -> dic
 
 
 _READERS = {".asc": _ascii_grid, ".csv": _table, ".nc": _netcdf, ".tif": _tiff, ".tiff": _tiff}
-
 RASTERS = tuple(_READERS)
 """How the names of their files end."""

@@ -10,7 +10,7 @@ Files that all ranks write together: the root writes the parts that the ranks ha
 import itertools
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -60,6 +60,15 @@ class SharedFile:
             self.on_root(lambda file: file.create_dataset(name, shape=shape, dtype=dtype))
             self._dtypes[name] = dtype
 
+    def add(self, group: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Add whole arrays that the root has, below the name of a group."""
+
+        def add(file: h5py.File) -> None:
+            for name, array in arrays.items():
+                file[group + name] = array
+
+        self.on_root(add)
+
     def into(self, name: str) -> Sink:
         """Return the function that writes a part of an array to its place; the root alone calls it.
 
@@ -96,8 +105,6 @@ def writing_together(path: str | PathLike, kind: str, ranks: Ranks) -> Iterator[
 
 
 _DATASET = "solution"
-
-
 _FILE_NAME = re.compile(r"[0-9a-f]+-\d{4,}\.h5")
 
 
@@ -122,21 +129,18 @@ def require_shard_folder(output: str | PathLike) -> None:
         require_writable(folder / "shard")
 
 
-@contextmanager
-def writing_shard(path: Path, shape: tuple[int, ...], dtype: str) -> Iterator[SharedFile]:
-    """Open a shard for writing by this process alone; it appears under its name when all is written."""
+def write_shard(path: Path, parts: Iterable[Part], place: Slices, dtype: str) -> ShardFile:
+    """Write a shard by this process alone; it appears under its name when all parts are written."""
+    shape = tuple(part.stop - part.start for part in place)
     path.parent.mkdir(exist_ok=True)
-    with writing_together(path, "shard", Ranks.alone()) as file:
-        file.create(_DATASET, shape, dtype)
-        yield file
-
-
-def complete_shard(path: Path, place: Slices) -> ShardFile:
-    """Describe a shard that has been written."""
+    with new_file(path, "shard") as file:
+        values = file.create_dataset(_DATASET, shape=shape, dtype=dtype)
+        for array, there in parts:
+            values[within(there, place)] = array
     return ShardFile(f"{path.parent.name}/{path.name}", place, digest_of_seal(path) or "")
 
 
-def discard_shard(path: Path) -> None:
+def _discard(path: Path) -> None:
     """Remove a shard of a run that failed, and their folder, if nothing else is in it."""
     path.unlink(missing_ok=True)
     with suppress(OSError):
@@ -144,7 +148,7 @@ def discard_shard(path: Path) -> None:
 
 
 def write_shards(
-    output: str,
+    output: str | PathLike,
     ranks: Ranks,
     parts: Iterable[Part],
     place: Slices,
@@ -163,20 +167,17 @@ def write_shards(
     parts = iter(parts)
     first = list(itertools.islice(parts, 1))
 
-    def write() -> ShardFile | None:
-        shape = tuple(part.stop - part.start for part in place)
-        if not first:
-            return None
-        with writing_shard(path, shape, dtype) as writer:
-            for array, there in itertools.chain(first, parts):
-                with clock:
-                    writer.write(_DATASET, array, within(there, place))
-        return complete_shard(path, place)
+    def timed() -> Iterator[Part]:
+        for part in itertools.chain(first, parts):
+            with clock:
+                yield part
 
     try:
-        shard = ranks.run_on_all(write)
+        shard = ranks.run_on_all(
+            lambda: write_shard(path, timed(), place, dtype) if first else None
+        )
     except BaseException:
-        discard_shard(path)
+        _discard(path)
         raise
     return [shard for shard in ranks.allgather(shard) if shard is not None]
 
@@ -218,29 +219,16 @@ def require_shards(file: h5py.File) -> None:
 @contextmanager
 def replacing_shards(path: str | PathLike, shards: list[ShardFile]) -> Iterator[None]:
     """Remove the shards of the solution file that is replaced; at a failure, those of the new one."""
-    before = _shard_names(path)
+    before: list[str] = []  # a missing or damaged file has none
+    if shard_folder(path).is_dir():  # to open the file means to read all of it
+        with suppress(OSError, ValueError), open_to_read(path, "solution") as file:
+            before = list(file["shards/name"].asstr()[()]) if "shards" in file else []
+    left = [shard.name for shard in shards]
     try:
         yield
-    except BaseException:
-        _remove(path, [shard.name for shard in shards])
-        raise
-    _remove(path, before)
-
-
-def _shard_names(path: str | PathLike) -> list[str]:
-    """List the shards of a solution file; a missing or damaged one has none."""
-    if not shard_folder(path).is_dir():  # to open the file means to read all of it
-        return []
-    try:
-        with open_to_read(path, "solution") as file:
-            return list(file["shards/name"].asstr()[()]) if "shards" in file else []
-    except (OSError, ValueError):
-        return []
-
-
-def _remove(path: str | PathLike, names: list[str]) -> None:
-    """Remove shards of a solution file."""
-    for name in names:
-        file = Path(name).name
-        if _FILE_NAME.fullmatch(file):  # whatever a foreign file may say
-            discard_shard(shard_folder(path) / file)
+        left = before
+    finally:
+        for name in left:
+            file_name = Path(name).name
+            if _FILE_NAME.fullmatch(file_name):  # whatever a foreign file may say
+                _discard(shard_folder(path) / file_name)

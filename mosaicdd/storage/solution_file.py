@@ -21,7 +21,7 @@ with an array for each problem.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -35,11 +35,12 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.window import Window
 from mosaicdd.storage.atomic import version_of
 from mosaicdd.storage.domain_file import shape_of_file
+from mosaicdd.storage.field_file import FieldFile
 from mosaicdd.storage.hdf5 import line_name, open_to_read, read_attributes
 from mosaicdd.storage.inputs import boundary_of_file, sides_of_file
 from mosaicdd.storage.shards import require_shards
 
-_SPEC = re.compile(r"(?P<path>.+\.h5)(?::(?P<frame>\d+))?")  # of `StoredField`
+_SPEC = re.compile(r"(?P<path>.+\.h5)(?::(?P<frame>\d+))?")  # of `stored_field`
 _SERIES = "series"  # the solution at all times
 
 
@@ -130,16 +131,18 @@ class SolutionArrays:
                 f"{file.filename}: /solution must hold rows of real numbers, got {solution.dtype} of shape "
                 f"{nodes}"
             )
-        grid = grid_of_file(file, nodes)
-        fields = file.get("fields", {})
-        return {
+        grid, fields = grid_of_file(file, nodes), file.get("fields", {})
+        numbers = {name: float(v[number]) for name, v in fields.items() if v.ndim == 1}
+        if "fields" in file:
+            numbers = {name: float(value) for name, value in fields.attrs.items()} | numbers
+        described: dict[str, Any] = {
             "path": self.path,
             "grid": grid,
             "sides": (sides_of_file if "sides" in file else boundary_of_file)(file, grid, number),
             "window": window_of_file(file, grid, nodes),
             "history": {name: self._history(file, name) for name in file["history"]},
             "attributes": attributes_of_file(file) | self._results(file),
-            "numbers": numbers_of_file(file, number),
+            "numbers": numbers,
             "coefficients": tuple(name for name in fields if fields[name].ndim > 1),
             "shape": shape_of_file(file),
             "number": number,
@@ -147,8 +150,12 @@ class SolutionArrays:
             "frame": self.frame,
             "times": file["time"][()] if "time" in file else None,
             "foils": {name: table[()] for name, table in file.get("foils", {}).items()},
-            **lattice_of_file(file),
         }
+        errors = file["error_estimate"].attrs if "error_estimate" in file else {}
+        if "step" in errors:
+            described["lattice_start"] = tuple(int(node) for node in errors["first_node"])
+            described["lattice_step"] = int(errors["step"])
+        return described
 
     def _history(self, file: h5py.File, name: str) -> np.ndarray:
         """Return as much of a history as belongs to this problem."""
@@ -176,32 +183,22 @@ def read_array(path: str | PathLike, name: str, problem: int, frame: int | None 
     return arrays(name)
 
 
-def lattice_of_file(file: h5py.File) -> dict:
-    """Return where values per lattice node stand, if the file says so."""
-    if "error_estimate" not in file or "step" not in file["error_estimate"].attrs:
-        return {}
-    attributes = file["error_estimate"].attrs
-    start = tuple(int(node) for node in attributes["first_node"])
-    return {"lattice_start": start, "lattice_step": int(attributes["step"])}
-
-
 def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
     """Return the grid of the whole domain, by its edges; a missing one is reported elsewhere."""
+    axes = len(nodes)
     if "sides" in file:
         cells = tuple(int(count) for count in file["sides"].attrs["cells"])
-        return Grid.of_cells(cells, *_places_of_cells(file, len(cells)))
-    # All but those along x from a side that is constant in it, those from one beside it.
-    axes, edges = len(nodes), [file.get(f"boundary/{name}") for name in ("left", "bottom")]
-    left, bottom = (None if edge is None else edge.shape[1 - axes :] for edge in edges)
-    lengths = nodes if left is None or bottom is None else (*left, bottom[-1])
-    return Grid.of_cells(tuple(n - 1 for n in lengths), *_places_of_cells(file, axes))
-
-
-def _places_of_cells(file: h5py.File, axes: int) -> tuple[list[float], list[float]]:
-    """Return the sides of a cell per axis, where the attribute may be one number, and the origin, which old files lack."""
+    else:
+        # All but those along x from a side that is constant in it, those from one beside it.
+        edges = [file.get(f"boundary/{name}") for name in ("left", "bottom")]
+        left, bottom = (None if edge is None else edge.shape[1 - axes :] for edge in edges)
+        lengths = nodes if left is None or bottom is None else (*left, bottom[-1])
+        cells = tuple(n - 1 for n in lengths)
+    # The sides of a cell may be one number; old files lack the origin.
     known = file.attrs["spacing"], file.attrs.get("origin", 0.0)
-    sides, origin = (np.broadcast_to(np.asarray(a, float), axes).tolist() for a in known)
-    return sides, origin
+    return Grid.of_cells(
+        cells, *(np.broadcast_to(np.asarray(a, float), axes).tolist() for a in known)
+    )
 
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
@@ -227,70 +224,29 @@ def attributes_of_file(file: h5py.File) -> dict:
     return attributes
 
 
-def numbers_of_file(file: h5py.File, problem: int) -> dict[str, float]:
-    """Return the fields of a problem that are numbers."""
-    if "fields" not in file:
-        return {}
-    group = file["fields"]
-    each = {name: float(values[problem]) for name, values in group.items() if values.ndim == 1}
-    return {name: float(value) for name, value in group.attrs.items()} | each
+def stored_field(spec: str) -> FieldFile | None:
+    """Return node values ``(ny + 1, nx + 1)`` in a solution file, of several problems ``(n, ny + 1, nx + 1)``.
 
-
-class StoredField:
-    """Node values ``(ny + 1, nx + 1)``, of several problems ``(n, ny + 1, nx + 1)``, read when they are sliced.
-
-    ``spec``: ``FILE.h5``, of a series its last field, or ``FILE.h5:K``, that at its time number K.
+    ``spec``: ``FILE.h5``, of a series its last field, or ``FILE.h5:K``, that at its time number K; None if it is neither.
 
     Errors as `open_solution`; `ValueError` if the file holds a window, or no such time.
     """
-
-    def __init__(self, spec: str):
-        known = _SPEC.fullmatch(spec)
-        if known is None:
-            raise ValueError(
-                f"{spec}: a field of a solution file is FILE.h5, or FILE.h5:K at a time"
-            )
-        self.name, self.path = spec, Path(known["path"])
-        frame = None if known["frame"] is None else int(known["frame"])
-        with open_solution(self.path) as file:
-            if frame is not None and "time" not in file:
-                raise ValueError(
-                    f"{self.path} is no series, it has no time number {frame}: give {self.path}"
-                )
-            arrays = SolutionArrays(file, None, frame)
-            stored = arrays.described(file)
-        grid, window = stored["grid"], stored["window"]
-        if window != Window.whole(grid):
-            raise ValueError(
-                f"{self.path} holds a window of {window.shape} of {grid.nodes} nodes, initial values are of "
-                "all: solve again without a window"
-            )
-        several = (arrays.problems,) if arrays.problems > 1 else ()
-        self.shape: tuple[int, ...] = (*several, *grid.nodes)
-        self._frame = () if stored["times"] is None else (arrays.frame,)
-        self._version = version_of(self.path)
-        axes = letters(len(grid.nodes))
-        self._along = {a: window.coordinates(grid, axis) for axis, a in enumerate(axes)}
-
-    @staticmethod
-    def is_named(spec: str) -> bool:
-        """Say whether a text names the field of a solution file."""
-        return _SPEC.fullmatch(spec) is not None
-
-    @property
-    def as_value(self) -> tuple:
-        """What tells it from others: a file that has changed is not read."""
-        return self.name, self._version
-
-    @property
-    def coords(self) -> Mapping[str, np.ndarray]:
-        """The coordinates along its axes, by their letters."""
-        return self._along
-
-    def __getitem__(self, place: Any) -> np.ndarray:
-        """Read a part; `ValueError` if the file has changed since it was looked at first."""
-        if version_of(self.path) != self._version:
-            raise ValueError(f"{self.path} has changed since it was opened; open it again")
-        with open_to_read(self.path, "solution") as file:
-            place = place if isinstance(place, tuple) else (place,)
-            return np.asarray(file["solution"][(*self._frame, *place)])
+    known = _SPEC.fullmatch(spec)
+    if known is None:
+        return None
+    path, frame = Path(known["path"]), None if known["frame"] is None else int(known["frame"])
+    with open_solution(path) as file:
+        if frame is not None and "time" not in file:
+            raise ValueError(f"{path} is no series, it has no time number {frame}: give {path}")
+        arrays = SolutionArrays(file, None, frame)
+        stored = arrays.described(file)
+    grid, window = stored["grid"], stored["window"]
+    if window != Window.whole(grid):
+        raise ValueError(
+            f"{path} holds a window of {window.shape} of {grid.nodes} nodes, initial values are of "
+            "all: solve again without a window"
+        )
+    first = () if stored["times"] is None else (arrays.frame,)
+    axes = enumerate(letters(len(grid.nodes)))
+    along = {letter: window.coordinates(grid, axis) for axis, letter in axes}
+    return FieldFile(f"{path}:/solution", first, along)

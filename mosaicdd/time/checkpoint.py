@@ -1,6 +1,5 @@
 """Checkpoints of a march: the last values, and where it is; beside its output, as those of other solves."""
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -11,15 +10,20 @@ from typing import Any
 import numpy as np
 
 from mosaicdd.axes import times
-from mosaicdd.discretisation.given_conditions import conditions_of
 from mosaicdd.problems.fields.evaluated import checksum, over_ranks
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.problem import Problem
 from mosaicdd.solvers.settings import Output
 from mosaicdd.storage.atomic import remove_checkpoint
-from mosaicdd.storage.checkpoint_file import MARCH, read_array, read_state, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import (
+    MARCH,
+    digest_of_sides,
+    read_array,
+    read_state,
+    writing_checkpoint,
+)
 from mosaicdd.time.data import SidesInTime, one_in_time, snapshots_of
-from mosaicdd.time.frames import Record, StepsEnded
+from mosaicdd.time.frames import Record
 from mosaicdd.time.settings import TimeSettings
 from mosaicdd.time.stepper import TimeIntegrator
 from mosaicdd.time.steps import StepSequence
@@ -32,10 +36,8 @@ class TimeCheckpoint:
     ----------
     output
         The checkpoint is ``OUTPUT.checkpoint``.
-    problem, time_settings
-        What is marched.
-    stepper
-        What takes the steps.
+    problem, time_settings, stepper
+        What is marched, and what takes the steps.
     initial
         A number that tells this rank's initial values of all problems from others.
     told
@@ -53,44 +55,37 @@ class TimeCheckpoint:
     ):
         self.path = Path(f"{output.path}.checkpoint")
         self._problem, self._time, self._stepper = problem, time_settings, stepper
-        self._initial, self._told = initial, told
-        self._share = stepper.share
-        self._seconds = 60 * output.checkpoint_minutes
-        self._saved = time.monotonic()
+        self._initial, self._told, self._share = initial, told, stepper.share
+        self._seconds, self._saved = 60 * output.checkpoint_minutes, time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether it is time for one, by the clock of this rank."""
         return time.monotonic() - self._saved >= self._seconds
 
-    def save(self, ended: Sequence[StepsEnded], steps: StepSequence) -> None:
+    def save(self, ended: Sequence[Record], steps: StepSequence) -> None:
         """Write a checkpoint; on success it replaces the one before.
 
         ``ended``: the problems before that which is marched.
         """
-        share = self._share
-        values = steps.levels.values
+        share, levels = self._share, steps.levels
         state = {
-            "position": str(steps.control.position),
-            "length": str(steps.control.length),
-            "scale": steps.control.scale,
-            "frames": steps.frames.times,
-            "record": vars(steps.record),
-            "amounts": [known.tolist() for known in steps.levels.amounts],
-            "ended": [vars(member) | {"record": vars(member.record)} for member in ended],
+            "position": str(steps.position),
+            "length": str(steps.length),
+            "scale": steps.scale,
+            "amounts": [known.tolist() for known in levels.amounts],
+            "records": [vars(record) for record in (*ended, steps.record)],
         }
-        shape = len(values), *share.grid.nodes
-        what = share.ranks, MARCH, self._identity, state
-        with writing_checkpoint(self.path, *what) as file:
-            file.create("levels", shape, "float64")
+        with writing_checkpoint(self.path, share.ranks, MARCH, self._identity, state) as file:
+            file.create("levels", (len(levels.values), *share.grid.nodes), "float64")
             parts = (
                 (share.without_ghosts(wide)[None], (slice(level, level + 1), *share.owned))
-                for level, wide in enumerate(values)
+                for level, wide in enumerate(levels.values)
             )
             file.fill("levels", parts)
         self._saved = time.monotonic()
 
-    def load(self, begin: Callable[[int], StepSequence]) -> tuple[list[StepsEnded], StepSequence]:
+    def load(self, begin: Callable[[int], StepSequence]) -> tuple[list[Record], StepSequence]:
         """Return the problems that had ended when the checkpoint was written, and the next one as it was then.
 
         ``begin``: makes the steps of a problem.
@@ -117,21 +112,14 @@ class TimeCheckpoint:
             )
         place = slice(None), *self._share.ghosted
         values: Any = ranks.run_on_all(lambda: read_array(self.path, "levels", place))
-        ended = [
-            StepsEnded(**{**member, "record": Record(**member["record"])})
-            for member in state["ended"]
-        ]
+        *ended, record = [Record(**each) for each in state["records"]]
         steps = begin(len(ended))
-        steps.frames.times[:] = state["frames"]
-        steps.frames.keep(len(state["frames"]))
+        steps.record = record
+        steps.keep_frames(len(record.frames))
         steps.levels.values = list(values)
-        # Of a checkpoint before there were amounts what is stored between its values is left out.
-        amounts = state.get("amounts", [[0.0]] * len(values))
-        steps.levels.amounts = [np.array(known) for known in amounts]
-        steps.control.position = position
-        steps.control.length = Fraction(state["length"])
-        steps.control.scale = state["scale"]
-        steps.record = Record(**state["record"])
+        steps.levels.amounts = [np.array(known) for known in state["amounts"]]
+        steps.position, steps.length = position, Fraction(state["length"])
+        steps.scale = state["scale"]
         return ended, steps
 
     def remove(self) -> None:
@@ -152,9 +140,10 @@ class TimeCheckpoint:
                 each = range(several if array.times is not None else 1)
                 fields = (one_in_time(problem, number).arrays[name] for number in each)
                 sums[f"values of {name}"] = in_order(map(self._checksum, fields))
-        shape = problem.domain.shape
+        shape, sides = problem.domain.shape, SidesInTime(problem.conditions)
         if shape is not None:
             sums["domain"] = checksum(shape.level(share.grid, share.owned)[None], share.owned)
+        at_two_times = [problem.with_sides(sides(t)) for t in (0.0, 1.0)]
         return {
             "problems": several,
             "cells": times(problem.domain.cells),
@@ -166,28 +155,16 @@ class TimeCheckpoint:
             "tolerance": self._time.tolerance,
             "parameters": problem.described,
             "given f": str(problem.source),
-            "boundary": self._digest(),
+            "boundary": digest_of_sides(at_two_times, share.grid),
             "steps": self._time.steps if several > 1 else None,
             **self._told,
         } | over_ranks(sums, share.ranks.allgather)
 
     def _checksum(self, field: Field) -> int:
         """Return that of a field's values at the nodes that this rank owns."""
-        share = self._share
-        stills = (
-            s.sample_as_given(share.grid, share.owned, checked=False) for s in snapshots_of(field)
-        )
-        return in_order(checksum(values, share.owned) for values in stills)
-
-    def _digest(self) -> str:
-        """Return what tells values on the outline at two times from others."""
-        problem, sides = self._problem, SidesInTime(self._problem.conditions)
-        content = [
-            condition.digest()
-            for t in (0.0, 1.0)
-            for condition in conditions_of(problem.with_sides(sides(t)), self._share.grid)
-        ]
-        return hashlib.sha256(b"".join(content)).hexdigest()[:16]
+        grid, own = self._share.grid, self._share.owned
+        stills = (s.sample_as_given(grid, own, checked=False) for s in snapshots_of(field))
+        return in_order(checksum(values, own) for values in stills)
 
 
 def in_order(sums: Iterable[int]) -> int:

@@ -59,9 +59,9 @@ class SourceInTime:
         elif source is not None and source.problems > 1:
             self._frames = source.problems
         with argument("the field f"):
-            self._at_time = in_time(self._source, self._axes)
-        self._fixed = not self._frames and self._at_time is None
-        self.may_jump = not self._frames and may_jump(self._source, self._axes)
+            known = None if self._frames else in_time(self._source, self._axes)
+        self._at_time, self.may_jump = known or (None, False)
+        self._fixed = not self._frames and known is None
         self._sampled: list[tuple[float, Part, np.ndarray]] = []  # the last ones
 
     def require_until(self, end: float) -> None:
@@ -146,10 +146,10 @@ def initial_values(field: Field, problem: Problem, part: Part) -> np.ndarray:
     return np.where(lacking & np.isfinite(samples), samples, values)
 
 
-def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
-    """Return what gives values, given as a number, a text, a function or an array, at a time; None if they stay.
+def in_time(values: Any, axes: int) -> tuple[Callable[[float], Any], bool] | None:
+    """Return what gives values at a time, and whether they may jump; None if they stay.
 
-    The time may be a `TimeLimit`.
+    ``values``: a number, a text, a function, an array, wells or foils, or a list of these. The time may be a `TimeLimit`.
     """
     if isinstance(values, str) and not values.startswith("lognormal:"):
         text, variables = values.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
@@ -157,28 +157,31 @@ def in_time(values: Any, axes: int) -> Callable[[float], Any] | None:
         if not known.uses("t"):
             return None
         if known.may_jump("t"):
-            return lambda t: Expression(text, variables, t=t)
-        return lambda t: Expression(text, variables, t=exact(t))
+            return lambda t: Expression(text, variables, t=t), True
+        return lambda t: Expression(text, variables, t=exact(t)), False
     if is_one_each(values):
         each = [in_time(value, axes) for value in values]
         if not any(each):
             return None
         both = list(zip(values, each, strict=True))
-        return lambda t: [value if at is None else at(t) for value, at in both]
+        jumps = any(known[1] for known in each if known)
+        return lambda t: [known[0](t) if known else value for value, known in both], jumps
     if hasattr(values, "beside"):  # of wells, and of foils
         beside = in_time(values.beside, axes)
         if beside is None and values.at_time(0.0, values.beside) is values:
             return None
-        return lambda t: values.at_time(t, values.beside if beside is None else beside(t))
+        at, jumps = beside or (lambda t: values.beside, False)
+        jumps |= getattr(values, "may_jump", False)
+        return lambda t: values.at_time(t, at(t)), jumps
     if callable(values) and (takes := takes_time(values, axes)):
-        return lambda t: at_instant(values, takes, float(t))
+        return lambda t: at_instant(values, takes, float(t)), True
     return None
 
 
 def at_time(values: Any, t: float, axes: int) -> Any:
     """Return values as they are at a time; themselves if they stay."""
-    at = in_time(values, axes)
-    return values if at is None else at(t)
+    known = in_time(values, axes)
+    return values if known is None else known[0](t)
 
 
 def varies(values: Any, axes: int) -> bool:
@@ -188,16 +191,8 @@ def varies(values: Any, axes: int) -> bool:
 
 def may_jump(values: Any, axes: int) -> bool:
     """Say whether values may jump in time, as far as is known; of node values at times nothing is."""
-    if in_time(values, axes) is None:
-        return False
-    if isinstance(values, str):
-        variables = (*reversed(letters(axes)), "pi")
-        return Expression(values.removeprefix("expr:"), variables, t=0.0).may_jump("t")
-    if is_one_each(values):
-        return any(may_jump(value, axes) for value in values)
-    if hasattr(values, "beside"):
-        return getattr(values, "may_jump", False) or may_jump(values.beside, axes)
-    return True
+    known = in_time(values, axes)
+    return known is not None and known[1]
 
 
 def problems_in_time(problem: Problem, initial: Field) -> int:
@@ -364,7 +359,7 @@ class SidesInTime:
         for before, after in zip(begin.parts, end.parts, strict=True):
             condition = after.condition
             if is_outline(after.name) and not condition.periodic:
-                mixed = _Interpolated(before.values, after.values, share)
+                mixed = _interpolated(before.values, after.values, share)
                 conditions[str(after)] = dataclasses.replace(condition, values=mixed)
         edges = zip(begin.edge_values(grid), end.edge_values(grid), strict=True)
         data = [
@@ -374,15 +369,22 @@ class SidesInTime:
         return Sides(conditions, data[0] if data else None, len(grid.shape))
 
 
-class _Interpolated(OfPlace):
-    """Values between those at two times, as a function of coordinates."""
+class Computed(OfPlace):
+    """A function of coordinates, x first, that the package made of fields or of values on sides."""
 
-    def __init__(self, before: Any, after: Any, share: float):
-        self._before, self._after, self._share = before, after, share
+    def __init__(self, function: Callable[..., np.ndarray]):
+        self._function = function
 
     def __call__(self, *places: np.ndarray) -> np.ndarray:
-        """Return them at points, x first."""
-        before, after = (
-            evaluate(values, places[::-1], "a side") for values in (self._before, self._after)
-        )
-        return (1.0 - self._share) * before + self._share * after
+        """Return its values at coordinates."""
+        return self._function(*places)
+
+
+def _interpolated(before: Any, after: Any, share: float) -> Computed:
+    """Return values between those at two times, as a function of coordinates."""
+
+    def values(*places: np.ndarray) -> np.ndarray:
+        first, last = (evaluate(each, places[::-1], "a side") for each in (before, after))
+        return (1.0 - share) * first + share * last
+
+    return Computed(values)

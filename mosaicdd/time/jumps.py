@@ -1,7 +1,7 @@
 """Data that jump where one step ends and the next one begins."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -19,118 +19,93 @@ _NOTHING = (
     1e-9  # of data, below which a change is rounding, or that of smooth data between two limits
 )
 _PROBES = 16  # along each axis, at which values on outlines are compared
-
-
 Datum = Callable[[float], np.ndarray]
 """Some of the data at a time."""
-
 Together = Callable[[Callable[[], np.ndarray]], list[np.ndarray]]
 """Calls a function on every rank and returns what all return; all ranks call it together."""
 
 
-class Jumps:
-    """Finds out whether data jump at the begin of a step, and not only change.
-
-    A jump is larger than what the same data change in the step that follows, at its middle and at its end.
+def data_that_may_jump(
+    problem: Problem,
+    grid: Grid,
+    part: Part,
+    source: SourceInTime,
+    *,
+    without: Collection[str] = (),
+) -> list[Datum]:
+    """Return the data of a problem that may jump in time.
 
     ``part``: the nodes at which a source and coefficients are compared. ``without``: names of what is not asked.
     """
+    axes, conditions = len(grid.shape), problem.conditions
+    sides, pieces, data = SidesInTime(conditions), problem.pieces(grid), list[Datum]()
 
-    def __init__(
-        self,
-        problem: Problem,
-        grid: Grid,
-        part: Part,
-        source: SourceInTime,
-        *,
-        without: tuple[str, ...] = (),
-    ):
-        self._problem, self._grid, self._part = problem, grid, part
-        self._axes = len(grid.shape)
-        self._sides = SidesInTime(problem.conditions)
-        self._pieces = problem.pieces(grid)
-        self._data: list[Datum] = []
-        if "f" not in without and source.may_jump:
-            self._data.append(lambda t: self._on_nodes(source, t))
-        self._data += self._coefficients(CoefficientsInTime(problem))
-        self._data += self._on_sides(without)
-
-    @property
-    def possible(self) -> bool:
-        """Whether any of the data may jump at all."""
-        return bool(self._data)
-
-    def at(self, t: float, later: float, together: Together) -> bool:
-        """Say whether data jump at a time, at which a step begins that ends later.
-
-        All ranks together.
-        """
-        length = later - t
-        before, after = just_before(t, length), just_after(t, length)
-        left = self._data
-        for time in (just_before(later, length), t + 0.5 * length) if left else ():
-            look = functools.partial(_compared, left, before, after, time)
-            jump, change, size = np.max(together(look), axis=0).T
-            jumps = (jump > change) & (jump > _NOTHING * size)
-            left = [datum for datum, is_jump in zip(left, jumps, strict=True) if is_jump]
-            if not left:  # mostly, and then the middle is not looked at
-                return False
-        return bool(left)
-
-    def _on_nodes(self, source: SourceInTime, t: float) -> np.ndarray:
-        values = source(t, self._part)
+    def on_nodes(t: float) -> np.ndarray:
+        values = source(t, part)
         return np.zeros(1) if values is None else values
 
-    def _coefficients(self, coefficients: CoefficientsInTime) -> Iterator[Datum]:
-        for name in coefficients.names:
-            if may_jump(self._problem.fields[name], self._axes):
-                yield functools.partial(self._coefficient, name)
+    def coefficient(name: str, t: float) -> np.ndarray:
+        field = Field(name, at_time(problem.fields[name], t, axes), axes)
+        return field.sample_as_given(grid, part, checked=False)
 
-    def _coefficient(self, name: str, t: float) -> np.ndarray:
-        values = at_time(self._problem.fields[name], t, self._axes)
-        field = Field(name, values, self._axes)
-        return field.sample_as_given(self._grid, self._part, checked=False)
-
-    def _on_sides(self, without: tuple[str, ...]) -> Iterator[Datum]:
-        conditions = self._problem.conditions
-        for part in conditions.parts:
-            if part.as_given in without:
-                continue
-            # Each of both for itself: a jump of one may be smaller than what the other changes.
-            for which, values in (("values", part.values), ("alpha", part.alpha)):
-                if not may_jump(values, self._axes):
-                    continue
-                if is_outline(part.name):
-                    yield functools.partial(self._on_outline, values)
-                else:
-                    yield functools.partial(self._on_side, str(part), which)
-        data = conditions.data
-        if isinstance(data, BoundarySpec) and may_jump(data.formula, self._axes):
-            yield self._on_edges
-
-    def _on_edges(self, t: float) -> np.ndarray:
-        edges = self._sides(t).edge_values(self._grid)
-        return np.concatenate([edge.ravel() for b in edges for edge in b.edges.values()])
-
-    def _on_side(self, name: str, which: str, t: float) -> np.ndarray:
+    def on_side(name: str, which: str, t: float) -> np.ndarray:
         """Return the ``values`` or the ``alpha`` on a side of the rectangle."""
-        every = self._sides(t).evaluated(self._grid, self._pieces)
+        every = sides(t).evaluated(grid, pieces)
         numbers = [np.ravel(getattr(p, which)) for p in every if p.name == name]
         return np.concatenate(numbers) if numbers else np.zeros(1)
 
-    def _on_outline(self, values: Any, t: float) -> np.ndarray:
-        """Return values near an outline, all over the rectangle; off the outline they need not be defined."""
-        ends = [np.linspace(low, high, _PROBES) for low, high in self._grid.ends]
-        places = np.meshgrid(*ends, indexing="ij")
-        now = at_time(values, t, self._axes)
-        numbers = []
-        for each in now if isinstance(now, (list, tuple)) else [now]:
-            try:
-                with np.errstate(all="ignore"):
-                    numbers.append(np.ravel(evaluate(each, places, "an outline")))
-            except Exception:  # noqa: BLE001 - whatever the user's function raises there
-                numbers.append(np.zeros(1))
-        return np.concatenate(numbers)
+    def on_edges(t: float) -> np.ndarray:
+        edges = sides(t).edge_values(grid)
+        return np.concatenate([edge.ravel() for b in edges for edge in b.edges.values()])
+
+    if "f" not in without and source.may_jump:
+        data.append(on_nodes)
+    for name in CoefficientsInTime(problem).names:
+        if may_jump(problem.fields[name], axes):
+            data.append(functools.partial(coefficient, name))
+    for piece in conditions.parts:
+        if piece.as_given in without:
+            continue
+        # Each of both for itself: a jump of one may be smaller than what the other changes.
+        for which, values in (("values", piece.values), ("alpha", piece.alpha)):
+            if may_jump(values, axes) and is_outline(piece.name):
+                data.append(functools.partial(_on_outline, values, grid))
+            elif may_jump(values, axes):
+                data.append(functools.partial(on_side, str(piece), which))
+    if isinstance(conditions.data, BoundarySpec) and may_jump(conditions.data.formula, axes):
+        data.append(on_edges)
+    return data
+
+
+def _on_outline(values: Any, grid: Grid, t: float) -> np.ndarray:
+    """Return values near an outline, all over the rectangle; off the outline they need not be defined."""
+    places = np.meshgrid(*(np.linspace(*ends, _PROBES) for ends in grid.ends), indexing="ij")
+    now, numbers = at_time(values, t, len(grid.shape)), []
+    for each in now if isinstance(now, (list, tuple)) else [now]:
+        try:
+            with np.errstate(all="ignore"):
+                numbers.append(np.ravel(evaluate(each, places, "an outline")))
+        except Exception:  # noqa: BLE001 - whatever the user's function raises there
+            numbers.append(np.zeros(1))
+    return np.concatenate(numbers)
+
+
+def jump_at(data: list[Datum], t: float, later: float, together: Together) -> bool:
+    """Say whether data jump at a time, at which a step begins that ends later, and not only change; all ranks together.
+
+    A jump is larger than what the same data change in the step that follows, at its middle and at its end.
+    """
+    length = later - t
+    before, after = just_before(t, length), just_after(t, length)
+    left = data
+    for time in (just_before(later, length), t + 0.5 * length) if left else ():
+        look = functools.partial(_compared, left, before, after, time)
+        jump, change, size = np.max(together(look), axis=0).T
+        jumps = (jump > change) & (jump > _NOTHING * size)
+        left = [datum for datum, is_jump in zip(left, jumps, strict=True) if is_jump]
+        if not left:  # mostly, and then the middle is not looked at
+            return False
+    return bool(left)
 
 
 def _compared(data: list[Datum], before: float, after: float, then: float) -> np.ndarray:

@@ -5,7 +5,8 @@ What flows in a step, is made, consumed and stored: by its discrete equations, o
 A step's stage solves ``rate s u + A u = f + s (p_1 u_n + ..)``: what ``s`` multiplies there is stored.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,17 +25,9 @@ from mosaicdd.time.settings import ImplicitStep
 
 # Weights of up to three values, the newest first, at another time on their polynomial.
 _Weights = dict[int, tuple[float, ...]]
-
-
 _NEXT: _Weights = {1: (1.0,), 2: (2.0, -1.0), 3: (3.0, -3.0, 1.0)}
-
-
 _HALF_BACK: _Weights = {2: (0.5, 0.5), 3: (0.375, 0.75, -0.125)}
-
-
 _TWO_BACK: _Weights = {2: (-1.0, 2.0), 3: (0.0, 0.0, 1.0)}
-
-
 _FOUR_BACK: _Weights = {3: (3.0, -8.0, 6.0)}
 
 
@@ -93,14 +86,11 @@ class PreviousSteps:
 
     def halve(self) -> None:
         """Let the values be half as far apart."""
-        if len(self.values) > 1:
-            self._put_between(_HALF_BACK[len(self.values)])
-
-    def _put_between(self, weights: tuple[float, ...]) -> None:
-        known = len(self.values)
-        between = self.weighted(weights), _sum(weights, self.amounts)
-        self.values = [self.newest, between[0], self.values[1]][:known]
-        self.amounts = [self.amounts[0], between[1], self.amounts[1]][:known]
+        if (known := len(self.values)) > 1:
+            weights = _HALF_BACK[known]
+            between = self.weighted(weights), _sum(weights, self.amounts)
+            self.values = [self.newest, between[0], self.values[1]][:known]
+            self.amounts = [self.amounts[0], between[1], self.amounts[1]][:known]
 
     def double(self) -> None:
         """Let the values be twice as far apart."""
@@ -124,103 +114,92 @@ def _sum(weights: tuple[float, ...], vectors: list[np.ndarray]) -> np.ndarray:
     return sum((weight * vector for weight, vector in parts), np.zeros(1))
 
 
-class StepBalance:
-    """Of all steps of one plan; all ranks make it and call it together.
-
-    `Unsupported` if the equation has no balance, as `ControlVolumes`.
+class StepPlan:
+    """What steps of one length share: a solver, and what balances them; all ranks make it and call it together.
 
     Parameters
     ----------
-    problem
-        Of a step.
+    solver, problem
+        What solves a step; its problem, without the data.
     stepped
         What that is a step of: with the reaction without ``rate s``.
     """
 
-    def __init__(self, problem: Problem, stepped: Problem, share: GhostNodes):
-        self._volumes = ControlVolumes(problem, share.grid, {})
-        self._share = share
+    def __init__(self, solver: Solver, problem: Problem, stepped: Problem):
+        self.solver, self.problem, self._stepped = solver, problem, stepped
+        self._balances = not why_no_balance(problem)
+        self._volumes: ControlVolumes | None = None
+
+    def _prepare(self, share: GhostNodes) -> ControlVolumes:
+        """Measure the control volumes, and what is consumed for values of one."""
+        problem, axes = self.problem, len(share.owned)
+        self._share, volumes = share, ControlVolumes(problem, share.grid, {})
         nothing = np.empty([p.stop - p.start for p in share.ghosted])
-        self._weights = self._weights_of(self._held(problem, nothing))
-        self._reaction: np.ndarray | None = None  # what is consumed for values of one
+        self._weights = self._weights_of(volumes, self._held(problem, nothing))
+        self._reaction: np.ndarray | None = None
         name = problem.equation.reaction or ""
-        reaction = Field(name, stepped.fields.get(name, 0.0), len(share.owned))
-        if self._volumes.nonlinear is not None:
+        reaction = Field(name, self._stepped.fields.get(name, 0.0), axes)
+        if volumes.nonlinear is not None:
             # Of the step's reaction, which is not linear, without what the step adds.
-            raised = Field(name, problem.fields[name], len(share.owned))
-            near = (self._volumes.near(field, share.owned)[0] for field in (reaction, raised))
+            raised = Field(name, problem.fields[name], axes)
+            near = (volumes.near(field, share.owned)[0] for field in (reaction, raised))
             self._reaction = self._weights * np.subtract(*near)
         elif reaction.number != 0.0:
-            self._reaction = self._weights * self._volumes.near(reaction, share.owned)[0]
+            self._reaction = self._weights * volumes.near(reaction, share.owned)[0]
+        return volumes
 
     def _held(self, problem: Problem, wide: np.ndarray) -> FieldOnRank:
-        share = self._share
-        return FieldOnRank(
-            share.grid,
-            problem,
-            1,
-            slice(0, 1),
-            share.owned,
-            share.ghosted,
-            wide[None],
-            share.ranks.sum,
-            share.ranks.allgather,
-        )
+        share, ranks = self._share, self._share.ranks
+        nodes = share.owned, share.ghosted, wide[None]
+        return FieldOnRank(share.grid, problem, 1, slice(0, 1), *nodes, ranks.sum, ranks.allgather)
 
-    def _weights_of(self, held: FieldOnRank) -> np.ndarray:
+    def _weights_of(self, volumes: ControlVolumes, held: FieldOnRank) -> np.ndarray:
         """Return what the domain has of the volumes of the nodes that this rank owns, where something is made."""
         grid, own = self._share.grid, self._share.owned
         weights = np.zeros([p.stop - p.start for p in own])
         for part in rows_of(held):
-            if self._volumes.outline is None:
-                cells = grid_cells(part, grid.shape)
-                volumes = Apertures.of_cells(cells).volumes
+            if volumes.outline is None:
+                filled = Apertures.of_cells(grid_cells(part, grid.shape)).volumes
             else:
                 wide = held.around(part)
-                here = self._volumes.on(wide)
-                volumes = here.filled[within(part, wide)]
-            weights[within(part, own)] = grid.spacing**2 * volumes
+                filled = volumes.on(wide).filled[within(part, wide)]
+            weights[within(part, own)] = grid.spacing**2 * filled
         return weights
 
-    def __call__(
-        self, problem: Problem, stage: np.ndarray, gained: np.ndarray, f: np.ndarray | None
-    ) -> Balance:
-        """Return the balance of a step, per time.
+    def balance(
+        self,
+        share: GhostNodes,
+        problem: Problem,
+        stage: np.ndarray,
+        stored: tuple[Any, np.ndarray],
+        f: np.ndarray | None,
+    ) -> Balance | None:
+        """Return the balance of a step, per time; None where its equation has none.
 
         Parameters
         ----------
         problem
             With the source and the values on sides of the stage.
-        stage, gained, f
-            The values; what is stored less the source, ``rate s u - s (p_1 u_n + ..) - f``; and the source: at the nodes
-            that this rank holds.
+        stage, stored, f
+            The values; ``rate s`` and ``s (p_1 u_n + ..) + f``, by which ``rate s u - s (p_1 u_n + ..)`` is stored; and the
+            source: at the nodes that this rank holds.
         """
-        volumes, own = replace(self._volumes, problem=problem), self._share.without_ghosts
-        held = self._held(problem, stage)
+        if not self._balances:
+            return None
+        if self._volumes is None:
+            self._volumes = self._prepare(share)
+        volumes, own = replace(self._volumes, problem=problem), share.without_ghosts
+        held, (rate, force) = self._held(problem, stage), stored
         names, sums = flows_out(volumes, held, loads=False)
         made = 0.0 if f is None else np.vdot(self._weights, own(f))
-        stored = np.vdot(self._weights, own(gained)) + made
+        gained = rate * stage
+        gained -= force
+        kept = np.vdot(self._weights, own(gained)) + made
         consumed = 0.0 if self._reaction is None else np.vdot(self._reaction, own(stage))
         if volumes.nonlinear is not None:
             for part in rows_of(held):
                 wide = held.around(part)
                 taken = volumes.on(wide).consumed(held.at(wide))
                 consumed += taken[:, *within(part, wide)].sum()
-        sums[0, [-5, -4, -2]] = made, consumed, stored
+        sums[0, [-5, -4, -2]] = made, consumed, kept
         return balance_of(names, volumes.scale * held.total(sums)[0])
-
-
-@dataclass
-class Planned:
-    """What steps of one length share."""
-
-    solver: Solver
-    problem: Problem  # without its data
-    stepped: Problem  # of which that is a step
-    known: StepBalance | None = None
-
-    def balance(self, share: GhostNodes) -> StepBalance | None:
-        """Return what balances its steps, if anything does, made once; all ranks together."""
-        if self.known is None and not why_no_balance(self.problem):
-            self.known = StepBalance(self.problem, self.stepped, share)
-        return self.known

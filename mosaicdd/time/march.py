@@ -5,7 +5,7 @@ import time as clock
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from mosaicdd.grid.window import Extent, Window
 from mosaicdd.parallel.machine import peak_memory
@@ -14,21 +14,15 @@ from mosaicdd.problems.fields.evaluated import checksum
 from mosaicdd.problems.problem import Problem
 from mosaicdd.report.progress import Progress, followed
 from mosaicdd.settings import argument, require_type
+from mosaicdd.solution.output import require_output
+from mosaicdd.solution.setup import Wanted
 from mosaicdd.solution.solver import AnyLocalSolver
 from mosaicdd.solvers.settings import Output, SolveSettings
 from mosaicdd.storage.atomic import naming_checkpoint
 from mosaicdd.storage.inputs import inputs_of
-from mosaicdd.storage.shards import require_shard_folder
+from mosaicdd.storage.solution_writer import RankPart
 from mosaicdd.time.checkpoint import TimeCheckpoint, in_order
-from mosaicdd.time.frames import (
-    FileFrames,
-    Frames,
-    FrameStore,
-    MemoryFrames,
-    StepsEnded,
-    Wanted,
-    merged,
-)
+from mosaicdd.time.frames import FrameStore, Record, merged
 from mosaicdd.time.series import Series
 from mosaicdd.time.settings import RTOL, TimeSettings
 from mosaicdd.time.stepper import TimeIntegrator
@@ -43,8 +37,8 @@ class March:
 
     Several problems are marched one after another, by the same plans.
 
-    ``problem``, ``initial``, ``time``, ``local_solver``, ``ranks``, ``settings``, ``window``, ``output``: as
-    `march`.
+    ``problem``, ``initial``, ``time``, ``local_solver``, ``ranks``, ``settings``, and of what is wanted ``window`` and
+    ``output``: as `march`.
     """
 
     def __init__(
@@ -56,8 +50,7 @@ class March:
         *,
         ranks: Any = None,
         settings: SolveSettings | None = None,
-        window: Extent | None = None,
-        output: str | PathLike | Output | None = None,
+        **wanted: Unpack[Wanted],
     ):
         self._begun = clock.perf_counter()
         require_type("problem", problem, Problem)
@@ -65,61 +58,51 @@ class March:
         self._given_ranks, self._ranks = ranks, Ranks.of(ranks)
         require_type("settings", settings, SolveSettings | None, "a SolveSettings")
         self._settings = settings or SolveSettings(rtol=RTOL)
+        output = wanted.get("output")
         self._output = None if output is None else Output.of(output)
         self._checkpoint: TimeCheckpoint | None = None
         self._interrupted = self._stopped = False
-        self._ended: list[StepsEnded] = []
+        self._ended: list[Record] = []
         self._opened = ExitStack()
         self._opened.callback(self._ranks.close)
         try:
-            self._plan(initial, local_solver, window)
+            self._plan(initial, local_solver, wanted.get("window"))
         except Exception:  # of all ranks alike
             self.close()
             raise
         self._setup = clock.perf_counter() - self._begun
 
-    def _plan(
-        self,
-        initial: Any,
-        local_solver: AnyLocalSolver,
-        window: Extent | None,
-    ) -> None:
+    def _plan(self, initial: Any, local_solver: AnyLocalSolver, window: Extent | None) -> None:
         """Check all, and make what steps and what keeps the fields."""
         problem, output = self._problem, self._output
         if output is not None:
-            inputs = inputs_of(problem, local_solver, initial)
-            with argument("output"):
-                self._ranks.on_root(lambda: output.require_path(inputs))
-            if output.shards:
-                with argument("shards"):
-                    self._ranks.on_root(lambda: require_shard_folder(output.path))
+            require_output(self._ranks, output, inputs_of(problem, local_solver, initial))
         how = local_solver, self._ranks, self._settings
         self._stepper = stepper = TimeIntegrator(problem, initial, self._time, *how)
         self._opened.callback(stepper.close)
         share = stepper.share
         with argument("window"):
             whole = Window.whole(share.grid)
-            self._window = whole if window is None else Window.of_extent(share.grid, window)
-        wanted = Wanted(share.grid, self._window, share.owned)
-        self._store: FrameStore = MemoryFrames(wanted)
+            wanted = whole if window is None else Window.of_extent(share.grid, window)
+        self._part = part = RankPart(grid=share.grid, window=wanted, own=share.owned)
         # All of them are looked at before the first step is taken.
-        told = in_order(
+        initial_values = in_order(
             checksum(share.without_ghosts(stepper.begin(number))[None], share.owned)
             for number in range(stepper.problems)
         )
+        with argument("output"):
+            self._store = FrameStore(part, share.ranks, output)
         if output is not None:
-            with argument("output"):
-                self._store = FileFrames(output.path, share.ranks, wanted, apart=output.shards)
             lies = {
-                "window": [[p.start, p.stop] for p in wanted.window.place],
+                "window": [[p.start, p.stop] for p in part.window.place],
                 "dims, which with shards must be the same,": list(share.ranks.dims[::-1])
                 if output.shards
                 else None,
             }
-            plan = output, problem, self._time, stepper, told, lies
+            plan = output, problem, self._time, stepper, initial_values, lies
             self._checkpoint = TimeCheckpoint(*plan)
             self._opened.callback(self._end_frames)
-        if output is None or self._checkpoint is None or not output.resume:
+        if self._checkpoint is None or output is None or not output.resume:
             self._steps = self._begin(0)
             return
         with argument("resume"):
@@ -127,8 +110,7 @@ class March:
 
     def _begin(self, number: int) -> StepSequence:
         """Return the steps of a problem, of which none is taken."""
-        frames = Frames(self._store, number * self._time.frames)
-        return StepSequence(self._stepper, self._time, self._stepper.begin(number), frames)
+        return StepSequence(self._stepper, self._time, number, self._store)
 
     def _end_frames(self) -> None:
         """Close the files of the fields; with a checkpoint they are what another run goes on from."""
@@ -203,23 +185,20 @@ class March:
                 progress((len(self._ended) + fraction) / count, which + note)
 
         while True:
-            steps = self._steps
-            status = steps.run(show, self._called)
-            ended = StepsEnded(status, steps.failure, steps.frames.times, steps.record)
-            self._ended.append(ended)
+            status = self._steps.run(show, self._called)
+            self._ended.append(self._steps.record)
             if len(self._ended) == count:
                 return
             if self._stopped or status == "interrupted":
-                self._ended += [StepsEnded()] * (count - len(self._ended))
+                self._ended += [Record()] * (count - len(self._ended))
                 return
             self._steps = self._begin(len(self._ended))
 
     def _report(self) -> dict:
         """Return what is said of all steps, but the seconds."""
         problem, time, settings = self._problem, self._time, self._settings
-        stepper, whole = self._stepper, Window.whole(self._stepper.share.grid)
-        share, window = stepper.share, self._window
-        ends = window.extent(share.grid)[::-1]
+        stepper, share, window = self._stepper, self._stepper.share, self._part.window
+        ends, whole = window.extent(share.grid)[::-1], Window.whole(share.grid)
         return {
             **merged(self._ended),
             "window": None if window == whole else [list(pair) for pair in ends],

@@ -24,9 +24,9 @@ from mosaicdd.storage.domain_file import ACTIVE
 from mosaicdd.storage.inputs import inputs_of
 from mosaicdd.storage.shards import require_shard_folder, write_shards
 from mosaicdd.storage.solution_file import read_array
-from mosaicdd.storage.solution_writer import in_rows_of, writing_solutions
+from mosaicdd.storage.solution_writer import SolutionWriter, in_rows_of
 from mosaicdd.time.data import CoefficientsInTime, SidesInTime
-from mosaicdd.time.frames import FrameStore, StepsEnded
+from mosaicdd.time.frames import FrameStore, Record
 from mosaicdd.unsupported import Unsupported
 
 
@@ -62,18 +62,18 @@ class Series(Placed):
         store: FrameStore,
         most: int,  # fields of a problem, whose numbers in the store follow each other
         report: dict,
-        ended: Sequence[StepsEnded],  # how each problem ended, and when its fields were kept
+        records: Sequence[Record],  # how each problem went, and when its fields were kept
         given_ranks: Any,
         path: str | PathLike | None,
     ):
-        self.problem, self.report, self.problems = problem, report, len(ended)
+        self.problem, self.report, self.problems = problem, report, len(records)
         several = (slice(0, self.problems),) if self.problems > 1 else ()
-        self.place: Slices = (*several, *store.wanted.place)
-        self.times = np.array(max((member.times for member in ended), key=len))
-        each = [member.record.arrays() for member in ended]
+        self.place: Slices = (*several, *store.part.place)
+        self.times = np.array(max((record.frames for record in records), key=len))
+        each = [record.arrays() for record in records]
         self.steps = in_rows_of(each) if several else {n: np.array(v) for n, v in each[0].items()}
         self.path = None if path is None else Path(path)
-        self._store, self._most, self._ended, self._grid = store, most, ended, store.wanted.grid
+        self._store, self._most, self._records, self._part = store, most, records, store.part
         self._given_ranks = given_ranks
         self._told = self._told_now() if path is None else None
 
@@ -89,7 +89,7 @@ class Series(Placed):
 
     def coordinates(self, axis: int) -> np.ndarray:
         """Return where the nodes of the fields lie along an axis, in units of domain length."""
-        return self._store.wanted.window.coordinates(self._grid, axis)
+        return self._part.window.coordinates(self._part.grid, axis)
 
     def balance(self, number: int = -1) -> Balance | list[Balance]:
         """Return what flowed, was made, consumed and stored until a field, by default the last; without messages.
@@ -105,8 +105,8 @@ class Series(Placed):
         """
         time = self.times[self._number(number)]
         each = []
-        for member in self._ended:
-            known = balance_until(time, member.record.arrays())
+        for record in self._records:
+            known = balance_until(time, record.arrays())
             if known is None:
                 raise Unsupported(
                     f"{self.report['pde']} in time has no balance: it is not linear, has a mixed derivative, or no step "
@@ -131,9 +131,8 @@ class Series(Placed):
         number = self._number(number)
         if self.path is not None:
             return self._stored(number)
-        window = self._store.wanted.window
         several = (self.problems,) if self.problems > 1 else ()
-        whole = np.zeros((*several, *window.shape))
+        whole = np.zeros((*several, *self._part.window.shape))
         whole[self.place] = self.local(number)
         with Ranks.of(self._given_ranks) as ranks:
             return whole if ranks.size == 1 else ranks.sum(whole)
@@ -143,11 +142,12 @@ class Series(Placed):
         number = self._number(number)
         if self.path is not None:
             return self._stored(number)[self.place]
-        wanted, each = self._store.wanted, []
-        for problem, member in enumerate(self._ended):
-            is_reached = number < len(member.times)
-            at = problem * self._most + number
-            each.append(self._store.part(at) if is_reached else np.full(wanted.shape, np.nan))
+        each = []
+        for problem, record in enumerate(self._records):
+            if number < len(record.frames):
+                each.append(self._store.local(problem * self._most + number))
+            else:
+                each.append(np.full(self._part.shape, np.nan))
         return np.stack(each) if self.problems > 1 else each[0].copy()
 
     def _stored(self, number: int) -> np.ndarray:
@@ -186,7 +186,7 @@ class Series(Placed):
             If xarray is not installed.
         """
         fields = np.stack([self.gather(number) for number in range(len(self))])
-        along = [self.coordinates(axis) for axis in range(len(self._grid.shape))]
+        along = [self.coordinates(axis) for axis in range(len(self._part.grid.shape))]
         several = [("problem", None)] if self.problems > 1 else []
         return labelled(fields, along, self.report, [("time", self.times), *several])
 
@@ -228,51 +228,41 @@ class Series(Placed):
 
     def _told_now(self) -> Fingerprint:
         """Return what tells the data that are written from others; of values on sides those at the end."""
-        return fingerprint_but_source(self._last, self._grid, self._store.wanted.own)
+        return fingerprint_but_source(self._last, self._part.grid, self._part.own)
 
     def write(self, path: str | PathLike, ranks: Ranks, *, shards: bool) -> None:
         """Write the file that `save` names, without its checks."""
-        wanted, shape = self._store.wanted, self.problem.domain.shape
-        last, grid, shares = self._last, wanted.grid, None
-        boundaries = last.boundaries(grid)
+        last, part, shape = self._last, self._part, self.problem.domain.shape
+        boundaries, shares = last.boundaries(part.grid), None
         if shards:
             place = slice(0, len(self)), *self.place
-            what = self._parts(), place, "float64", nullcontext()
-            shares = write_shards(str(path), ranks, *what)
-        with writing_solutions(
-            path,
-            grid,
-            boundaries * (self.problems // len(boundaries)),
-            "float64",
-            ranks=ranks,
-            problem=last,
-            window=wanted.window,
-            shards=shares,
-            times=self.times.tolist(),
-        ) as writer:
+            shares = write_shards(str(path), ranks, self._parts(), place, "float64", nullcontext())
+        each = boundaries * (self.problems // len(boundaries))
+        with SolutionWriter(path, part, each, last, ranks=ranks) as writer:
+            writer.begin(times=self.times.tolist(), shards=shares)
             if not shards:
                 writer.fill("solution", self._parts())
             if shape is not None:  # where the first field has values, as all others have
-                writer.create(ACTIVE, wanted.window.shape, "uint8", common=True)
-                begins, parts = wanted.window.start, self._store.parts(0)
-                at = ((has_values(shape, grid, moved(p, begins), v), p) for v, p in parts)
+                writer.create(ACTIVE, part.window.shape, "uint8", common=True)
+                begins, parts = part.window.start, self._store.parts(0)
+                at = ((has_values(shape, part.grid, moved(p, begins), v), p) for v, p in parts)
                 writer.fill(ACTIVE, ((flags.astype(np.uint8), place) for flags, place in at))
-            writer.inputs(last, grid, "float64", wanted.own)
-            writer.describe(self.report, [member.record.arrays() for member in self._ended])
+            writer.inputs(part.own)
+            writer.describe(self.report, [record.arrays() for record in self._records])
 
     def _parts(self) -> Iterator[Part]:
         """Yield what this rank hands over of all fields, NaN of those that their problems did not reach."""
         for at in range(len(self)):
-            for problem, member in enumerate(self._ended):
+            for problem, record in enumerate(self._records):
                 several = [slice(problem, problem + 1)] if self.problems > 1 else []
                 leading = slice(at, at + 1), *several
-                number = problem * self._most + at if at < len(member.times) else None
+                number = problem * self._most + at if at < len(record.frames) else None
                 for values, place in self._store.parts(number):
                     yield values[(None,) * len(leading)], (*leading, *place)
 
     def __repr__(self) -> str:
         several = f"{self.problems} problems, " if self.problems > 1 else ""
         return (
-            f"<Series of {self.report['pde']} on {times(self._grid.shape)} cells: {several}{len(self)} times to "
+            f"<Series of {self.report['pde']} on {times(self._part.grid.shape)} cells: {several}{len(self)} times to "
             f"{self.times[-1]:g}, {self.status} after {self.report['steps']} steps>"
         )

@@ -95,8 +95,6 @@ METHODS = {
     "crank-nicolson": TimeMethod(2, (theta_step(0.5),), (1 / 12) / (1 + 1 / 12)),
 }
 """By name."""
-
-
 RTOL = 1e-9
 """Of a step's solve, where the user says nothing: the errors of many steps add up."""
 

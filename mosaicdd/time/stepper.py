@@ -16,7 +16,6 @@ from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
-from mosaicdd.problems.fields.expressions import OfPlace
 from mosaicdd.problems.fields.fields import Field, Part, require_sign, sample_signed
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.limits import just_after, just_before, stage_time
@@ -30,9 +29,9 @@ from mosaicdd.settings import argument
 from mosaicdd.solution.solver import AnyLocalSolver, Solver
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time import data as in_time
-from mosaicdd.time.data import SidesInTime, SourceInTime, initial_values, sampled
-from mosaicdd.time.jumps import Jumps
-from mosaicdd.time.levels import Planned, PreviousSteps
+from mosaicdd.time.data import Computed, SidesInTime, SourceInTime, initial_values, sampled
+from mosaicdd.time.jumps import data_that_may_jump, jump_at
+from mosaicdd.time.levels import PreviousSteps, StepPlan
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
 from mosaicdd.unsupported import Unsupported
 
@@ -71,19 +70,8 @@ def _raised(field: Field, number: float) -> Any:
         what = f"the field {field.name}"
         shape = tuple(field.values.shape)
         return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
-    return _Raised(field, number)
-
-
-class _Raised(OfPlace):
-    """The function, or expression, of a field with a number added."""
-
-    def __init__(self, field: Field, number: float):
-        self._field, self._number = field, number
-
-    def __call__(self, *places: np.ndarray) -> np.ndarray:
-        """Return its values at coordinates, x first."""
-        what = f"the field {self._field.name}"
-        return evaluate(self._field.values, places[::-1], what) + self._number
+    what = f"the field {field.name}"
+    return Computed(lambda *places: evaluate(field.values, places[::-1], what) + number)
 
 
 class Storage:
@@ -204,7 +192,7 @@ class TimeIntegrator:
         with argument("field"):
             self._coefficients = in_time.CoefficientsInTime(self._problem)
             self._source = SourceInTime(self._problem, problem.domain.grid(), time.dt)
-        self._planned: dict[tuple[float, float], Planned] = {}
+        self._planned: dict[tuple[float, float], StepPlan] = {}
         first = stage_time(0.0, time.dt, self._method.step(1).share)
         self.solver = self._plan(time.dt, first).solver
         boxes, cuts = self.solver.partition.boxes, self.solver.partition.ranks.cuts
@@ -222,7 +210,7 @@ class TimeIntegrator:
         held, owned = (
             [p.stop - p.start for p in part] for part in (self.share.ghosted, self.share.owned)
         )
-        self._force, self._expected, self._gained = (np.empty(held) for _ in range(3))
+        self._force, self._expected = np.empty(held), np.empty(held)
         self._difference = np.empty(owned)
         self._fixed: np.ndarray | None = None
         # On a shape: what the discretisation gives values at, of the nodes that this rank holds and one more around
@@ -253,7 +241,7 @@ class TimeIntegrator:
         self._sides = in_time.SidesInTime(problem.conditions)
         self._coefficients = in_time.CoefficientsInTime(problem)
         self._source = SourceInTime(problem, grid, self._time.dt)
-        self._jumps = Jumps(problem, grid, share.ghosted, self._source)
+        self._jumping = data_that_may_jump(problem, grid, share.ghosted, self._source)
 
         def begun() -> np.ndarray:
             initial.require_shape(grid)
@@ -270,11 +258,11 @@ class TimeIntegrator:
 
     def jumps(self, t: float, later: float) -> bool:
         """Say whether data jump at a time, from which on a step goes; or all ranks raise `DataError`."""
-        if not self._jumps.possible:
-            return False
         ranks = self._ranks
         try:
-            return self._jumps.at(t, later, lambda look: ranks.allgather(ranks.run_on_all(look)))
+            return jump_at(
+                self._jumping, t, later, lambda look: ranks.allgather(ranks.run_on_all(look))
+            )
         except ValueError as error:
             raise DataError(f"at the time {t:g}: {error}") from error
 
@@ -367,23 +355,12 @@ class TimeIntegrator:
         if self._fixed is not None:
             difference.reshape(-1)[self._fixed] = 0.0
         size, far = (share.rms(values) for values in (new, difference))
-        wide, balance = share.with_ghosts(new), planned.balance(share)
+        wide = share.with_ghosts(new)
         stage = step.share * wide + rest * newest if rest else wide
-        balanced: Balance | None = None
-        if balance is not None:
-            rate = step.weight / length * self._storage
-            gained = np.multiply(rate, stage, out=self._gained)
-            gained -= force
-            balanced = balance(problem, stage, gained, f)
-        return StepResult(
-            wide,
-            size,
-            far,
-            solution.error_estimate / step.share,
-            solution.report,
-            balanced,
-            step,
-        )
+        stored = step.weight / length * self._storage, force
+        balance = planned.balance(share, problem, stage, stored, f)
+        error = solution.error_estimate / step.share
+        return StepResult(wide, size, far, error, solution.report, balance, step)
 
     def _data(
         self, newest: np.ndarray, t: float, later: float, share: float
@@ -408,7 +385,7 @@ class TimeIntegrator:
         except ValueError as error:
             raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
-    def _planned_at(self, stage: float, length: float) -> Planned:
+    def _planned_at(self, stage: float, length: float) -> StepPlan:
         """Return what solves a step with its stage at a time; or all ranks raise `DataError`."""
         if not self._coefficients.vary:
             return self._plan(length, stage)
@@ -418,7 +395,7 @@ class TimeIntegrator:
         except ValueError as error:
             raise DataError(f"at the time {stage:g}: {error}") from error
 
-    def _plan(self, length: float, stage: float) -> Planned:
+    def _plan(self, length: float, stage: float) -> StepPlan:
         """Return what solves steps of a length; coefficients are those of a stage."""
         kept = _PLANNED_ANEW if self._coefficients.vary else _PLANNED
         key = length, stage if self._coefficients.vary else 0.0
@@ -431,7 +408,7 @@ class TimeIntegrator:
             problem = step_problem(stepped, self._method.weight / length)
             how: dict[str, Any] = {"ranks": self._ranks, "settings": self._settings}
             solver = Solver(problem, self._local_solver, keep="unknowns", **how)
-            planned = Planned(solver, problem, stepped)
+            planned = StepPlan(solver, problem, stepped)
         self._planned[key] = planned
         return planned
 

@@ -7,6 +7,7 @@ import pytest
 
 import mosaicdd as m
 from mosaicdd import read
+from mosaicdd.grid.window import Window
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.local_solvers.loading import SHIPPED
@@ -14,7 +15,7 @@ from mosaicdd.storage.checkpoint_file import SOLVE, read_arrays, read_state, wri
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.storage.inputs import read_boundaries
 from mosaicdd.storage.model_file import read_model, write_model
-from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.solution_writer import RankPart, SolutionWriter
 
 PLACES = 100
 RNG = np.random.default_rng(0)
@@ -25,7 +26,10 @@ HISTORY = {"update": [1.0, 0.1], "residual": [1.0, np.nan]}
 
 def write_solution(path):
     field = RNG.standard_normal(GRID.nodes)
-    with writing_solutions(path, GRID, [Boundary.of_field(field)], "float64") as writer:
+    window = Window.whole(GRID)
+    part = RankPart(grid=GRID, window=window, own=window.place)
+    with SolutionWriter(path, part, [Boundary.of_field(field)]) as writer:
+        writer.begin()
         writer.write("solution", field[:20], (slice(0, 20), slice(None)))
         writer.write("solution", field[20:], (slice(20, None), slice(None)))
         writer.create("outside_training_range", (3, 4), "uint8")
@@ -34,7 +38,7 @@ def write_solution(path):
 
 
 def write_checkpoint(path):
-    with writing_checkpoint(path, m.Ranks.alone(), SOLVE, PROBLEM, HISTORY) as file:
+    with writing_checkpoint(path, m.Ranks.alone(), SOLVE, PROBLEM, {"problems": HISTORY}) as file:
         for axis, shape in enumerate([(3, 49), (4, 33)]):
             name = f"lines/{axis}"
             file.create(name, shape, "float64")

@@ -5,8 +5,8 @@ import numpy as np
 from mosaicdd.grid.grid import Grid
 from mosaicdd.grid.window import Window
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.storage.shards import complete_shard, shard_folder, writing_shard
-from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.shards import shard_folder, write_shard
+from mosaicdd.storage.solution_writer import RankPart, SolutionWriter, write_fields
 
 HISTORY = {"update": [1.0]}
 
@@ -21,9 +21,7 @@ def in_shards(path, values, places, dtype="float64", run="00"):
     shards = []
     for rank, place in enumerate(places):
         shard = shard_folder(path) / f"{run}-{rank:04d}.h5"
-        with writing_shard(shard, values[place].shape, dtype) as writer:
-            writer.write("solution", values[place], (...,))
-        shards.append(complete_shard(shard, place))
+        shards.append(write_shard(shard, [(values[place], place)], place, dtype))
     return shards
 
 
@@ -37,15 +35,16 @@ def store(path, fields, *, spacing=0.25, window=None, dtype="float64", places=No
     fields = np.asarray(fields)
     count = len(fields)
     grid = grid or Grid(tuple(n - 1 for n in fields.shape[1:]), spacing)
-    window = None if window is None else Window(*window)
-    seen = fields if window is None else fields[:, *window.place]
+    window = Window.whole(grid) if window is None else Window(*window)
+    seen = fields[:, *window.place]
     boundaries = [Boundary.of_field(np.nan_to_num(f)) for f in (fields if edges is None else edges)]
     shards = places and in_shards(path, seen if count > 1 else seen[0], places, dtype, run)
-    options = {"window": window, "shards": shards, "fields": given}
-    with writing_solutions(path, grid, boundaries, dtype, **options) as writer:
+    part = RankPart(grid=grid, window=window, own=window.place, dtype=dtype)
+    with SolutionWriter(path, part, boundaries) as writer:
+        writer.begin(shards=shards)
+        writer.on_root(lambda file: write_fields(file, given or {}, len(grid.shape)))
         for problem in range(count if places is None else 0):
             if problem in empty:
-                writer.leave_empty("solution", problem)
                 continue
             for rows in pieces(seen.shape[1], 2):
                 place = (slice(problem, problem + 1), rows, *(slice(0, n) for n in seen.shape[2:]))
@@ -54,5 +53,5 @@ def store(path, fields, *, spacing=0.25, window=None, dtype="float64", places=No
             writer.create("error_estimate", estimates.shape[1:], "float64")
             writer.write("error_estimate", estimates, tuple(slice(0, n) for n in estimates.shape))
         told = {"pde": "laplace", "problems": problems or [{"iterations": 1}] * count} | attributes
-        writer.describe(told, histories or [HISTORY] * count)
+        writer.describe(told, histories or [HISTORY] * count, empty)
     return path

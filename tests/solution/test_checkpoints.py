@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 import pytest
 
-from mosaicdd import Dirichlet, Output, Problem, Ranks, Solver, SolveSettings, solve
+from mosaicdd import Dirichlet, Output, Problem, Ranks, Solver, SolveSettings, march, solve
 from mosaicdd.problems.sides.boundary import BoundarySpec
-from mosaicdd.storage.checkpoint_file import MARCH, writing_checkpoint
+from mosaicdd.storage.checkpoint_file import MARCH, read_training_checkpoint, writing_checkpoint
 from mosaicdd.storage.hdf5 import new_file
 
 CELLS = (128, 192)
@@ -89,3 +89,19 @@ def test_checkpoints_of_another_kind_are_refused_in_one_line(tmp_path, write):
         solve(laplace(), "exact", output=Output(tmp_path / "out.h5", resume=True))
     assert len(str(raised.value).splitlines()) == 1
     assert path.read_bytes() == before
+
+
+def test_checkpoints_of_marches_and_trainings_by_an_earlier_version_are_refused_in_one_line(
+    tmp_path,
+):
+    path = tmp_path / "out.h5.checkpoint"
+    with writing_checkpoint(path, Ranks.alone(), MARCH, {}, {"position": "1", "record": {}}):
+        pass
+    heat, output = Problem(CELLS, "heat"), Output(tmp_path / "out.h5", resume=True)
+    with pytest.raises(ValueError, match=r"by an earlier version of mosaicdd: .*") as raised:
+        march(heat, 0.0, dt=0.1, steps=2, output=output)
+    assert len(str(raised.value).splitlines()) == 1
+    with new_file(path, "training checkpoint"):
+        pass
+    with pytest.raises(ValueError, match=r"'training checkpoint' has left: .* train anew"):
+        read_training_checkpoint(path)

@@ -103,7 +103,7 @@ def test_a_new_file_replaces_the_shards_of_the_one_before_and_nothing_else(path)
 
 
 def test_a_file_that_is_not_completed_leaves_the_one_before_with_its_shards(path, monkeypatch):
-    def interrupted(self, attributes, history):
+    def interrupted(*given):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mosaicdd.storage.solution_writer.SolutionWriter.describe", interrupted)

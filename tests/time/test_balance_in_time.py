@@ -8,7 +8,6 @@ import pytest
 from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.time.frames import Record
 
 NY, NX, H, DT, STEPS = 32, 40, 0.1, 0.05, 4
 TIGHT = {"settings": m.SolveSettings(rtol=1e-13), "solver_share": 0}
@@ -220,8 +219,6 @@ def test_what_is_not_linear_in_a_shape_has_none():
     assert series.report["balance"] is None
     with pytest.raises(m.Unsupported, match="allen-cahn in time has no balance"):
         series.balance()
-    old = Record([0.1], [0.1], [3], [0.0], [0.0])  # of a checkpoint before there were balances
-    assert old.summed()["balance"] is None
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
