@@ -16,7 +16,7 @@ from mosaicdd.solvers.references import (
     solve_and_count_by_multigrid,
     solve_by_sine_transform,
 )
-from mosaicdd.storage.solution_writer import writing_solutions
+from mosaicdd.storage.solution_writer import RankPart, SolutionWriter
 
 _OURS = {
     "laplace": "shipped network",
@@ -54,7 +54,10 @@ def main(folder: Path) -> None:
 
 
 def _store(path: Path, problem: StoredSolution, field: np.ndarray, seconds: float) -> None:
-    with writing_solutions(path, problem.grid, [problem.boundary], "float64") as writer:
+    window = problem.window
+    part = RankPart(grid=problem.grid, window=window, own=window.place)
+    with SolutionWriter(path, part, [problem.boundary]) as writer:
+        writer.begin()
         writer.write("solution", field, (slice(None), slice(None)))
         facts = {"local_solver": "pyAMG", "pde": problem.attributes["pde"], "status": "reference"}
         writer.describe(facts | {"seconds": {"iterate": seconds}}, [{"update": []}])
