@@ -67,7 +67,7 @@ def test_a_rank_that_cannot_write_its_shard_ends_all_and_keeps_the_file_before(
         def full(*arguments):
             raise OSError("No space left on device")
 
-        monkeypatch.setattr("mosaicdd.storage.shards.writing_shard", full)
+        monkeypatch.setattr("mosaicdd.storage.shards.write_shard", full)
     ended = mosaicdd(f"solve -o {path} {PROBLEM} --boundary gp:seed=4 --shards")
     assert ended.code != 0
     assert "No space left" in ended.err
