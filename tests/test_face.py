@@ -4,6 +4,7 @@ import configparser
 import inspect
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,13 @@ def test_solve_takes_what_a_solver_and_its_call_take():
         inspect.signature(function).parameters
         for function in (mosaicdd.Solver, mosaicdd.Solver.__call__, mosaicdd.solve)
     )
-    for name in {*planned, *called} - {"self", "problem"}:
+    (wanted,) = typing.get_args(
+        planned["wanted"].annotation
+    )  # by name: window, keep, points, output
+    for name in {*planned, *called} - {"self", "problem", "wanted"}:
         expected = planned.get(name, called.get(name))
         assert (once[name].default, once[name].kind) == (expected.default, expected.kind), name
-    assert set(once) == {*planned, *called} - {"self"}
+    assert set(once) == {*planned, *called, *wanted.__annotations__} - {"self", "wanted"}
 
 
 def test_its_types_are_shipped():
