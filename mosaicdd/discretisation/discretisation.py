@@ -37,7 +37,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import sample_near
+from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import BoundaryData, joined_values
 from mosaicdd.problems.sides.sides import mean_slope, slope_at
@@ -254,7 +254,7 @@ class Discretisation(LinearEquations):
 
     def _within(self, part: Part, cover: Apertures, volumes: np.ndarray) -> Conductances:
         """Return the conductances of what a domain has of a part, with reactions times volumes."""
-        between = self.medium.within(self.grid, part, cover)
+        between = self.medium.conductances(self.grid, part, cover)
         return dataclasses.replace(between, reaction=between.reaction * volumes)
 
     def loads(self, source: Field, part: Part, volumes: np.ndarray) -> np.ndarray:
@@ -264,13 +264,13 @@ class Discretisation(LinearEquations):
         """
 
         def natural(piece: Part) -> np.ndarray:
-            inside = None
-            if self.outline is not None:
-                inside = self.outline.known(grown(piece))
-            own, cover = volumes, None
+            own, cover = volumes, Apertures()
             if any(self.periods) or source.per_cell(self.grid):
                 cover, own = self.cover(piece)
-            return sample_near(source, self.grid, piece, inside, fill=0.0, cover=cover) * own
+            elif self.outline is not None:
+                cover = Apertures(inside=self.outline.known(grown(piece)))
+            cover = dataclasses.replace(cover, counts=None)  # a source counts wherever it is given
+            return sample_near(source, self.grid, piece, cover, fill=0.0) * own
 
         return glued_nodes(part, self.periods, natural)
 

@@ -31,7 +31,13 @@ from mosaicdd.problems.fields.evaluated import STRIP, evaluate
 from mosaicdd.problems.fields.fields import Part, overlaps
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.apertures import Apertures, Segments, cut_cells, staircase
+from mosaicdd.problems.shapes.apertures import (
+    Apertures,
+    Segments,
+    cells_touching,
+    cut_cells,
+    staircase,
+)
 from mosaicdd.problems.shapes.outline import name_of_side
 from mosaicdd.problems.shapes.shape import Level, Shape, labelled
 from mosaicdd.problems.shapes.voxels import Faces, Pieces, around, exposed
@@ -42,15 +48,6 @@ from mosaicdd.settings import concerning
 
 _FAR = 2  # cells from an outline at which a point is not on it
 _SAME = 1e-3  # of a cell, by which an outline may differ on two periodic sides
-
-
-def corner_inside(level: np.ndarray) -> np.ndarray:
-    """Say which cells have a corner inside a shape, by the level at the nodes."""
-    inside = level < 0
-    for axis in range(level.ndim):
-        low, high = ends(axis, level.ndim)
-        inside = inside[low] | inside[high]
-    return inside
 
 
 class EmbeddedBoundary:
@@ -242,14 +239,15 @@ class EmbeddedBoundary:
             outside = (level >= 0) & self._given[every]
             # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)
+            touched = cells & cells_touching(level < 0)
             if not self.natural:
                 cover = Apertures.of_cells(cells)
             elif self._shape.staircase:
-                cover = staircase(natural, cells & corner_inside(level))
+                cover = staircase(natural, touched)
             else:
                 cover, segments = cut_cells(
                     natural,
-                    cells & corner_inside(level),
+                    touched,
                     every,
                     self._grid.aspect,
                     joined=self._shape.of_cells,

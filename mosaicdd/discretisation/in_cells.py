@@ -16,7 +16,7 @@ from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import cells_around
+from mosaicdd.problems.shapes.sampling import cells_around
 
 
 class InCells:

@@ -32,7 +32,7 @@ from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.in_volumes import cells_around
+from mosaicdd.problems.shapes.sampling import cells_around
 
 
 @dataclass(frozen=True)

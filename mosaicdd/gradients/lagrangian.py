@@ -26,7 +26,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.tensors import at_corners, mean_of_corners, names_of
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import NearOutline, known_cells
+from mosaicdd.problems.shapes.sampling import NearOutline
 from mosaicdd.problems.sides.parts import is_outline
 
 Tensors = Mapping[str, torch.Tensor]
@@ -230,7 +230,7 @@ class Lagrangian:
                 raise ValueError("an outline has nodes inside")
             beyond = np.pad(np.ones(volumes.shape, bool), 1)
             self._near = NearOutline(cover.inside, beyond)
-            known_in = known_cells(cover)
+            known_in = cover.known_cells
             if known_in is not None:
                 self._inside = torch.from_numpy(known_in[(slice(1, -1),) * self._axes])
             # A node on one of periodic sides has its value on the other, too, though no cell there is inside.

@@ -17,9 +17,9 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
-from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.jacobian import only_reacts
 from mosaicdd.problems.operators.medium import medium_of
+from mosaicdd.problems.operators.tensors import MIXED
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.conditions import Condition, Dirichlet

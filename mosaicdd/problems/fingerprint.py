@@ -15,8 +15,8 @@ from mosaicdd.problems.fields.evaluated import checksum_of, checksum_of_row, eva
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.fields.given import is_number, real_array
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.in_volumes import cells_within
 from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.sampling import cells_within
 from mosaicdd.problems.shapes.shape import Level
 from mosaicdd.problems.sides.boundary import BoundarySpec
 from mosaicdd.problems.sides.parts import SidePart

@@ -16,11 +16,11 @@ from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_read_later, one_corner, same_values, usable
-from mosaicdd.problems.operators.edge_means import MIXED
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.foils import require_foils
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
+from mosaicdd.problems.operators.tensors import MIXED
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline
 from mosaicdd.problems.shapes.shape import require_well_inside
 from mosaicdd.problems.sides.boundary import Boundary, EdgeData

@@ -34,8 +34,8 @@ from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import StencilValues, offsets
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import cells_around, sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.sampling import cells_around, sample_near
 from mosaicdd.quantities.sums import VolumesPart
 from mosaicdd.unsupported import Unsupported
 
@@ -124,7 +124,7 @@ class ControlVolumes:
 
     def _made_on(self, part: Part) -> VolumesPart:
         outlines, (cover, volumes, cut) = None, self._covered(part)
-        whole = self.medium.within(self.grid, part, cover)
+        whole = self.medium.conductances(self.grid, part, cover)
         present = volumes > 0
         if cut is not None:
             present &= ~cut.given
@@ -159,11 +159,12 @@ class ControlVolumes:
 
     def near(self, field: Field, part: Part) -> np.ndarray:
         """Return a source, or a reaction, at the nodes of a part, ``(n, rows, columns)``; zero far outside of a shape."""
-        inside, cover = None, self._covered(part)[0] if field.per_cell(self.grid) else None
-        if self.outline is not None:
-            ring = grown(part)
-            inside = self.outline.known(ring)
-        return sample_near(field, self.grid, part, inside, fill=0.0, cover=cover)
+        cover = None
+        if field.per_cell(self.grid):
+            cover = self._covered(part)[0]
+        elif self.outline is not None:
+            cover = Apertures(inside=self.outline.known(grown(part)))
+        return sample_near(field, self.grid, part, cover, fill=0.0)
 
     def through_outlines(
         self, here: VolumesPart, u: np.ndarray

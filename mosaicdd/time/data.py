@@ -23,8 +23,8 @@ from mosaicdd.problems.fields.given import is_one_each, one_corner
 from mosaicdd.problems.limits import exact
 from mosaicdd.problems.problem import Problem, common_count
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import sample_near
 from mosaicdd.problems.shapes.outline import OutlinePiece
+from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.problems.shapes.shape import Shape, inside_ring
 from mosaicdd.problems.sides.boundary import Boundary, BoundarySpec
 from mosaicdd.problems.sides.conditions import Condition
@@ -118,11 +118,11 @@ def sampled(
     Beside a domain that is no rectangle they are as `sample_near` has them, further out zero; of values per cell the
     means over volumes, by a ``covering``.
     """
-    inside = inside_ring(shape, grid, part)
-    if inside is None:
-        return field.sample(grid, part)[0]
-    cover = covering(part) if covering is not None and field.per_cell(grid) else None
-    return sample_near(field, grid, part, inside, fill=0.0, cover=cover)[0]
+    if covering is not None and shape is not None and field.per_cell(grid):
+        cover = covering(part)
+    else:
+        cover = Apertures(inside=inside_ring(shape, grid, part))
+    return sample_near(field, grid, part, cover, fill=0.0)[0]
 
 
 def initial_values(field: Field, problem: Problem, part: Part) -> np.ndarray:

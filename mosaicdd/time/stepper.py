@@ -16,12 +16,12 @@ from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
-from mosaicdd.problems.fields.fields import Field, Part, require_sign, sample_signed
+from mosaicdd.problems.fields.fields import Field, Part, require_sign
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.limits import just_after, just_before, stage_time
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.problem import Problem
-from mosaicdd.problems.shapes.in_volumes import means_in_volumes
+from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.problems.shapes.shape import inside_ring
 from mosaicdd.problems.sides.sides import Sides
 from mosaicdd.quantities.balance import Balance
@@ -102,11 +102,9 @@ class Storage:
         """Return the values at the nodes of a part; `ValueError` if they are not positive, or not finite."""
         if self.number is not None:
             return self.number
-        if self._shape is None:
-            return sample_signed(self._field, self._grid, part, positive=True)
-        if self._field.per_cell(self._grid):
-            around = self._field, self._grid, part, self._covering(part)
-            return means_in_volumes(*around, fill=1.0, positive=True)[0]
+        if self._shape is None or self._field.per_cell(self._grid):
+            cover = None if self._shape is None else self._covering(part)
+            return sample_near(self._field, self._grid, part, cover, fill=1.0, positive=True)[0]
         values = sampled(self._field, self._shape, self._grid, part)
         inside = inside_ring(self._shape, self._grid, part)
         if inside is not None:  # what is zero further out counts nowhere

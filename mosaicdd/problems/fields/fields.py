@@ -311,19 +311,6 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
         yield source, target
 
 
-def sample_signed(field: Field, grid: Grid, part: Part, *, positive: bool) -> np.ndarray:
-    """Return a coefficient at the nodes of a part of a rectangle, ``(rows, columns)``.
-
-    `ValueError` if a value is not finite, or has the wrong sign, as `require_sign`.
-    """
-    values = field.sample(grid, part)[0]
-    if not field.per_cell(grid):
-        return require_sign(values, field, grid, part, positive=positive)
-    cells = cells_of(part, grid)
-    require_sign(field.sample_cells(cells), field, grid, cells, positive=positive)
-    return values
-
-
 def require_sign(
     values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
 ) -> np.ndarray:

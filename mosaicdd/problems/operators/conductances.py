@@ -1,6 +1,6 @@
 """The discrete operator of an equation of second order, as conductances between the nodes of a grid."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from mosaicdd.axes import Slices, ends_of, last, steps_across, steps_along
+from mosaicdd.axes import ends_of, last, steps_across, steps_along
 
 _HIGH, _INNER = slice(1, None), slice(1, -1)
 
@@ -77,28 +77,29 @@ class Conductances:
             reaction[end] -= forth - back
         return Conductances(self.against, reaction, self.along, self.across)
 
-    def part(self, *place: slice) -> "Conductances":
-        """Return views of those between some of the nodes, by a slice per axis."""
-
-        def cut(edges: tuple[np.ndarray, ...], steps: Iterable[Step]) -> tuple[np.ndarray, ...]:
-            parts = []
-            for k, step in zip(edges, steps, strict=False):
-                ends = zip(place, step, strict=True)
-                parts.append(k[tuple([slice(p.start, p.stop - abs(s)) for p, s in ends])])
-            return tuple(parts)
-
+    def mapped(self, of: Callable[[Step, Any], Any]) -> "Conductances":
+        """Return what a function makes of each array, and of the step along its edges: of the reaction no step."""
         steps = steps_along(self.axes)
-        against = () if self.symmetric else cut(self.against, steps)
-        across = cut(self.across, steps_across(self.axes))
-        return Conductances(cut(self.along, steps), self.reaction[place], against, across)
+        return Conductances(
+            tuple(map(of, steps, self.along)),
+            of((0,) * self.axes, self.reaction),
+            () if self.symmetric else tuple(map(of, steps, self.against)),
+            tuple(map(of, steps_across(self.axes), self.across)),
+        )
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Conductances":
         """Return what a function makes of each array."""
-        along, against, across = (
-            tuple(of(k) for k in edges)
-            for edges in (self.along, () if self.symmetric else self.against, self.across)
-        )
-        return Conductances(along, of(self.reaction), against, across)
+        return self.mapped(lambda _, k: of(k))
+
+    def part(self, *place: slice) -> "Conductances":
+        """Return views of those between some of the nodes, by a slice per axis."""
+
+        def cut(step: Step, k: np.ndarray) -> np.ndarray:
+            return k[
+                tuple([slice(p.start, p.stop - abs(s)) for p, s in zip(place, step, strict=True)])
+            ]
+
+        return self.mapped(cut)
 
     def among(self, nodes: Any, of: Any = np) -> "Conductances":
         """Return those between nodes of a mask, and zero elsewhere.
@@ -106,15 +107,11 @@ class Conductances:
         ``of``: the module of the arrays, of numpy's or torch's.
         """
 
-        def kept(edges: tuple[Any, ...], steps: Iterable[Step]) -> tuple[Any, ...]:
-            both = ((nodes[first] & nodes[end]) for first, end in map(ends_of, steps))
-            return tuple(of.where(inside, k, 0.0) for inside, k in zip(both, edges, strict=False))
+        def kept(step: Step, k: Any) -> Any:
+            first, end = ends_of(step)
+            return of.where(nodes[first] & nodes[end], k, 0.0)
 
-        steps = steps_along(self.axes)
-        against = () if self.symmetric else kept(self.against, steps)
-        across = kept(self.across, steps_across(self.axes))
-        reaction = of.where(nodes, self.reaction, 0.0)
-        return Conductances(kept(self.along, steps), reaction, against, across)
+        return self.mapped(kept)
 
     def arrays(self) -> list[np.ndarray]:
         """Return all that are not the same array: along, reaction, against, across."""
@@ -171,10 +168,10 @@ class Conductances:
 
     def apply(self, u: np.ndarray) -> np.ndarray:
         """Return ``h^2 A u`` at the nodes inside: ``(.., rows, columns)`` less one all around."""
-        total: np.ndarray | None = None
+        total: Any = None
         for step, forth, back in self.edges():
             first, end = ends_of(step, _INNER)
-            edges = _inside(step)
+            edges = tuple(slice(None) if s else _INNER for s in step)
             rise = u[last(end)] - u[last(first)]
             away = rise * forth[edges]
             to = away if forth is back else rise * back[edges]
@@ -184,8 +181,6 @@ class Conductances:
             else:
                 total += to[last(first)]
                 total -= away[last(end)]
-        if total is None:
-            raise RuntimeError("there are no axes")
         if self._reacts:
             inner = (_INNER,) * self.axes
             total += u[last(inner)] * self.reaction[inner]
@@ -251,8 +246,3 @@ def _beside(values: Any, place: Sequence[np.ndarray], step: Step, way: int, of: 
     sizes = list(zip(edge, values.shape, strict=True))
     there = np.logical_and.reduce([(n >= 0) & (n < size) for n, size in sizes])
     return of.where(of.asarray(there), values[tuple(n.clip(0, size - 1) for n, size in sizes)], 0.0)
-
-
-def _inside(step: Step) -> Slices:
-    """Return which of the edges along a step are between nodes that are inside along all other axes."""
-    return tuple(slice(None) if s else _INNER for s in step)

@@ -12,29 +12,30 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 (`EllipticOperator.stencil`), with the mean of both nodes' velocities along the edge.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mosaicdd.axes import ends, letters
+from mosaicdd.axes import ends, even, letters
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.fields.fields import (
-    DIFFUSION,
-    Field,
-    Part,
-    cells_of,
-    require_sign,
-    sample_signed,
-)
-from mosaicdd.problems.operators import edge_means
+from mosaicdd.problems.fields.fields import DIFFUSION, Field, Part, require_sign
 from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.problems.operators.tensors import between_nodes, products, tensors_of_cells
+from mosaicdd.problems.operators.tensors import (
+    MIXED,
+    between_nodes,
+    products,
+    sum_around,
+    tensors_of_cells,
+)
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import cells_around, means_in_volumes, sample_near
+from mosaicdd.problems.shapes.sampling import cells_around, sample_near
 from mosaicdd.unsupported import Unsupported
+
+_SERIES = 1e-4  # cell Peclet numbers below which Bernoulli's function is a series
+_PIECE = 2**15  # edges that are fitted at once
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Medium:
     ``foils``: whether there are any in the diffusion, see `Foils`.
     """
 
-    NAMES = (*DIFFUSION, *edge_means.MIXED, "bx", "by", "bz", "c")
+    NAMES = (*DIFFUSION, *MIXED, "bx", "by", "bz", "c")
     """Of all coefficients that may be fields."""
 
     reflective = False
@@ -82,14 +83,13 @@ class Medium:
         self, fields: Mapping[str, Field], aspect: tuple[float, ...] = (), *, bilinear: bool = False
     ):
         self.fields, self.aspect, self.bilinear = dict(fields), aspect, bilinear
-        self._zero = Field("", 0.0)
         self.foils = any(field.foils is not None for field in fields.values())
-        self._c = fields.get("c", self._zero)
+        self.reaction = fields.get("c", Field("c", 0.0))
 
     @property
     def couples_corners(self) -> bool:
         """Whether nodes are coupled across cells: the tensor is not diagonal, or cells are bilinear elements."""
-        mixed = [self.fields[name] for name in edge_means.MIXED if name in self.fields]
+        mixed = [self.fields[name] for name in MIXED if name in self.fields]
         return self.bilinear or any(field.number != 0.0 for field in mixed)
 
     def _diffusion(self, axes: int) -> list[str]:
@@ -107,20 +107,15 @@ class Medium:
     @property
     def pure(self) -> bool:
         """Whether there is no reaction, so that constants solve the equation."""
-        return self._c.number == 0.0
-
-    @property
-    def reaction(self) -> Field:
-        """``c``."""
-        return self._c
+        return self.reaction.number == 0.0
 
     def reacting(self, grid: Grid) -> np.ndarray | None:
         """Return the nodes where ``c`` is positive, ``(K, 2)``; None for all."""
         if self.pure:
             return np.empty((0, len(grid.shape)), int)
-        if self._c.number is not None:
+        if self.reaction.number is not None:
             return None
-        strips = self._c.strips(grid)
+        strips = self.reaction.strips(grid)
         return np.concatenate([np.argwhere(c > 0) + [p.start for p in part] for part, c in strips])
 
     @property
@@ -147,43 +142,25 @@ class Medium:
                 field.foils.require_grid(grid)
             field.require_common(grid, cells=not name.startswith("b"))
 
-    def conductances(self, grid: Grid, part: Part) -> Conductances:
+    def conductances(self, grid: Grid, part: Part, cover: Apertures | None = None) -> Conductances:
         """Return the conductances between the nodes of a part of a grid.
+
+        ``cover``: what a domain has of the cells around the nodes, by default all of them. Then the part may reach beyond
+        the grid, where there are no cells.
 
         `ValueError` if a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
-        same = self._c.number is not None
-        place = tuple(slice(p.start, p.start + 1) for p in part) if same else part
-        reaction = grid.spacing**2 * sample_signed(self._c, grid, place, positive=False)
-        return self._between(grid, part, reaction)
-
-    def within(self, grid: Grid, part: Part, cover: Apertures) -> Conductances:
-        """Return the conductances of what a domain has of the faces between the nodes of a part.
-
-        ``part``: may reach beyond the grid, where there are no cells; ``cover``: what the domain has of the cells
-        around the nodes.
-        """
-        if self._c.per_cell(grid):
-            (c,) = means_in_volumes(self._c, grid, part, cover, fill=0.0, positive=False)
-        else:
-            c = _sampled(self._c, grid, part, cover, positive=False)
-        return self._between(grid, part, grid.spacing**2 * c, cover)
-
-    def _between(
-        self, grid: Grid, part: Part, reaction: np.ndarray, cover: Apertures | None = None
-    ) -> Conductances:
-        """Return the conductances of sampled coefficients; ``cover``: by default of whole cells within the grid."""
-        reaction = np.broadcast_to(reaction, [p.stop - p.start for p in part])  # no memory of one
+        c = _sampled(self.reaction, grid, part, cover, positive=False, cells=False)
+        reaction = np.broadcast_to(grid.spacing**2 * c, [p.stop - p.start for p in part])
         if self.couples_corners:  # of a rectangle, whose cells are whole
             return self.of_tensors(tensors_of_cells(self.fields, grid, part), reaction)
-        signs = dict.fromkeys(self._diffusion(len(part)), True)
-        velocity = (
-            {} if self.self_adjoint else {f"b{letter}": None for letter in letters(len(part))}
-        )
+        signs: dict[str, bool | None] = dict.fromkeys(self._diffusion(len(part)), True)
+        if not self.self_adjoint:
+            velocity = (f"b{letter}" for letter in letters(len(part)))
+            signs |= {name: None for name in velocity if name in self.fields}
         values = {
-            name: _sampled(self.fields[name], grid, part, cover, positive=sign)
-            for name, sign in {**signs, **velocity}.items()
-            if name in self.fields
+            name: _sampled(self.fields[name], grid, part, cover, positive=positive)
+            for name, positive in signs.items()
         }
         return self.between(values, reaction, grid, part, cover)
 
@@ -210,32 +187,29 @@ class Medium:
         of
             The module of the arrays.
         """
-        axes, along, halves = len(part), list[Any](), dict[str, Any]()
-        edges = [
-            tuple(p.stop - p.start - (i == axis) for i, p in enumerate(part))
-            for axis in range(axes)
-        ]
+        axes, along = len(part), list[Any]()
+        nodes = tuple([p.stop - p.start for p in part])
+        edges = [(*nodes[:axis], nodes[axis] - 1, *nodes[axis + 1 :]) for axis in range(axes)]
         faces = [1.0] * axes if cover is None else cover.edge_faces
+        halves = {n: 0.5 / a for n, a in values.items() if n in DIFFUSION and a.shape == nodes}
         for axis, letter in enumerate(letters(axes)):
             name = f"a{2 * letter}" if f"a{2 * letter}" in values else "a"
-            a = values[name]
-            if not a.ndim:
-                k = a * (of.ones(edges[axis], dtype=float) if cover is None else faces[axis])
-            elif a.shape == tuple(p.stop - p.start for p in part):
-                halves[name] = halves[name] if name in halves else 0.5 / a
-                k = edge_means.in_series(halves[name], axis, faces[axis])
+            low, high = ends(axis, axes)
+            if not values[name].ndim:
+                face = of.ones(edges[axis], dtype=float) if cover is None else faces[axis]
+                k = values[name] * face
+            elif name in halves:  # two half resistances in series
+                k = faces[axis] / (halves[name][high] + halves[name][low])
             elif cover is None:
-                k = edge_means.sum_around(0.5 ** (axes - 1) * a, axis)
+                k = sum_around(0.5 ** (axes - 1) * values[name], axis)
             else:
-                k = cover.of_edges(axis, a)
+                k = cover.of_edges(axis, values[name])
             along.append(k if self._side(axis) == 1.0 else k / self._side(axis) ** 2)
-        if self.foils:
-            faces = [
-                of.broadcast_to(of.asarray(face), edge)
-                for face, edge in zip(faces, edges, strict=True)
-            ]
-            near = [1.0 if cover is None else cover.near(axis) for axis in range(axes)]
-            self._with_foils(grid, part, along, [f * n for f, n in zip(faces, near, strict=True)])
+        for axis, name in enumerate(self._diffusion(axes) if self.foils else ()):
+            if (foils := self.fields[name].foils) is not None:
+                near = 1.0 if cover is None else cover.near(axis)
+                face = of.broadcast_to(of.asarray(faces[axis]), edges[axis]) * near
+                foils.change(grid, part, axis, along[axis], face)
         if not any(name.startswith("b") for name in values):
             return Conductances(tuple(along), reaction)
         ways = []
@@ -250,11 +224,11 @@ class Medium:
                 grid.spacing / (2 * self._side(axis)) * faces[axis] * both, edges[axis]
             )
             if cover is None:
-                ways.append(edge_means.fitted(k, velocity, of))
+                ways.append(fitted(k, velocity, of))
                 continue
             conducts = k > 0
-            fitted = edge_means.fitted(of.where(conducts, k, 1.0), velocity, of)
-            ways.append(tuple(of.where(conducts, way, 0.0) for way in fitted))
+            each = fitted(of.where(conducts, k, 1.0), velocity, of)
+            ways.append(tuple(of.where(conducts, way, 0.0) for way in each))
         forth, back = zip(*ways, strict=True)
         return Conductances(forth, reaction, back)
 
@@ -265,15 +239,6 @@ class Medium:
         scaled = (value / scale for value, scale in zip(values, sides, strict=True))
         along, across = between_nodes(scaled, bilinear=self.bilinear)
         return Conductances(along, reaction, across=across)
-
-    def _with_foils(
-        self, grid: Grid, part: Part, along: Sequence[Any], faces: Sequence[Any]
-    ) -> None:
-        """Change conductances where foils are; see `Foils.change`."""
-        for axis, name in enumerate(self._diffusion(len(part))):
-            foils = self.fields[name].foils
-            if foils is not None:
-                foils.change(grid, part, axis, along[axis], faces[axis])
 
     def _side(self, axis: int) -> float:
         """Return the side of a cell along an axis in units of the spacing."""
@@ -307,30 +272,52 @@ def medium_of(operator: object, because: str = "") -> Medium:
 
 
 def _sampled(
-    field: Field, grid: Grid, part: Part, cover: Apertures | None, *, positive: bool | None
+    field: Field,
+    grid: Grid,
+    part: Part,
+    cover: Apertures | None,
+    *,
+    positive: bool | None,
+    cells: bool = True,
 ) -> np.ndarray:
-    """Return a field at the nodes of a part, per cell around them, or as a number without axes.
+    """Return a coefficient at the nodes of a part, or if it is such a number without axes.
 
-    ``cover``: beyond which fields are as `sample_near` and `cells_around` have them; without it cells beyond the grid are zero.
+    ``cells``: whether values per cell are those around the nodes, zero beyond the grid; else their means.
     """
-    place, axes = part, len(part)
     if field.number is not None:
-        values = np.full((1,) * axes, field.number)
-    elif field.per_cell(grid) and cover is not None:
-        return cells_around(field, grid, part, cover, positive=positive)[0]
-    elif field.per_cell(grid):
-        place = cells_of(part, grid)
-        values = field.require_finite(field.sample_cells(place), grid, place)
-    elif cover is None:
-        (values,) = field.sample(grid, part)
-    else:
-        fill = float(bool(positive))
-        (values,) = sample_near(field, grid, part, cover.inside, fill=fill, counts=cover.counts)
-    if positive is not None:
-        require_sign(values, field, grid, place, positive=positive)
-    if field.number is not None:
-        return values.reshape(())
-    if place is part:
-        return values
-    beyond = zip(part, grid.nodes, strict=True)
-    return np.pad(values, [(int(p.start == 0), int(p.stop == nodes)) for p, nodes in beyond])
+        number = np.full((1,) * len(part), field.number)
+        if positive is not None:
+            require_sign(number, field, grid, part, positive=positive)
+        return number.reshape(())
+    if cells and field.per_cell(grid):
+        fill = float(cover is not None)
+        return cells_around(field, grid, part, cover, positive=positive, fill=fill)[0]
+    return sample_near(field, grid, part, cover, fill=float(bool(positive)), positive=positive)[0]
+
+
+def fitted(conductances: Any, velocity: Any, of: Any = np) -> tuple[Any, Any]:
+    """Return those in the equations of an edge's first and last node, in arrays of numpy's or torch's.
+
+    ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
+    ``t``, the cell Peclet number, is small, and where it is large, upwind.
+    ``velocity``: times the spacing, from the first node to the second; ``of``: the module of the arrays.
+    """
+    if of is not np:
+        return _fitted(conductances, velocity, of)
+    both = np.empty(conductances.shape), np.empty(conductances.shape)
+    rows = max(1, _PIECE * len(conductances) // max(1, conductances.size))
+    for part in even(len(conductances), rows):  # whose parts of all arrays stay in the cache
+        for out, values in zip(both, _fitted(conductances[part], velocity[part], of), strict=True):
+            out[part] = values
+    return both
+
+
+def _fitted(k: Any, b: Any, of: Any) -> tuple[Any, Any]:
+    forwards = b >= 0  # and not the absolute value, which has no derivative at 0
+    speed = of.where(forwards, b, -b)
+    t = speed / k
+    power = of.expm1(of.clip(t, _SERIES, 500.0))  # beyond 500 it overflows
+    # Below 1e-4 the next term of the series is rounding.
+    upstream = k * of.where(t < _SERIES, 1 - t / 2 + t * t / 12, t / power)
+    downstream = upstream + speed
+    return of.where(forwards, upstream, downstream), of.where(forwards, downstream, upstream)

@@ -21,15 +21,14 @@ import torch
 from mosaicdd.axes import at, ends, last
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
-from mosaicdd.problems.fields.fields import Field, Part, Periods, require_sign, sample_signed
+from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators import jacobian as probes
-from mosaicdd.problems.operators.edge_means import require_known_by_cells
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
 from mosaicdd.problems.shapes.apertures import Apertures
-from mosaicdd.problems.shapes.in_volumes import means_in_volumes, sample_near
+from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
@@ -182,10 +181,31 @@ class Nonlinear:
         return self._residual, *sorted(self._given.items(), key=lambda item: item[0]), *returned
 
     def require_shape(self, grid: Grid) -> None:
-        """Check that fields are of a grid's nodes, and of all problems; else raise `ValueError` or `Unsupported`."""
+        """Check that fields are of a grid, and of all problems; else raise `ValueError` or `Unsupported`."""
         for field in self.fields.values():
             field.require_common(grid, cells=True)
-        require_known_by_cells(self, grid)
+        if self.two_point_flux:
+            return
+        couples = "in an equation that couples the differences along the axes"
+        if self.in_cells:
+            raise ValueError(
+                f"the field {self.in_cells[0]} is given per cell, {grid.shape}, {couples}: there what multiplies all flows, "
+                "as the equation's diffusion, may be, or what multiplies u alone; give it at the nodes, "
+                f"{grid.nodes}"
+            )
+        if self.factor is None:
+            return
+        factor = self.fields[self.factor]
+        if not self.pure:
+            raise Unsupported(
+                f"the field {factor.name} multiplies all that cells have, {couples} and has a reaction: that would be "
+                f"multiplied, too; let the residual take it, and give it at the nodes, {grid.nodes}"
+            )
+        if factor.number is None and not factor.per_cell(grid):
+            raise Unsupported(
+                f"the field {factor.name} multiplies all that cells have, {couples}: give it as a number, or per cell, "
+                f"{grid.shape}"
+            )
 
     @cached_property
     def in_cells(self) -> tuple[str, ...]:
@@ -218,20 +238,8 @@ class Nonlinear:
                 number = torch.tensor(field.number, dtype=torch.float64)
                 samples[name] = number.expand([p.stop - p.start for p in part])
                 continue
-            sign, fill = self.signs.get(name), float(name in self.signs)
-            if cover is None:
-                (values,) = field.sample(grid, part)
-                if sign is not None:
-                    values = sample_signed(field, grid, part, positive=sign)
-            elif field.per_cell(grid):
-                (values,) = means_in_volumes(
-                    field, grid, part, cover, fill=fill, positive=sign, periods=periods
-                )
-            else:
-                around = (field, grid, part, cover.inside)
-                (values,) = sample_near(*around, fill=fill, counts=cover.counts, periods=periods)
-                if sign is not None:
-                    values = require_sign(values, field, grid, part, positive=sign)
+            how = {"fill": float(name in self.signs), "positive": self.signs.get(name)}
+            (values,) = sample_near(field, grid, part, cover, **how, periods=periods)
             samples[name] = torch.from_numpy(np.array(values))  # which nobody changes
         return samples
 

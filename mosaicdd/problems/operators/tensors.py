@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import letters
+from mosaicdd.axes import at, ends, letters
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
-from mosaicdd.problems.operators.edge_means import sum_around
+
+MIXED = "axy", "axz", "ayz"
+"""The names of mixed derivatives."""
 
 Tensors = tuple[np.ndarray, ...]
 """By `names_of`, arrays that broadcast against each other."""
@@ -148,6 +150,19 @@ def between_nodes(
         half, twisted = sum_around(values / 2 ** (axes - 1), *pair), sum_around(twist, *pair)
         across += [twisted + half, twisted - half]
     return along, tuple(across)
+
+
+def sum_around(cells: Any, *axes: int) -> Any:
+    """Return the sums over the cells around the grid edges along an axis, or their faces along some, of nodes within cells.
+
+    ``cells``: an array of numpy's or torch's.
+    """
+    total = cells
+    for axis in range(cells.ndim):
+        low, high = ends(axis, cells.ndim)
+        inner = at(axis, cells.ndim, slice(1, -1))
+        total = total[inner] if axis in axes else total[low] + total[high]
+    return total
 
 
 def _sampled(field: Field, grid: Grid, cells: Part) -> np.ndarray:

@@ -55,8 +55,8 @@ class Apertures:
         there counts if it is finite. Elsewhere coefficients are as near to those inside.
     """
 
-    faces: tuple[tuple[np.ndarray, ...], ...]
-    quarters: tuple[np.ndarray, ...]
+    faces: tuple[tuple[np.ndarray, ...], ...] = ()
+    quarters: tuple[np.ndarray, ...] = ()
     inside: np.ndarray | None = None
     counts: np.ndarray | None = None
     cells: np.ndarray | None = None
@@ -67,6 +67,12 @@ class Apertures:
         corners = 2**cells.ndim
         face, share = 2 / corners * cells, 1 / corners * cells
         return cls(((face,) * (corners // 2),) * cells.ndim, (share,) * corners)
+
+    @property
+    def known_cells(self) -> Any:
+        """Which cells around the nodes have values inside, ``(rows + 1, columns + 1)``; None for all."""
+        known = self.cells is not None or self.inside is None
+        return self.cells if known else cells_touching(self.inside)
 
     @property
     def volumes(self) -> np.ndarray:
@@ -106,6 +112,15 @@ class Apertures:
         faces = _times(self.faces[axis], cells)
         axes = faces[0].ndim
         return _gathered(faces, others(axis, axes))[at(axis, axes, slice(1, -1))]
+
+
+def cells_touching(nodes: Any) -> Any:
+    """Return the cells between nodes that have one of a mask at a corner."""
+    cells = nodes
+    for axis in range(nodes.ndim):
+        low, high = ends(axis, nodes.ndim)
+        cells = cells[low] | cells[high]
+    return cells
 
 
 def _times(shares: Sequence[np.ndarray], cells: Any) -> list[Any]:
