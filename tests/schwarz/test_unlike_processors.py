@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.operators import jacobian as probes
+from mosaicdd.problems.operators import structure
 from mosaicdd.schwarz import method
 from mosaicdd.solvers.newton.starts import NestedGuess
 
@@ -32,13 +32,20 @@ def test_a_coarser_grid_that_one_rank_finds_no_solution_on(comm, monkeypatch):
     np.testing.assert_allclose(solution.gather(), expected.field, rtol=0, atol=1e-6)
 
 
-def test_what_random_values_show_of_a_residual(comm, monkeypatch):
+@pytest.mark.parametrize(
+    ("shown", "name", "field"),
+    [
+        ("only_reacts", "poisson-boltzmann", "c"),
+        ("is_sum_of_flows", "quasilinear-diffusion", "a"),
+    ],
+)
+def test_what_random_values_show_of_a_residual(comm, monkeypatch, shown, name, field):
     def problem():
-        fields = {"c": np.linspace(1, 9, 32 * 32).reshape(32, 32), "f": "9*x"}  # c per cell
-        return m.Problem((32, 32), "poisson-boltzmann", fields, m.Dirichlet("x"))
+        fields = {field: np.linspace(1, 9, 32 * 32).reshape(32, 32), "f": "9*x"}  # per cell
+        return m.Problem((32, 32), name, fields, m.Dirichlet("x"))
 
     expected = m.solve(problem())
     if comm.rank:
-        monkeypatch.setattr(probes, "only_reacts", lambda *_: False)
+        monkeypatch.setattr(structure, shown, lambda *_: False)
     solution = m.solve(problem(), ranks=comm)
     np.testing.assert_allclose(solution.gather(), expected.field, rtol=0, atol=1e-6)

@@ -136,10 +136,9 @@ class NonlinearEquation(NamedEquation):
         """
         values, axes = self.complete(field_values), 2 if grid is None else len(grid.shape)
         fields = {n: Field(n, v, axes) for n, v in values.items() if n not in self.functions}
-        cells = [name for name in fields if grid is not None and fields[name].per_cell(grid)]
         factor = fields.get(self.diffusion or "")
-        if factor is not None and factor.name in self.parameters:
-            factor = factor if factor.name in cells else None  # the residual takes it
+        if factor is not None and factor.name in self.parameters:  # else the residual takes it
+            factor = factor if grid is not None and factor.per_cell(grid) else None
         signs = self.signs if factor is None else {**self.signs, factor.name: True}
         for name, positive in signs.items():
             number = fields[name].number
@@ -147,17 +146,12 @@ class NonlinearEquation(NamedEquation):
                 sign = ">" if positive else ">="
                 raise ValueError(f"{self.name} needs {name} {sign} 0, got {number:g}")
         return Nonlinear(
-            self.residual,
+            self,
             {name: field for name, field in fields.items() if name not in self.numbers},
             {name: values[name] for name in self.functions},
             {name: self._number(fields[name]) for name in self.numbers},
-            signs=self.signs,
-            self_adjoint=self.self_adjoint,
-            axes=axes,
-            factor=None if factor is None else factor.name,
-            taken=[name for name in self.parameters if name not in self.numbers],
-            aspect=() if grid is None else grid.aspect,
-            cells=cells,
+            None if factor is None else factor.name,
+            grid,
         )
 
     def _number(self, field: Field) -> float:

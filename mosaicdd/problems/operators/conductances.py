@@ -115,8 +115,17 @@ class Conductances:
 
     def arrays(self) -> list[np.ndarray]:
         """Return all that are not the same array: along, reaction, against, across."""
-        against = () if self.symmetric else self.against
-        return [*self.along, self.reaction, *against, *self.across]
+        return [values for _, values in self.items()]
+
+    def items(self) -> list[tuple[Step, np.ndarray]]:
+        """Return `arrays`, each after the step along its edges, of the reaction no step."""
+        along, against = steps_along(self.axes), () if self.symmetric else self.against
+        return [
+            *zip(along, self.along, strict=True),
+            ((0,) * self.axes, self.reaction),
+            *zip(along, against, strict=False),
+            *zip(steps_across(self.axes), self.across, strict=False),
+        ]
 
     def diagonal_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return `diagonal` in some rows, places along the first axis, ascending."""

@@ -30,155 +30,140 @@ conductances along edges and diagonals: no digit of a difference is lost, and it
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from mosaicdd.axes import at, last, steps_across
-from mosaicdd.problems.operators.patch import Differentiated, StencilValues, is_number
+from mosaicdd.problems.operators.patch import Differentiated, StencilValues, is_number, offsets
+
+Conductivity = Callable[[torch.Tensor], torch.Tensor]
 
 
 def outflow(
-    u: StencilValues,
-    h: float,
-    conductivity: Callable[[torch.Tensor], torch.Tensor],
-    a: StencilValues | None = None,
+    u: StencilValues, h: float, conductivity: Conductivity, a: StencilValues | None = None
 ) -> torch.Tensor:
-    """Return it at the centres of patches.
+    """Return it at the centres of stencils.
 
     ``h``: the spacing, in whose units `StencilValues.aspect` has the sides of cells; ``conductivity``: ``k`` of the squared
     gradient; ``a``: by default 1.
     """
     scales = [(h * side) ** -2 for side in u.aspect or (1.0,) * u.axes]
-    if u.whole is not None and (a is None or a.whole is not None):
-        whole = u, u.whole, scales, conductivity, None if a is None else a.whole
-        total = _through_edges(*whole)
+    factor = None if a is None else a.whole
+    if u.whole is not None and (a is None or factor is not None):
+        energy = u.whole, scales, conductivity, _shares(u.cells, factor, u.axes)
+        total = _through_edges(*energy)
         if u.differentiated is not None:
             total.requires_grad_()
-            u.differentiated.append(Differentiated(total, *_of_energy(*whole)))
+            u.differentiated.append(Differentiated(total, *_of_energy(*energy, u.dtype)))
         return total
-    total, axes = torch.zeros_like(u.centre), u.axes
-    for cell in itertools.product((-1, 1), repeat=axes):
-        share = u.cell(cell)
-        steps = [at(axis, axes, way, 0) for axis, way in enumerate(cell)]
-        rises = [u.centre - u.at(step) for step in steps]
-        slopes = [scale * rise for scale, rise in zip(scales, rises, strict=True)]
-        squared = _total(slope * rise for slope, rise in zip(slopes, rises, strict=True))
-        here = conductivity(squared) * _total(slopes)
-        total = total + share * (here if a is None else a.centre * here)
-        for axis, (step, slope) in enumerate(zip(steps, slopes, strict=True)):
-            beside, squared = u.at(step), slope * rises[axis]
-            for other, across in enumerate(steps):
-                if other != axis:
-                    corner = tuple(s + t for s, t in zip(step, across, strict=True))
-                    squared = squared + scales[other] * (beside - u.at(corner)).square()
-            there = conductivity(squared) * slope
-            total = total + share * (there if a is None else a.at(step) * there)
-    return total / 2**axes
+    corners = list(itertools.product((-1, 1), repeat=u.axes))
+    cells = None if u.cells is None else _block([u.cell(corner) for corner in corners], u.axes)
+    around = list(itertools.product((-1, 0, 1), repeat=u.axes))
+    every = [
+        # Corners of cubes count nowhere.
+        _block([each.at(o) if o in offsets(u.axes) else each.centre for o in around], u.axes)
+        for each in (u, *(() if a is None else (a,)))
+    ]
+    shares = _shares(cells, None if a is None else every[1], u.axes)
+    return _through_edges(every[0], scales, conductivity, shares)[..., *(0,) * u.axes]
 
 
-class _Corners:
-    """The corners of the cells between the nodes of arrays ``(..., rows, columns)``, and the edges that meet there."""
+def _block(values: Sequence[Any], axes: int) -> torch.Tensor:
+    """Return arrays with as many values along each of their last axes as there are tensors, one after another."""
+    stacked = torch.stack(torch.broadcast_tensors(*values), dim=-1)
+    return stacked.unflatten(-1, (round(len(values) ** (1 / axes)),) * axes)
 
-    def __init__(self, axes: int):
-        self.axes = axes
-        self._ends = slice(None, -1), slice(1, None)
 
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        return itertools.product((0, 1), repeat=self.axes)
+def _meeting(corner: Sequence[int], *along: int) -> tuple[Any, ...]:
+    """Return which of what lies along an axis, or across several, meet at a corner of all cells of an array."""
+    ends = slice(None, -1), slice(1, None)
+    return last([slice(None) if axis in along else ends[c] for axis, c in enumerate(corner)])
 
-    def edges(self, corner: tuple[int, ...], *along: int) -> tuple[Any, ...]:
-        """Return which of what lies along an axis, or across several, meet at a corner of all cells."""
-        which = enumerate(corner)
-        return last([slice(None) if axis in along else self._ends[c] for axis, c in which])
 
-    def share(
-        self, corner: tuple[int, ...], patch: StencilValues, a: torch.Tensor | None
-    ) -> torch.Tensor | float:
-        """Return what multiplies the energy at one of the corners."""
-        factor: torch.Tensor | float = 1.0 if patch.cells is None else patch.cells
-        if a is None:
-            return factor
-        return factor * (a if is_number(a) else a[self.edges(corner)])
+def _shares(
+    cells: torch.Tensor | None, factor: torch.Tensor | None, axes: int
+) -> dict[tuple[int, ...], Any]:
+    """Return what multiplies the energy at each corner of the cells between nodes; None for 1."""
+    shares = dict[tuple[int, ...], Any]()
+    for corner in itertools.product((0, 1), repeat=axes):
+        every = [] if cells is None else [cells]
+        if factor is not None:
+            every.append(factor if is_number(factor) else factor[_meeting(corner)])
+        shares[corner] = functools.reduce(torch.mul, every) if every else None
+    return shares
 
 
 def _through_edges(
-    patch: StencilValues,
     u: torch.Tensor,
     scales: Sequence[float],
-    conductivity: Callable[[torch.Tensor], torch.Tensor],
-    a: torch.Tensor | None,
+    conductivity: Conductivity,
+    shares: dict[tuple[int, ...], Any],
 ) -> torch.Tensor:
-    """Return it inside of the arrays ``(..., rows, columns)`` of a patch: what flows through the edges between nodes."""
-    axes, inner = patch.axes, slice(1, -1)
-    corners = _Corners(axes)
+    """Return it inside of arrays ``(..., rows, columns)``: what flows through the edges between nodes."""
+    axes, inner = len(scales), slice(1, -1)
     rises = [u.diff(dim=axis - axes) for axis in range(axes)]
     squares = [scale * rise.square() for scale, rise in zip(scales, rises, strict=True)]
-
-    def conductance(corner: tuple[int, ...]) -> torch.Tensor:
-        """Return the conductivity at one of the corners of all cells."""
-        every = enumerate(squares)
-        k = conductivity(_total(s[corners.edges(corner, axis)] for axis, s in every))
-        share = corners.share(corner, patch, a)
-        return k if isinstance(share, float) else k * share
-
-    k = {corner: conductance(corner) for corner in corners}
+    k = {}
+    for corner, share in shares.items():
+        k[corner] = conductivity(
+            _total(s[_meeting(corner, axis)] for axis, s in enumerate(squares))
+        )
+        k[corner] = k[corner] if share is None else k[corner] * share
     total: Any = 0.0
     for axis, rise in enumerate(rises):
         conducts: Any = 0.0
-        for corner in corners:
+        for corner in shares:
             # Of both ends of the edge that begins there, in the cells around inner ones.
             if not corner[axis]:
                 both = k[corner] + k[(*corner[:axis], 1, *corner[axis + 1 :])]
                 opposite = tuple(1 - c for c in corner)
-                conducts = conducts + both[corners.edges(opposite, axis)]
+                conducts = conducts + both[_meeting(opposite, axis)]
         through = rise[last(at(axis, axes, slice(None), inner))] * conducts
         total = total - scales[axis] / 2**axes * through.diff(dim=axis - axes)
     return total
 
 
 def _of_energy(
-    patch: StencilValues,
     u: torch.Tensor,
     scales: Sequence[float],
-    conductivity: Callable[[torch.Tensor], torch.Tensor],
-    a: torch.Tensor | None,
+    conductivity: Conductivity,
+    shares: dict[tuple[int, ...], Any],
+    dtype: torch.dtype,
 ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
     """Return the conductances along the edges between the nodes of an array, and across, of the derivative there."""
-    axes = patch.axes
-    corners, steps = _Corners(axes), steps_across(axes)
-    rises = [u.diff(dim=axis - axes).to(patch.dtype) for axis in range(axes)]
+    axes = len(scales)
+    steps = steps_across(axes)
+    rises = [u.diff(dim=axis - axes).to(dtype) for axis in range(axes)]
     between = [torch.zeros_like(rise) for rise in rises]
     diagonals = {
         step: u.new_zeros([n - abs(s) for n, s in zip(u.shape, step, strict=True)])
         for step in steps
     }
-    for corner in corners:
-        meeting = [rise[corners.edges(corner, axis)] for axis, rise in enumerate(rises)]
+    for corner, share in shares.items():
+        meeting = [rise[_meeting(corner, axis)] for axis, rise in enumerate(rises)]
         slopes = [scale * rise for scale, rise in zip(scales, meeting, strict=True)]
         products = (slope * rise for slope, rise in zip(slopes, meeting, strict=True))
         k, rate = _with_rate(conductivity, _total(products))
-        share = corners.share(corner, patch, a)
-        if isinstance(share, torch.Tensor):
-            share = share.to(patch.dtype)
-        k, rate = k * (share / 2**axes), rate * (share / 2 ** (axes - 1))
+        counts = (1.0 if share is None else share.to(dtype)) / 2**axes
+        k, rate = k * counts, rate * (2 * counts)
         flows = [rate * slope for slope in slopes]
         for axis, (scale, flow, slope) in enumerate(zip(scales, flows, slopes, strict=True)):
-            there = between[axis][corners.edges(corner, axis)]
+            there = between[axis][_meeting(corner, axis)]
             there.add_(k, alpha=scale).addcmul_(flow, slope)
         for first, second in itertools.combinations(range(axes), 2):
             both = flows[first] * slopes[second]
             way = 1 if corner[first] == corner[second] else -1  # on which side of the diagonal
             for axis in (first, second):
-                between[axis][corners.edges(corner, axis)].add_(both, alpha=way)
+                between[axis][_meeting(corner, axis)].add_(both, alpha=way)
             step = tuple({first: 1, second: -way}.get(axis, 0) for axis in range(axes))
-            diagonals[step][corners.edges(corner, first, second)].sub_(both, alpha=way)
+            diagonals[step][_meeting(corner, first, second)].sub_(both, alpha=way)
     return tuple(between), tuple(diagonals[step] for step in steps)
 
 
 def _with_rate(
-    conductivity: Callable[[torch.Tensor], torch.Tensor], squared: torch.Tensor
+    conductivity: Conductivity, squared: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the conductivity of squared gradients, and its derivative by these."""
     with torch.enable_grad():

@@ -11,9 +11,9 @@ Coefficients that depend on the solution, as functions of tensors, through which
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.fields.given import is_number
-from mosaicdd.problems.operators import jacobian as probes
+from mosaicdd.problems.operators import structure
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets
@@ -32,10 +32,23 @@ from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
 
+if TYPE_CHECKING:
+    from mosaicdd.problems.equations.nonlinear import NonlinearEquation
+
 Function = Callable[[torch.Tensor], torch.Tensor]
-
-
 """A coefficient that depends on the solution."""
+
+Residual = Callable[..., torch.Tensor]
+"""``residual(u, h, **fields)``: of the equation without its source, at the centres of stencils.
+
+``u`` is a `StencilValues` of values, ``h`` the spacing; fields are such stencils, too, functions of ``u`` functions, and
+what is one number for the whole domain a number. Where the sides of cells differ, a residual whose neighbours count one by
+one is called for each axis alone, with its side as ``h``; another has to know `StencilValues.aspect`, as `outflow` does.
+"""
+
+_PROBES = 256  # values of u for which functions are evaluated, to be told from others
+# Of fields that vary: by these all is multiplied to the bit, and at 1 terms vanish, as those with one minus a share.
+_ORDINARY = (0.5, 2.0, 0.25, 4.0)
 
 
 def function_of_u(name: str, value: Any) -> Function:
@@ -58,8 +71,9 @@ def _require_of_tensors(name: str, function: Function) -> None:
         values = function(u)
     except Exception as error:
         raise TypeError(f"{how}: {type(error).__name__}: {error}") from error
-    if not (is_number(values) or (isinstance(values, torch.Tensor) and values.shape == u.shape)):
-        kind = tuple(values.shape) if hasattr(values, "shape") else type(values).__name__
+    tensor = torch.is_tensor(values)
+    if not (is_number(values) or (tensor and values.shape == u.shape)):
+        kind = tuple(values.shape) if tensor else type(values).__name__
         raise TypeError(f"{how}, and give as many values, got {kind} for {tuple(u.shape)}")
 
 
@@ -73,55 +87,31 @@ class _OfU:
         return self.expression.of_tensors(u=u)
 
 
-_PROBES = 256  # values of u for which functions are evaluated, to be told from others
-
-
-# Of fields that vary: by these all is multiplied to the bit, and at 1 terms vanish, as those with one minus a share.
-_ORDINARY = (0.5, 2.0, 0.25, 4.0)
-
-
-Residual = Callable[..., torch.Tensor]
-
-
-"""``residual(u, h, **fields)``: of the equation without its source, at the centres of patches.
-
-``u`` is a `StencilValues` of values, ``h`` the spacing; fields are patches, too, functions of ``u`` functions, and
-what is one number for the whole domain a number. Where the sides of cells differ, a residual whose neighbours count one by
-one is called for each axis alone, with its side as ``h``; another has to know `StencilValues.aspect`, as `outflow` does.
-"""
-
-
 class Nonlinear:
     """The left-hand side of a nonlinear equation for the fields of a problem.
 
     Parameters
     ----------
-    residual
-        See `Residual`.
+    equation
+        Its residual and the signs of its fields; whether its derivative is self-adjoint, as that of an energy.
     fields
         By name: values at the nodes or per cell.
     functions
         By name: expressions in ``u``, or functions of tensors.
     numbers
         By name: what is one number for the whole domain.
-    signs
-        Which fields must be positive (True), or at least not negative (False).
-    self_adjoint
-        Whether its derivative is, as that of an energy.
-    axes
-        Of the grid.
     factor
         The field that all flows between nodes are multiplied by outside of the residual, which takes 1 in its place
-        if it is among ``taken``, the fields of the residual.
-    aspect
-        The sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`).
-    cells
-        Which of the fields are per cell.
+        if it is one of the equation's parameters.
+    grid
+        By default one of the plane, of squares.
 
     Attributes
     ----------
     taken
         The fields of the residual, by name.
+    signs
+        Which fields must be positive (True), or at least not negative (False).
     """
 
     reflective = False
@@ -130,33 +120,30 @@ class Nonlinear:
 
     def __init__(
         self,
-        residual: Residual,
+        equation: "NonlinearEquation",
         fields: Mapping[str, Field],
         functions: Mapping[str, Any],
         numbers: Mapping[str, float],
-        *,
-        signs: Mapping[str, bool],
-        self_adjoint: bool,
-        axes: int = 2,
         factor: str | None = None,
-        taken: Iterable[str] = (),
-        aspect: tuple[float, ...] = (),
-        cells: Iterable[str] = (),
+        grid: Grid | None = None,
     ):
-        self.fields, self.axes, self.factor, self.aspect = dict(fields), axes, factor, aspect
-        self.taken = self.fields
+        self.axes, self.aspect = (2, ()) if grid is None else (len(grid.shape), grid.aspect)
+        self.fields, self.factor = dict(fields), factor
+        self.taken, self.signs = self.fields, equation.signs
         if factor is not None:
-            plain = self.fields | {factor: Field(factor, 1.0, axes)}
-            self.taken = {name: plain[name] for name in taken}
-        self.self_adjoint = self_adjoint
-        self.signs = signs
+            plain = self.fields | {factor: Field(factor, 1.0, self.axes)}
+            taken = (name for name in equation.parameters if name not in equation.numbers)
+            self.taken, self.signs = (
+                {name: plain[name] for name in taken},
+                {**self.signs, factor: True},
+            )
+        self.self_adjoint = equation.self_adjoint
+        cells = (name for name, field in fields.items() if grid and field.per_cell(grid))
         self._per_cell = [name for name in cells if name in self.taken and name != factor]
-        self._residual = residual
+        self._residual = equation.residual
         self._given, self._numbers = {**functions, **numbers}, dict(numbers)
-        self._others = {
-            **{name: function_of_u(name, value) for name, value in functions.items()},
-            **numbers,
-        }
+        of_u = {name: function_of_u(name, value) for name, value in functions.items()}
+        self._others: dict[str, Any] = {**of_u, **numbers}
 
     @property
     @on_processor()
@@ -213,7 +200,7 @@ class Nonlinear:
 
         Of others, in which a reaction is linear, a node has the mean over its volume.
         """
-        return tuple(name for name in self._per_cell if not probes.only_reacts(self, name))
+        return tuple(name for name in self._per_cell if not structure.only_reacts(self, name))
 
     def on(self, grid: Grid, part: Part) -> "NonlinearPart":
         """Sample the fields at the nodes of a part, once for all values of ``u`` there.
@@ -303,22 +290,22 @@ class Nonlinear:
     @cached_property
     def by_cells(self) -> bool:
         """Whether it is symmetric and the sum of what each of the cells around a node has, which it knows apart."""
-        return self.self_adjoint and probes.is_sum_of_cells(self)
+        return self.self_adjoint and structure.is_sum_of_cells(self)
 
     @cached_property
     def two_point_flux(self) -> bool:
         """Whether the neighbours of a node count one by one, and its corners not at all."""
-        return probes.is_sum_of_flows(self)
+        return structure.is_sum_of_flows(self)
 
     @cached_property
     def knows_aspect(self) -> bool:
         """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
-        return probes.is_as_in_squares(self)
+        return structure.is_as_in_squares(self)
 
     @property
     def structure(self) -> dict[str, Any]:
-        """What random values show of the residual, by the property that says it."""
-        return {"in_cells": self.in_cells, "one_by_one": self.two_point_flux}
+        """The structure of the residual, as random values show it, by the names of properties."""
+        return {"in_cells": self.in_cells, "two_point_flux": self.two_point_flux}
 
     def take_structure(self, structure: Mapping[str, Any]) -> None:
         """Take the structure that another rank has found for that of the residual."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from mosaicdd.axes import Slices, steps_across, steps_along, within
+from mosaicdd.axes import Slices, within
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part
 from mosaicdd.problems.operators.conductances import Conductances
@@ -86,18 +86,21 @@ class NonlinearPart:
                 more = slice(
                     there[0].start + first - strip.start, there[0].stop + (strip.stop < height)
                 )
-                derivative = self._in_strip(u, (more, *there[1:]), dtype)
-                if isinstance(derivative, Conductances) and self.self_adjoint:
-                    require_positive(derivative.diagonal()[(slice(1, -1),) * u.ndim])
+                between, partial = self._in_strip(u, (more, *there[1:]), dtype)
+                if between is not None and self.self_adjoint:
+                    require_positive(between.diagonal()[(slice(1, -1),) * u.ndim])
                 else:
-                    partial = {o: k.numpy() for o, k in _by_offset(derivative).items()}
-                    derivative = elliptic_conductances(partial, symmetric=self.self_adjoint)
-                whole = whole or _empty_like(derivative, height + 2, dtype)
-                _put(derivative, whole, strip, first)
+                    every = {o: k.numpy() for o, k in (partial or _by_offset(between)).items()}
+                    between = elliptic_conductances(every, symmetric=self.self_adjoint)
+                if whole is None:  # without values yet
+                    whole = between.mapped(
+                        lambda step, k: np.zeros((height + 2 - step[0], *k.shape[1:]), dtype)
+                    )
+                _put(between, whole, strip, first)
         except NotEllipticError:  # which is said of all nodes
-            every = elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
+            right = elliptic_conductances(self.partials(u, part), symmetric=self.self_adjoint)
             if dtype == np.float64:
-                return every
+                return right
             raise  # numbers are too small for the type
         if whole is None:
             raise RuntimeError("a part has nodes inside")
@@ -107,49 +110,40 @@ class NonlinearPart:
         """Return the derivatives at the nodes inside a part by the values at offsets from them, ``(rows, columns)``."""
         partial: dict[Offset, np.ndarray] = {}
         shape = tuple(p.stop - p.start - 2 for p in part)
-        for strip, derivative in self._derivatives(u, part):
-            for offset, gradient in _by_offset(derivative).items():
+        for strip, there in self._strips(part):
+            between, by_offset = self._in_strip(u, there)
+            for offset, gradient in (by_offset or _by_offset(between)).items():
                 partial.setdefault(offset, np.empty(shape))[strip] = gradient
         return partial
 
     def couples_corners(self, u: np.ndarray) -> bool:
         """Say whether the residual depends on the corners of its patches."""
         corner = tuple(slice(p.start, p.start + 3) for p in self.part)
-        _, derivative = next(self._derivatives(u, corner))
-        return any(sum(map(abs, offset)) > 1 for offset in _by_offset(derivative))
+        return any(sum(map(abs, offset)) > 1 for offset in self.partials(u, corner))
 
     def products(self, u: np.ndarray, changes: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the derivative's products with changes of values, at the nodes inside, as `residual`."""
         every = [np.empty([n - 2 for n in u.shape]) for _ in changes]
-        strips = self._strips(self.part)
-        for (strip, there), (_, derivative) in zip(
-            strips, self._derivatives(u, self.part), strict=True
-        ):
+        for strip, there in self._strips(self.part):
+            between, partial = self._in_strip(u, there)
             for change, values in zip(changes, every, strict=True):
                 around = change[there]
-                if isinstance(derivative, Conductances):
-                    values[strip] = derivative.apply(around)
+                if between is not None:
+                    values[strip] = between.apply(around)
                     continue
                 total = torch.zeros(values[strip].shape, dtype=torch.float64)
-                for offset, gradient in derivative.items():
+                for offset, gradient in partial.items():
                     total.addcmul_(gradient, beside(torch.from_numpy(around), offset))
                 values[strip] = total.numpy()
         return every
 
-    def _derivatives(
-        self, u: np.ndarray, part: Part
-    ) -> Iterator[tuple[slice, Conductances | dict[Offset, torch.Tensor]]]:
-        """Yield strips as `_strips`, and the derivatives there, as `_in_strip`."""
-        for strip, there in self._strips(part):
-            yield strip, self._in_strip(u, there)
-
     def _in_strip(
         self, u: np.ndarray, there: Slices, dtype: type = np.float64
-    ) -> Conductances | dict[Offset, torch.Tensor]:
+    ) -> tuple[Conductances | None, dict[Offset, torch.Tensor]]:
         """Return the derivatives at the nodes inside a strip of this part.
 
-        They are conductances, of a type, where the residual is what knows these, and else by the values at offsets from the
-        nodes.
+        They are conductances, of a type, where the whole residual has these from a formula; else None, and by offset those
+        by the values there.
         """
         known: list[Differentiated] = []
         values = torch.from_numpy(u[there])
@@ -170,12 +164,12 @@ class NonlinearPart:
             if factor is not None
         ]
         if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
-            return _conductances(factors[0][0], number)
+            return _conductances(factors[0][0], number), {}
         for each, factor in factors:
             for offset, gradient in _by_offset(_conductances(each)).items():
                 more = factor * gradient
                 partial[offset] = partial[offset] + more if offset in partial else more
-        return partial
+        return None, partial
 
     def _strips(self, part: Part, rows: int = 1) -> Iterator[tuple[slice, Slices]]:
         """Yield strips of the nodes inside a part, of so many rows at least, and where in this one these and those around are."""
@@ -216,40 +210,24 @@ def _conductances(known: Differentiated, factor: float = 1.0) -> Conductances:
     return Conductances(along, np.zeros(sizes, along[0].dtype), across=across)
 
 
-def _empty_like(strip: Conductances, rows: int, dtype: type) -> Conductances:
-    """Return the conductances of all strips, of so many rows of nodes, without values yet."""
-    lacking = rows - len(strip.reaction)
-    return strip.each(lambda k: np.zeros((len(k) + lacking, *k.shape[1:]), dtype))
-
-
 def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> None:
     """Put the conductances of a strip, that begins at a row of the nodes inside, in their place, as far as they are of some rows."""
     height = len(whole.reaction) - 2
-    along, across = steps_along(strip.axes), steps_across(strip.axes)
-    steps = [*along, (0,) * strip.axes, *(() if strip.symmetric else along), *across]
-    for (rises, *_), values, to in zip(steps, strip.arrays(), whole.arrays(), strict=False):
+    for ((rises, *_), values), to in zip(strip.items(), whole.arrays(), strict=True):
         # Along a row of nodes, those inside, and the outermost.
         low = rows.start + (not rises and rows.start > 0)
         high = rows.stop + 1 + (not rises and rows.stop == height)
         to[low:high] = values[low - first : high - first]
 
 
-def _by_offset(
-    derivative: Conductances | dict[Offset, torch.Tensor],
-) -> dict[Offset, torch.Tensor]:
+def _by_offset(between: Conductances) -> dict[Offset, torch.Tensor]:
     """Return derivatives at the nodes inside a strip by the values at offsets from them."""
-    if not isinstance(derivative, Conductances):
-        return derivative
-    inside = (slice(1, -1),) * derivative.axes
-    partial = {(0,) * derivative.axes: torch.from_numpy(derivative.diagonal()[inside])}
-    for step, forth, back in derivative.edges():
-        opposite = tuple(-s for s in step)
-        for offset, k in ((step, forth), (opposite, back)):
-            at_nodes = tuple(
-                slice(1, -1) if not s else slice(1, None) if s > 0 else slice(None, -1)
-                for s in offset
-            )
-            partial[offset] = torch.from_numpy(-k[at_nodes])
+    inside = (slice(1, -1),) * between.axes
+    partial = {(0,) * between.axes: torch.from_numpy(between.diagonal()[inside])}
+    sides = slice(1, -1), slice(1, None), slice(None, -1)
+    for step, forth, back in between.edges():
+        for offset, k in ((step, forth), (tuple(-s for s in step), back)):
+            partial[offset] = torch.from_numpy(-k[tuple(sides[s] for s in offset)])
     return partial
 
 

@@ -1,6 +1,5 @@
-"""Patches: values at nodes and at those that surround them, from which nonlinear equations are made."""
+"""Stencils of values: those at nodes and at the nodes around them, from which nonlinear residuals are made."""
 
-import copy
 from typing import NamedTuple
 
 import torch
@@ -16,6 +15,12 @@ _IN_SPACE: tuple[Offset, ...] = (*((0, *offset) for offset in _CROSS), (1, 0, 0)
 _ON_FACES: tuple[Offset, ...] = tuple(
     (*corner[:axis], 0, *corner[axis:]) for axis in range(3) for corner in _CORNERS
 )
+# What people call the values, in the order of `offsets`.
+_BESIDE = "centre", "up", "down", "left", "right"
+_NAMES = {
+    2: (*_BESIDE, "up_left", "up_right", "down_left", "down_right"),
+    3: (*_BESIDE, "front", "back"),
+}
 
 
 def neighbours_of(axes: int) -> tuple[Offset, ...]:
@@ -24,7 +29,7 @@ def neighbours_of(axes: int) -> tuple[Offset, ...]:
 
 
 def offsets(axes: int, *, corners: bool = True) -> tuple[Offset, ...]:
-    """Return from the centre to the nodes of a patch: itself, those beside it, and the corners of faces of cells."""
+    """Return from the centre to the nodes of a stencil: itself, those beside it, and the corners of faces of cells."""
     across = _CORNERS if axes == 2 else _ON_FACES
     return ((0,) * axes, *neighbours_of(axes), *(across if corners else ()))
 
@@ -54,7 +59,9 @@ def is_number(values: torch.Tensor) -> bool:
 class StencilValues:
     """Values at nodes and at those around them, tensors of one shape.
 
-    ``up`` is where y is larger, ``right`` where x is, ``front`` where z is.
+    They have names: ``centre``; beside it ``up`` where y is larger, and ``down``, ``left``, ``right`` where x is larger; in
+    space ``front`` where z is larger, and ``back``; in the plane across from it ``up_left``, ``up_right``, ``down_left`` and
+    ``down_right``.
 
     Parameters
     ----------
@@ -85,12 +92,13 @@ class StencilValues:
         self._values = list(values)  # None until they are asked for
         self.whole, self.cells, self.aspect = whole, cells, aspect
         self.differentiated, self.dtype = differentiated, dtype
+        self.axes = 2 if len(values) in (len(offsets(2)), len(offsets(2, corners=False))) else 3
 
     @classmethod
     def of(
         cls, values: torch.Tensor, axes: int = 2, *, cells: torch.Tensor | None = None
     ) -> "StencilValues":
-        """Cut the patches around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
+        """Cut the stencils around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
             return cls.uniform(values, axes, whole=values)
         return cls(*[None] * len(offsets(axes)), whole=values, cells=cells)
@@ -99,22 +107,30 @@ class StencilValues:
     def uniform(
         cls, values: torch.Tensor, axes: int = 2, *, whole: torch.Tensor | None = None
     ) -> "StencilValues":
-        """Return patches that are the same at all of their nodes."""
+        """Return stencils that have the same value at all of their nodes."""
         return cls(*(values for _ in offsets(axes)), whole=whole)
 
     def in_cells(self, aspect: tuple[float, ...]) -> "StencilValues":
-        """Return it in cells of other sides."""
-        patch = copy.copy(self)
-        patch.aspect = aspect
-        return patch
+        """Return the same values in cells of other sides."""
+        made = {"cells": self.cells, "differentiated": self.differentiated, "dtype": self.dtype}
+        return StencilValues(*self._values, whole=self.whole, aspect=aspect, **made)
 
     def along(self, axis: int) -> "StencilValues":
-        """Return patches with the neighbours along an axis, and the values of the centre at all other nodes."""
-        steps = offsets(self.axes)[: len(self._values)]
-        pairs = zip(steps, self.values, strict=True)
+        """Return stencils with the neighbours along an axis, and the values of the centre at all other nodes."""
+        pairs = zip(offsets(self.axes)[: len(self._values)], self.values, strict=True)
         return StencilValues(
             *(value if sum(map(abs, s)) == abs(s[axis]) else self.centre for s, value in pairs)
         )
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        """Return the values at a node by its name."""
+        if not any(name in names for names in _NAMES.values()):
+            raise AttributeError(f"a stencil has no values {name!r}")
+        if name not in _NAMES[self.axes]:
+            raise AttributeError(
+                f"a patch of {self.axes} axes has no such node: front and back are there in space, corners by name in the plane"
+            )
+        return self._value(_NAMES[self.axes].index(name))
 
     @property
     def values(self) -> tuple[torch.Tensor, ...]:
@@ -129,13 +145,8 @@ class StencilValues:
             value = self._values[number] = beside(self.whole, offsets(self.axes)[number])
         return value
 
-    @property
-    def axes(self) -> int:
-        """How many the grid has."""
-        return 2 if len(self._values) in (len(offsets(2)), len(offsets(2, corners=False))) else 3
-
     def at(self, offset: Offset) -> torch.Tensor:
-        """Return those at an offset from the nodes."""
+        """Return the values at an offset from the nodes."""
         return self._value(offsets(self.axes).index(offset))
 
     def cell(self, corner: Offset) -> torch.Tensor | float:
@@ -144,80 +155,12 @@ class StencilValues:
             return 1.0
         return self.cells[last([slice(1, None) if way > 0 else slice(None, -1) for way in corner])]
 
-    def float(self) -> "StencilValues":
-        """Return it in float32."""
-        if self.whole is not None:
-            return StencilValues.of(self.whole.float(), self.axes)
-        return StencilValues(*(values.float() for values in self.values))
-
-    @property
-    def centre(self) -> torch.Tensor:
-        """At the nodes."""
-        return self._value(0)
-
     @property
     def neighbours(self) -> tuple[torch.Tensor, ...]:
-        """Those beside the centre: up, down, left, right, and in space front and back."""
+        """The values beside the centre: up, down, left, right, and in space front and back."""
         return tuple(map(self._value, range(1, 1 + 2 * self.axes)))
 
     @property
-    def up(self) -> torch.Tensor:
-        """Beside the nodes, where y is larger."""
-        return self._value(1)
-
-    @property
-    def down(self) -> torch.Tensor:
-        """Where y is smaller."""
-        return self._value(2)
-
-    @property
-    def left(self) -> torch.Tensor:
-        """Where x is smaller."""
-        return self._value(3)
-
-    @property
-    def right(self) -> torch.Tensor:
-        """Where x is larger."""
-        return self._value(4)
-
-    @property
-    def front(self) -> torch.Tensor:
-        """Where z is larger; in space."""
-        return self._known(self.axes == 3, 5)
-
-    @property
-    def back(self) -> torch.Tensor:
-        """Where z is smaller; in space."""
-        return self._known(self.axes == 3, 6)
-
-    @property
-    def up_left(self) -> torch.Tensor:
-        """Across from the nodes; in the plane, as the next three."""
-        return self._known(self.axes == 2, 5)
-
-    @property
-    def up_right(self) -> torch.Tensor:
-        """Above, to the right."""
-        return self._known(self.axes == 2, 6)
-
-    @property
-    def down_left(self) -> torch.Tensor:
-        """Below, to the left."""
-        return self._known(self.axes == 2, 7)
-
-    @property
-    def down_right(self) -> torch.Tensor:
-        """Below, to the right."""
-        return self._known(self.axes == 2, 8)
-
-    def _known(self, here: bool, member: int) -> torch.Tensor:
-        if not here:
-            raise AttributeError(
-                f"a patch of {self.axes} axes has no such node: front and back are there in space, corners by name in the plane"
-            )
-        return self._value(member)
-
-    @property
     def corners(self) -> tuple[torch.Tensor, ...]:
-        """Those across faces of cells from the centre, in the plane from the upper left row by row."""
+        """The values across faces of cells from the centre, in the plane from the upper left row by row."""
         return tuple(map(self._value, range(1 + 2 * self.axes, len(self._values))))
