@@ -38,8 +38,7 @@ class EllipticOperator:
     """
 
     linear: ClassVar[Literal[True]] = True
-    constant: ClassVar[Literal[True]] = True
-    """Whether coefficients are numbers, and no fields."""
+    constant: ClassVar[Literal[True]] = True  # its coefficients are numbers, and no fields
 
     ayy: float = 1.0
     axx: float = 1.0
@@ -49,9 +48,8 @@ class EllipticOperator:
     c: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("ayy", "axx", "axy", "by", "bx", "c"):
-            value = float(getattr(self, name))
-            object.__setattr__(self, name, value)
+        for name, given in vars(self).copy().items():
+            object.__setattr__(self, name, value := float(given))
             if not math.isfinite(value):
                 raise ValueError(f"the coefficient {name} must be finite, got {value}")
         if not (
@@ -107,33 +105,22 @@ class EllipticOperator:
     def stencil(self, spacing: float, axes: int = 2) -> np.ndarray:
         """Return the weights ``(3, 3)`` of the discrete operator times ``spacing**2``, axes (y, x).
 
-        In space ``(3, 3, 3)`` of an operator that is the same along all axes; of another a `ValueError`. Central differences of second order; velocities by exponential fitting (Allen, Southwell
-        1955; Il'in 1969), which is of second order where cells are small, upwind where they are not,
-        and free of wiggles at any cell Peclet number.
+        In space ``(3, 3, 3)`` of an operator that is the same along all axes; of another a `ValueError`. Central differences
+        of second order; velocities by exponential fitting (Allen, Southwell 1955; Il'in 1969), which is of second order
+        where cells are small, upwind where they are not, and free of wiggles at any cell Peclet number.
         """
-        if axes != 2:
-            return self._same_along(axes, spacing)
-        weights = np.zeros((3, 3))
-        for axis, (a, b) in enumerate(((self.ayy, self.by), (self.axx, self.bx))):
+        if axes != 2 and not self.symmetric:
+            raise ValueError(f"an operator that differs by axis is one of 2 axes, not of {axes}")
+        weights, along = np.zeros((3,) * axes), [(self.ayy, self.by), (self.axx, self.bx)]
+        for axis, (a, b) in enumerate(along if axes == 2 else along[:1] * axes):
             peclet = b * spacing / (2 * a)
             # z coth z = 1 + z^2 / 3 - ..: below 1e-4 the second term is rounding.
             fitted = a * (peclet / math.tanh(peclet) if abs(peclet) > 1e-4 else 1 + peclet**2 / 3)
             line = np.array([-fitted, 2 * fitted, -fitted]) + b * spacing / 2 * np.array([-1, 0, 1])
-            if axis == 0:
-                weights[:, 1] += line
-            else:
-                weights[1] += line
-        weights[1, 1] += self.c * spacing**2
-        weights[::2, ::2] += self.axy / 2 * np.array([[-1, 1], [1, -1]])
-        return weights
-
-    def _same_along(self, axes: int, spacing: float) -> np.ndarray:
-        if not self.symmetric:
-            raise ValueError(f"an operator that differs by axis is one of 2 axes, not of {axes}")
-        weights = np.zeros((3,) * axes)
-        for axis in range(axes):
-            weights[at(axis, axes, slice(None), 1)] += self.axx * np.array([-1, 2, -1])
+            weights[at(axis, axes, slice(None), 1)] += line
         weights[(1,) * axes] += self.c * spacing**2
+        if axes == 2:
+            weights[::2, ::2] += self.axy / 2 * np.array([[-1, 1], [1, -1]])
         return weights
 
     def exact_polynomials(self, degree: int, *points: np.ndarray) -> np.ndarray:

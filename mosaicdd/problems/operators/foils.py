@@ -17,26 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from mosaicdd.axes import Slices, at, common, coordinates, others, spelled, within
+from mosaicdd.axes import Slices, at, common, letters, others, spelled, within
 from mosaicdd.grid.grid import ROUNDING, Grid
 from mosaicdd.problems.fields.fields import DIFFUSION
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.unsupported import Unsupported
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A rectangle of a foil, in the plane a line, by two opposite corners in units of domain length, in the order of axes.
-
-    ``normal``: the axis along which both corners are at the same place; ``resistance`` and ``conductance`` are those of
-    its foil.
-    """
-
-    normal: int
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    resistance: float
-    conductance: float
 
 
 @dataclass(frozen=True)
@@ -57,59 +42,46 @@ class FoilEdges:
     amount: float
     resists: bool
 
-    def changed(self, k: Any, faces: Any, covered: Any) -> Any:
-        """Return what conductances become, in arrays of numpy's or torch's.
 
-        ``faces``: what the domain has of the edges' faces; where it has nothing conductances are zero.
-        """
-        if not self.resists:
-            return k + covered * self.amount * (k > 0)
-        none = (faces == 0) * 1.0
-        return (1.0 - covered) * k + covered * k * faces / (faces + self.amount * k + none)
-
-    def of_part(self, part: Slices) -> tuple[Slices, np.ndarray] | None:
-        """Return which edges between the nodes of a part these are, and how much is covered; None without any."""
-        edges = tuple(slice(p.start, p.stop - (axis == self.axis)) for axis, p in enumerate(part))
-        both = common(edges, self.place)
-        if any(p.start >= p.stop for p in both):
-            return None
-        return within(both, edges), self.covered[within(both, self.place)]
-
-
-def edges_of(grid: Grid, sheets: Iterable[Sheet]) -> tuple[FoilEdges, ...]:
-    """Return the edges that sheets change, in the order of these."""
+def _edges_of(grid: Grid, foils: Iterable["Foil"]) -> list[FoilEdges]:
+    """Return the edges that foils change, in the order of these."""
     joined: dict[tuple[bool, int, int, float], list[tuple[Slices, np.ndarray]]] = {}
-    for sheet in sheets:
-        for axis, line, amount, resists in _changes(grid, sheet):
+    axes = len(grid.nodes)
+    sheets = ((each, *sheet) for each in foils for sheet in each.sheets)
+    for foil, normal, low, high in sheets:
+        ends = grid.cells(np.array([low, high]))
+        for axis, line, amount, resists in _changes(grid, foil, normal, float(ends[0, normal])):
             place, covered = [], []
-            for along, _count in enumerate(grid.nodes):
-                first, shares = (
-                    (line, np.ones(1))
-                    if along == sheet.normal
-                    else _covered(grid, sheet, along, lengths=along == axis, whole=resists)
-                )
+            for along in range(axes):
+                first, shares = line, np.ones(1)
+                if along != normal:
+                    lengths = along == axis
+                    first, shares = _covered(
+                        grid.shape[along], *ends[:, along], lengths=lengths, whole=resists
+                    )
                 place.append(slice(first, first + len(shares)))
-                covered.append(shares.reshape(at(along, len(grid.nodes), -1, 1)))
-            key = resists, axis, line * len(grid.nodes) + sheet.normal, amount
+                covered.append(shares.reshape(at(along, axes, -1, 1)))
+            key = resists, axis, line * axes + normal, amount
             joined.setdefault(key, []).append((tuple(place), reduce(np.multiply, covered)))
-    return tuple(
+    return [
         FoilEdges(axis, place, covered, amount, resists)
         for (resists, axis, _, amount), pieces in joined.items()
         for place, covered in _together(pieces)
-    )
+    ]
 
 
-def _changes(grid: Grid, sheet: Sheet) -> Iterator[tuple[int, int, float, bool]]:
-    """Yield which edges a sheet changes: their axis, their place along its normal, by how much and whether it resists."""
-    n, scale = sheet.normal, grid.spacing**2
-    place, side = float(grid.cells(sheet.low)[n]), grid.steps[n]
-    if sheet.resistance:  # the middles of edges are half a cell beside nodes
+def _changes(
+    grid: Grid, foil: "Foil", n: int, place: float
+) -> Iterator[tuple[int, int, float, bool]]:
+    """Yield which edges a foil across an axis changes: their axis, their place along it, by how much and whether it resists."""
+    scale, side = grid.spacing**2, grid.steps[n]
+    if foil.resistance:  # the middles of edges are half a cell beside nodes
         for edge, share in _shared(place - 0.5, grid.shape[n] - 1):
-            yield n, edge, share * sheet.resistance * side / scale, True
-    if sheet.conductance:
+            yield n, edge, share * foil.resistance * side / scale, True
+    if foil.conductance:
         for line, share in _shared(place, grid.shape[n]):
             for along in others(n, len(grid.shape)):
-                amount = share * sheet.conductance * scale / (side * grid.steps[along] ** 2)
+                amount = share * foil.conductance * scale / (side * grid.steps[along] ** 2)
                 yield along, line, amount, False
 
 
@@ -123,14 +95,13 @@ def _shared(place: float, last: int) -> list[tuple[int, float]]:
 
 
 def _covered(
-    grid: Grid, sheet: Sheet, along: int, *, lengths: bool, whole: bool
+    cells: int, low: float, high: float, *, lengths: bool, whole: bool
 ) -> tuple[int, np.ndarray]:
-    """Return what a sheet covers along an axis: the first edge, or node, and shares from there on.
+    """Return what a foil covers along an axis: the first edge, or node, and shares from there on.
 
-    ``lengths``: of edges, between nodes; else of the faces around nodes, where ``whole`` of what these have in the grid.
+    ``low``, ``high``: in cells; ``lengths``: of edges, between nodes; else of the faces around nodes, where ``whole`` of what
+    these have in the grid.
     """
-    cells = grid.shape[along]
-    low, high = (float(grid.cells(end)[along]) for end in (sheet.low, sheet.high))
     middle = 0.0 if lengths else 0.5
     first = max(0, int(np.floor(low + middle + ROUNDING)))
     last = min(cells - lengths, int(np.ceil(high + middle - ROUNDING)) - 1)
@@ -218,12 +189,12 @@ class Foil:
         return cls(where, thickness / conductivity, thickness * conductivity)
 
     @property
-    def sheets(self) -> Iterator[Sheet]:
-        """The rectangles that it consists of, in the plane lines."""
+    def sheets(self) -> Iterator[tuple[int, tuple[float, ...], tuple[float, ...]]]:
+        """The rectangles that it consists of, in the plane lines: the axis across, and two corners in the order of axes."""
         for begin, end in pairwise(self.where):
             low, high = (tuple(map(pick, begin, end))[::-1] for pick in (min, max))
             normal = next(axis for axis, (a, b) in enumerate(zip(low, high, strict=True)) if a == b)
-            yield Sheet(normal, low, high, self.resistance, self.conductance)
+            yield normal, low, high
 
     def _require_along_axes(self) -> None:
         if len(self.where[0]) == 3 and len(self.where) > 2:
@@ -280,7 +251,7 @@ class Foils:
                 f"{' and '.join(map(str, sorted(sizes))) or 'no'} coordinates"
             )
         self.axes, self.beside = sizes.pop(), beside
-        self._on: tuple[Grid, tuple[FoilEdges, ...]] | None = None
+        self._on: tuple[Grid, list[FoilEdges]] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Foils) and same_values(
@@ -297,8 +268,13 @@ class Foils:
     @cached_property
     def table(self) -> np.ndarray:
         """What a file holds: of each sheet the normal, both corners in the order of axes, resistance and conductance."""
-        sheets = [sheet for foil in self.foils for sheet in foil.sheets]
-        return np.array([[s.normal, *s.low, *s.high, s.resistance, s.conductance] for s in sheets])
+        return np.array(
+            [
+                [normal, *low, *high, foil.resistance, foil.conductance]
+                for foil in self.foils
+                for normal, low, high in foil.sheets
+            ]
+        )
 
     @classmethod
     def of_table(cls, table: np.ndarray, beside: Any) -> Self:
@@ -321,33 +297,39 @@ class Foils:
         for foil in self.foils:
             for place in foil.where:
                 grid.require_inside(place, "the foil through ({}) reaches out")
-            for sheet in foil.sheets:
-                at = grid.cells(sheet.low)[sheet.normal]
-                if foil.resistance and not 0 < at < grid.shape[sheet.normal]:
-                    name = coordinates(axes).split(", ")[::-1][sheet.normal]
+            for normal, low, _ in foil.sheets:
+                at = grid.cells(low)[normal]
+                if foil.resistance and not 0 < at < grid.shape[normal]:
                     raise ValueError(
-                        f"the foil at {name} = {sheet.low[sheet.normal]:g} resists along a side of the domain: give the "
+                        f"the foil at {letters(axes)[normal]} = {low[normal]:g} resists along a side of the domain: give the "
                         f"side an exchange instead, Robin({1 / foil.resistance:g}, ..), or move it inside"
                     )
 
-    def change(self, grid: Grid, part: Slices, axis: int, k: Any, faces: Any) -> None:
-        """Change the conductances of edges along an axis between the nodes of a part, in arrays of numpy's or torch's.
+    def change(self, grid: Grid, part: Slices, axis: int, k: Any, faces: Any, of: Any = np) -> None:
+        """Change the conductances of edges along an axis between the nodes of a part.
 
-        ``faces``: what the domain has of their faces, of the same shape.
+        ``faces``: what the domain has of their faces, of the same shape; ``of``: the module of the arrays.
 
         `ValueError` if a foil lies outside of the domain there.
         """
         if self._on is None or self._on[0] != grid:
-            sheets = (sheet for foil in self.foils for sheet in foil.sheets)
-            self._on = grid, edges_of(grid, sheets)
+            self._on = grid, _edges_of(grid, self.foils)
+        between = tuple([slice(p.start, p.stop - (along == axis)) for along, p in enumerate(part)])
         for edges in self._on[1]:
-            here = edges.of_part(part) if edges.axis == axis else None
-            if here is None:
+            both = common(between, edges.place)
+            if edges.axis != axis or any(p.start >= p.stop for p in both):
                 continue
-            place, covered = here
-            self._require_inside(grid, part, place, covered, faces[place])
-            shares: Any = covered if isinstance(k, np.ndarray) else k.new_tensor(covered)
-            k[place] = edges.changed(1.0 * k[place], faces[place], shares)
+            place = within(both, between)
+            covered: Any = edges.covered[within(both, edges.place)]
+            face, before = faces[place], 1.0 * k[place]
+            self._require_inside(grid, part, place, covered, face)
+            covered = of.asarray(covered)
+            if edges.resists:  # where the domain has no face the conductance is zero
+                none = (face == 0) * 1.0
+                series = covered * before * face / (face + edges.amount * before + none)
+                k[place] = (1.0 - covered) * before + series
+            else:
+                k[place] = before + covered * edges.amount * (before > 0)
 
     def _require_inside(
         self, grid: Grid, part: Slices, place: Slices, covered: np.ndarray, faces: Any
@@ -368,10 +350,10 @@ def require_foils(fields: Mapping[str, Any], *, linear: bool, name: str) -> None
 
     ``name``: of the equation.
     """
-    for field, values in fields.items():
-        if isinstance(values, Foils) and field not in DIFFUSION:
+    for field in [field for field, values in fields.items() if isinstance(values, Foils)]:
+        if field not in DIFFUSION:
             raise ValueError(f"foils lie in the diffusion, a, got them as the field {field}")
-        if isinstance(values, Foils) and not linear:
+        if not linear:
             raise Unsupported(
                 f"foils lie in media of linear equations, as diffusion and heat, {name} is none: leave them out"
             )

@@ -209,7 +209,7 @@ class Medium:
             if (foils := self.fields[name].foils) is not None:
                 near = 1.0 if cover is None else cover.near(axis)
                 face = of.broadcast_to(of.asarray(faces[axis]), edges[axis]) * near
-                foils.change(grid, part, axis, along[axis], face)
+                foils.change(grid, part, axis, along[axis], face, of)
         if not any(name.startswith("b") for name in values):
             return Conductances(tuple(along), reaction)
         ways = []
