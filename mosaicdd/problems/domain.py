@@ -1,4 +1,4 @@
-"""The domain of a problem: how many grid cells, and how large they are."""
+"""The domain of a problem: its grid cells, their size, and the part of them that a shape is."""
 
 import dataclasses
 import functools
@@ -60,13 +60,13 @@ class Domain:
     origin: Origin = None
 
     def __post_init__(self) -> None:
-        cells = self.cells
-        if isinstance(cells, Mapping):
-            cells = in_order(cells, 3 if "z" in cells else 2)
-        if not isinstance(cells, Sequence | np.ndarray) or isinstance(cells, str):
-            raise TypeError(f"a domain has cells (ny, nx), or (nz, ny, nx), got {cells!r}")
+        cells = _by_axis(self.cells)
+        if cells is None:
+            raise TypeError(f"a domain has cells (ny, nx), or (nz, ny, nx), got {self.cells!r}")
         if len(cells) not in (2, 3) or not all(map(_is_whole, cells)):
-            raise ValueError(f"a domain has whole cells (ny, nx), or (nz, ny, nx), got {cells}")
+            raise ValueError(
+                f"a domain has whole cells (ny, nx), or (nz, ny, nx), got {self.cells}"
+            )
         object.__setattr__(self, "cells", tuple(map(int, cells)))
         if self.spacing is not None:
             object.__setattr__(self, "spacing", _spacing(self.spacing, len(self.cells)))
@@ -74,7 +74,7 @@ class Domain:
             object.__setattr__(self, "origin", _place(self.origin, len(self.cells)))
         grid = self.grid()  # checks the numbers
         if self.shape is not None:
-            if not hasattr(self.shape, "require_shape"):
+            if not isinstance(self.shape, Shape):
                 raise TypeError(
                     "the shape of a domain is made by Domain.from_mask, Domain.from_distance or Domain.from_polygons, got "
                     f"{type(self.shape).__name__}"
@@ -130,35 +130,24 @@ class Domain:
             raise Unsupported(
                 "in space a mask is per voxel, (nz, ny, nx), not of nodes: leave out per_cell=False"
             )
-        if spacing is None:
-            spacing = spacing_of(mask, axes, "the mask")
-        shape: Shape
-        if axes == 3:
-            shape = VoxelMask(mask)
-            cells = shape.voxels.shape
-        elif per_cell:
-            values = as_mask(mask, "the mask")
-            cells, shape = tuple(values.shape), level_of_cells(values)
-        else:
-            values = as_mask(mask, "the mask")
-            cells, shape = tuple(count - 1 for count in values.shape), level_of_mask(values)
-        return cls._placed(cells, spacing, shape, origin, {"the mask": mask})
+        values = as_mask(mask, "the mask")
+        make = VoxelMask if axes == 3 else level_of_cells if per_cell else level_of_mask
+        cells = tuple(count - (make is level_of_mask) for count in values.shape)
+        return cls._placed(cells, spacing, make(values), origin, mask, "the mask")
 
     @classmethod
     def _placed(
-        cls,
-        cells: tuple[int, ...],
-        spacing: float | tuple[float, ...] | None,
-        shape: Shape,
-        origin: Origin,
-        arrays: Mapping[str, Any],
+        cls, cells: Any, spacing: Any, shape: Shape, origin: Any, given: Any, what: str
     ) -> "Domain":
-        """Return where the coordinates of what is given, if it has any, say that it lies; raise `ValueError` if it lies elsewhere."""
+        """Return the domain with the spacing and the place of what is given, if it has coordinates, where these are not given.
+
+        `ValueError` if they are, and differ.
+        """
+        spacing = spacing_of(given, len(cells), what) if spacing is None else spacing
         domain = cls(cells, spacing, shape, origin)
-        place = one_corner(arrays, domain.cells, domain.origin)
+        place = one_corner({what: given}, domain.cells, domain.origin)
         domain = dataclasses.replace(domain, origin=place)
-        for name, values in arrays.items():
-            require_place(values, domain.grid(), name)
+        require_place(given, domain.grid(), what)
         return domain
 
     @classmethod
@@ -183,12 +172,8 @@ class Domain:
             `differentiable` and `adjoint` have derivatives by them.
         """
         distance = usable(distance, "the distance")
-        if spacing is None:
-            spacing = spacing_of(
-                distance, 3 if "z" in cells or len(cells) == 3 else 2, "the distance"
-            )
-        shape = Level(distance, parameters=parameters)
-        return cls._placed(cells, spacing, shape, origin, {"the distance": distance})
+        shape = Level(distance, parameters=parameters or {})
+        return cls._placed(cells, spacing, shape, origin, distance, "the distance")
 
     def with_parameters(self, **parameters: float) -> "Domain":
         """Return the same domain with other numbers in its distance; `ValueError` if it has no such."""
@@ -234,9 +219,9 @@ class Domain:
 
     def grid(self, spacing: float | None = None) -> Grid:
         """Return the grid, with the spacing given where the domain has none of its own."""
-        own = spacing if self.spacing is None else self.spacing
+        sides = spacing if self.spacing is None else self.spacing
         place = () if self.origin is None else tuple(self.origin)[::-1]
-        return _grid(self.cells, DEFAULT_SPACING if own is None else own, place)
+        return _grid(self.cells, DEFAULT_SPACING if sides is None else sides, place)
 
 
 @functools.lru_cache(64)
@@ -248,14 +233,28 @@ def _grid(
     return Grid(cells, spacing, origin=place)
 
 
-def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:
+def _by_axis(given: Any, axes: int = 0) -> tuple[Any, ...] | None:
+    """Return what is given for each axis, by name or in the order of arrays; None if it is neither.
+
+    ``axes``: by default 3 where one is named z, else 2.
+    """
+    if isinstance(given, Mapping):
+        return in_order(given, axes or (3 if "z" in given else 2))
+    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    return tuple(given) if listed else None
+
+
+def _numbers_by_axis(given: Any, axes: int) -> tuple[Any, ...] | None:
+    """Return a number for each axis, as `_by_axis`; None if these are none, or not as many."""
+    values = _by_axis(given, axes) or ()
+    numeric = len(values) == axes and all(isinstance(value, numbers.Real) for value in values)
+    return values if numeric else None
+
+
+def _spacing(spacing: Any, axes: int) -> float | tuple[float, ...]:
     """Return the side of a cell, or its sides, in the order of the axes, where they differ; else raise `TypeError`."""
-    if isinstance(spacing, Mapping):
-        spacing = in_order(spacing, axes)
-    if isinstance(spacing, numbers.Real):
-        return float(spacing)
-    sides = tuple(spacing) if isinstance(spacing, Sequence | np.ndarray) else ()
-    if len(sides) != axes or not all(isinstance(side, numbers.Real) for side in sides):
+    given = (spacing,) * axes if isinstance(spacing, numbers.Real) else spacing
+    if (sides := _numbers_by_axis(given, axes)) is None:
         names = ", ".join(f"d{name}" for name in letters(axes))
         raise TypeError(
             f"spacing must be one number, or one for each axis, ({names}), got {spacing!r}"
@@ -263,16 +262,14 @@ def _spacing(spacing: object, axes: int) -> float | tuple[float, ...]:
     return float(sides[0]) if len(set(sides)) == 1 else tuple(map(float, sides))
 
 
-def _place(origin: object, axes: int) -> tuple[float, ...]:
+def _place(origin: Any, axes: int) -> tuple[float, ...]:
     """Return a place, that along x first; else raise `TypeError` or `ValueError`."""
-    if isinstance(origin, Mapping):
-        origin = in_order(origin, axes)[::-1]
-    place = tuple(origin) if isinstance(origin, Sequence | np.ndarray) else ()
-    if len(place) != axes or not all(isinstance(along, numbers.Real) for along in place):
+    if (place := _numbers_by_axis(origin, axes)) is None:
         raise TypeError(f"the origin is a place, ({coordinates(axes)}), got {origin!r}")
     if not np.isfinite(place).all():
         raise ValueError(f"the origin must be finite, got {origin!r}")
-    return tuple(map(float, place))
+    named = isinstance(origin, Mapping)  # in the order of arrays, then
+    return tuple(map(float, place[::-1] if named else place))
 
 
 def _is_whole(count: object) -> bool:

@@ -95,12 +95,7 @@ class Apertures:
         """Say which edges along an axis have an end inside of an outline, or beside a node that is; True for all."""
         if self.inside is None:
             return True
-        near = self.inside
-        for along in range(near.ndim):
-            parts = [
-                near[at(along, near.ndim, slice(k, n))] for k, n in ((0, -2), (1, -1), (2, None))
-            ]
-            near = functools.reduce(operator.or_, parts)
+        near = cells_touching(cells_touching(self.inside))
         low, high = ends(axis, near.ndim)
         return near[low] | near[high]
 
@@ -115,7 +110,7 @@ class Apertures:
 
 
 def cells_touching(nodes: Any) -> Any:
-    """Return the cells between nodes that have one of a mask at a corner."""
+    """Return the cells between nodes that have one of a mask at a corner; likewise of cells the nodes between them."""
     cells = nodes
     for axis in range(nodes.ndim):
         low, high = ends(axis, nodes.ndim)
@@ -193,16 +188,25 @@ def cut_cells(
     reached = cells & np.logical_or.reduce(corners)
     cut, beside = np.argwhere(reached & ~whole), np.pad(reached, 1)
     cover, here = _whole(whole), tuple(cut.T)
-    values = np.array([_corner(level, place)[here] for place in places])
-    middle = _Middles(values.reshape(*(2,) * axes, -1))
+    values = np.array([_corner(level, place)[here] for place in places]).reshape(*(2,) * axes, -1)
+
+    @functools.cache
+    def level_at(place: tuple[float, ...]) -> np.ndarray:
+        """Return the levels ``(T,)`` at a place in the cells, half way along some axes: the means of the corners there."""
+        corners = tuple([slice(None) if along == 0.5 else int(along) for along in place])
+        return values[corners].mean(tuple(range(place.count(0.5))))
+
     outlines = np.maximum.reduce([_corner(belongs, place)[here] for place in places])
     pieces: list[tuple[np.ndarray, ...]] = []
     for number, corner in enumerate(places):
         for order in itertools.permutations(range(axes)):
             # From the corner on, axis by axis, to the middles of an edge, of a face, and of the cell.
-            chain = [middle.level(corner, order[:k]) for k in range(axes + 1)]
-            points = np.array([middle.place(corner, order[:k]) for k in range(axes + 1)])
-            simplex, parts = np.stack(chain), math.factorial(axes) * 2**axes
+            chain = [
+                tuple([0.5 if axis in order[:k] else float(c) for axis, c in enumerate(corner)])
+                for k in range(axes + 1)
+            ]
+            simplex, points = np.stack([level_at(place) for place in chain]), np.array(chain)
+            parts = math.factorial(axes) * 2**axes
             cover.quarters[number][here] += _share(simplex) / parts
             if not corner[order[0]]:  # the face across an edge belongs to both of its ends
                 slot = np.ravel_multi_index(
@@ -247,27 +251,6 @@ def shares_of_side(level: np.ndarray) -> np.ndarray:
     wide = [np.pad(share, 1) for share in reversed(cover.quarters)]
     corners = itertools.product((slice(None, -1), slice(1, None)), repeat=level.ndim)
     return np.stack([share[corner].ravel() for share, corner in zip(wide, corners, strict=True)])
-
-
-class _Middles:
-    """The levels ``(2, .., T)`` at the corners of cells, and at the middles of edges, faces, and cells."""
-
-    def __init__(self, values: np.ndarray):
-        self._values = values
-        self._known: dict[tuple[int | slice, ...], np.ndarray] = {}
-
-    def level(self, corner: tuple[int, ...], along: tuple[int, ...]) -> np.ndarray:
-        """Return those ``(T,)`` half way from a corner along some axes: the mean of all corners there."""
-        place = tuple(slice(None) if axis in along else end for axis, end in enumerate(corner))
-        key = tuple(-1 if axis in along else end for axis, end in enumerate(corner))
-        if key not in self._known:
-            self._known[key] = self._values[place].mean(tuple(range(len(along))))
-        return self._known[key]
-
-    @staticmethod
-    def place(corner: tuple[int, ...], along: tuple[int, ...]) -> list[float]:
-        """Return where this is in a cell."""
-        return [0.5 if axis in along else float(end) for axis, end in enumerate(corner)]
 
 
 def staircase(level: np.ndarray, cells: np.ndarray) -> Apertures:

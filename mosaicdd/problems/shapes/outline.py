@@ -17,9 +17,8 @@ from types import MappingProxyType
 import numpy as np
 import scipy.ndimage
 
-from mosaicdd.axes import ends
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.shapes.apertures import shares_of_side
+from mosaicdd.problems.shapes.apertures import cells_touching, shares_of_side
 
 Side = tuple[int, int]
 """A side of a rectangle, or of a box: the axis that it is constant in, and its low (0) or high end (1)."""
@@ -46,10 +45,6 @@ def name_of_side(side: Side, axes: int = 2) -> str:
     """Return what people and files call a side."""
     axis, end = side
     return _NAMES[axes - 1 - axis][end]
-
-
-SIDES = tuple(side_names())
-"""The names of the sides of a rectangle."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +97,7 @@ class OutlinePiece:
         beside = scipy.ndimage.binary_dilation(level < 0, np.ones((3,) * level.ndim))
         on = level == 0
         inside = (level < 0) | on & beside
-        along = on
-        for axis in range(on.ndim):
-            low, high = ends(axis, on.ndim)
-            along = along[low] & along[high]
-        replaced = bool(along.any() and not inside.any())
+        replaced = bool((~cells_touching(~on)).any() and not inside.any())
         shares = shares_of_side(level)
         return dataclasses.replace(self, shares=shares, inside=inside.ravel(), replaced=replaced)
 

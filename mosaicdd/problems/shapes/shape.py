@@ -1,4 +1,4 @@
-"""What part of a rectangle a domain is: a level at the nodes of the grid, negative inside.
+"""The part of a rectangle, or box, that a domain is: where a level at the nodes of the grid is negative.
 
 The outline is where the level, linear along grid edges, is zero. Of a signed distance, or anything
 like it, that is right to second order. A mask of nodes has the level -1 at these and 0 at all others: its
@@ -10,11 +10,15 @@ not periodic, ``hole1``, ``hole2``, ... what does not, by their lowest nodes, of
 Masks of nodes and of cells of a rectangle, as levels: the outline is a staircase, or runs along grid lines.
 """
 
+import dataclasses
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.ndimage
@@ -26,6 +30,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
 from mosaicdd.problems.fields.given import is_number, same_values
+from mosaicdd.problems.shapes.apertures import cells_touching
 from mosaicdd.problems.shapes.outline import OutlinePiece
 
 _AT_ONCE = 2**20  # nodes that are looked at at once
@@ -37,7 +42,7 @@ _COORDINATES = ("x", "y", "z")
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
 
-class Shape(Protocol):
+class Shape(ABC):
     """A part of a rectangle.
 
     ``staircase``: whether the outline is known to a cell only; ``voxels``: the mask that it is, ``(nz, ny, nx)``; None of a
@@ -49,20 +54,20 @@ class Shape(Protocol):
     of_cells: bool = False
     parameters: Mapping[str, float] = MappingProxyType({})
 
+    @abstractmethod
     def require_shape(self, grid: Grid) -> None:
         """Check that it belongs to a grid; raise `ValueError` if not."""
-        ...
 
+    @abstractmethod
     def level(self, grid: Grid, part: Part) -> np.ndarray:
         """Return the level at the nodes of a part of a grid, ``(rows, columns)``."""
-        ...
 
+    @abstractmethod
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one each node outside belongs to.
 
         The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0. Of voxels, those that they themselves belong to.
         """
-        ...
 
     def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
         """Return what it has of a side."""
@@ -85,10 +90,9 @@ class Shape(Protocol):
         return None
 
 
+@dataclass(frozen=True, eq=False)
 class Level(Shape):
     """The part of a rectangle where a function is negative, best a signed distance.
-
-    ``field``: the values.
 
     `ValueError` if a text is no expression, or parameters are of node values, or no numbers.
 
@@ -102,46 +106,49 @@ class Level(Shape):
         Numbers by the names that they have in the expression, or as arguments of the function.
     """
 
-    def __init__(
-        self,
-        values: Any,
-        *,
-        staircase: bool = False,
-        lost: np.ndarray | None = None,
-        parameters: Mapping[str, float] | None = None,
-        of_cells: bool = False,
-    ):
-        self.staircase, self.of_cells = staircase, of_cells
-        self.lost = np.empty((0, 2), int) if lost is None else lost
-        self.parameters = {name: _number(name, value) for name, value in (parameters or {}).items()}
-        self._given = values
+    values: Any
+    staircase: bool = False
+    of_cells: bool = False
+    lost: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 2), int))
+    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        numbers = {name: _number(name, value) for name, value in self.parameters.items()}
+        object.__setattr__(self, "parameters", numbers)
+        self.field  # noqa: B018 - checks the values
+
+    @cached_property
+    def field(self) -> Field:
+        """The values as a field, with the numbers put in."""
+        values, numbers = self.values, self.parameters
         if isinstance(values, str):
-            expression = Expression(
-                values.removeprefix("expr:"), (*_COORDINATES, "pi"), **self.parameters
-            )
-            values = expression if self.parameters else values  # it is checked
-        elif self.parameters and callable(values):
-            values = functools.partial(values, **self.parameters)
-        elif self.parameters:
+            text = values.removeprefix("expr:")
+            expression = Expression(text, (*_COORDINATES, "pi"), **numbers)
+            values = expression if numbers else values  # it is checked
+        elif numbers and callable(values):
+            values = functools.partial(values, **numbers)
+        elif numbers:
             raise ValueError(
-                f"parameters {', '.join(self.parameters)} are of an expression or a function, and the distance is "
+                f"parameters {', '.join(numbers)} are of an expression or a function, and the distance is "
                 "given at nodes: leave them out"
             )
         # Of a box, too: values with an axis more are refused where the grid is known.
-        self.field = Field("domain", values, max(2, len(getattr(values, "shape", ()))))
+        return Field("domain", values, max(2, len(self._shape)))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return getattr(self.values, "shape", ())
 
     def with_parameters(self, parameters: Mapping[str, float]) -> "Level":
         """Return the same with other numbers."""
-        every = {**self.parameters, **parameters}
-        kind = {"staircase": self.staircase, "of_cells": self.of_cells}
-        return Level(self._given, lost=self.lost, parameters=every, **kind)
+        return dataclasses.replace(self, parameters={**self.parameters, **parameters})
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Level)
             and (self.staircase, self.of_cells) == (other.staircase, other.of_cells)
             and self.parameters == other.parameters
-            and same_values(self._given, other._given)
+            and same_values(self.values, other.values)
         )
 
     def __hash__(self) -> int:
@@ -149,14 +156,13 @@ class Level(Shape):
 
     def __str__(self) -> str:
         known = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
-        text = "mask" if self.staircase else str(Field("domain", self._given))
+        text = "mask" if self.staircase else str(Field("domain", self.values))
         return f"{text} with {known}" if known else text
 
     def require_shape(self, grid: Grid) -> None:
         """Check that node values belong to a grid and are of one problem; else raise `ValueError`."""
-        values: tuple[int, ...] = getattr(self._given, "shape", ())
-        if len(values) > len(grid.shape):
-            raise ValueError(f"a domain is the same for all problems, got {values[0]} of them")
+        if len(self._shape) > len(grid.shape):
+            raise ValueError(f"a domain is the same for all problems, got {self._shape[0]} of them")
         self.field.require_shape(grid)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
@@ -299,7 +305,7 @@ def level_of_mask(mask: np.ndarray) -> Level:
     if not mask.any():
         raise ValueError("the mask is true nowhere: there is no domain")
     numbers, count = scipy.ndimage.label(~mask, np.ones((3, 3)))
-    wide = _two_by_two(~mask)
+    wide = scipy.ndimage.binary_opening(~mask, np.ones((2, 2)))
     thin = np.setdiff1d(enclosed(numbers, count), numbers[wide])
     if len(thin):
         row, column = np.argwhere(numbers == thin[0])[0]
@@ -320,9 +326,8 @@ def level_of_cells(cells: np.ndarray) -> Level:
     """
     nodes = mask_of_cells(cells)
     level_of_mask(nodes)  # checks it
-    held = _of_corners(nodes, np.logical_or)
-    inside = np.pad(held, 1)
-    on = inside[:-1, :-1] | inside[1:, :-1] | inside[:-1, 1:] | inside[1:, 1:]
+    held = cells_touching(nodes)
+    on = cells_touching(np.pad(held, 1))
     level = np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8)
     return Level(level, lost=np.argwhere(cells & ~held), of_cells=True)
 
@@ -332,35 +337,20 @@ def mask_of_cells(cells: np.ndarray) -> np.ndarray:
 
     `ValueError` if parts of the domain hang together by cells without such a node, which would be lost.
     """
-    around = np.pad(cells, 1, mode="edge")
-    nodes = around[:-1, :-1] & around[1:, :-1] & around[:-1, 1:] & around[1:, 1:]
+    nodes = ~cells_touching(~np.pad(cells, 1, mode="edge"))
     whole, count = scipy.ndimage.label(cells)
     parts, _ = scipy.ndimage.label(nodes)
     y, x = np.nonzero(nodes)
     of_node = whole[np.minimum(y, len(cells) - 1), np.minimum(x, cells.shape[1] - 1)]
     apart = np.bincount(np.unique([of_node, parts[y, x]], axis=1)[0], minlength=count + 1) > 1
     if apart.any():
-        corners = _of_corners(nodes, np.logical_or)
         split = cells & apart[whole]
-        thin = split & ~corners  # or none: then it is two cells wide, but not side by side
+        thin = split & ~cells_touching(
+            nodes
+        )  # or none: then it is two cells wide, but not side by side
         row, column = np.argwhere(thin if thin.any() else split)[0]
         raise ValueError(
             f"the mask falls apart where it is one cell wide, as near cell ({row}, {column}) (row, column): "
             "a bridge is 2 cells wide, with nodes inside; widen or cut it, or take a finer grid"
         )
     return nodes
-
-
-def _of_corners(nodes: np.ndarray, both: np.ufunc) -> np.ndarray:
-    """Return what the four corners of cells have together."""
-    return both(both(nodes[:-1, :-1], nodes[1:, :-1]), both(nodes[:-1, 1:], nodes[1:, 1:]))
-
-
-def _two_by_two(mask: np.ndarray) -> np.ndarray:
-    """Return the nodes that are in a square of 2 x 2 nodes of a mask."""
-    corners = _of_corners(mask, np.logical_and)
-    covered = np.zeros_like(mask)
-    for y in (slice(None, -1), slice(1, None)):
-        for x in (slice(None, -1), slice(1, None)):
-            covered[y, x] |= corners
-    return covered

@@ -5,11 +5,9 @@ nothing is too thin, and voxels that touch in an edge or a corner alone are conn
 on voxels.
 """
 
-import copy
 import dataclasses
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +15,13 @@ from mosaicdd.axes import ends, times
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import as_mask
+from mosaicdd.problems.shapes.apertures import cells_touching
 from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners
 from mosaicdd.problems.shapes.shape import Shape, labelled, named_pieces
+from mosaicdd.tensors import read_only
 
 
+@dataclass(frozen=True, eq=False)
 class VoxelMask(Shape):
     """The part of a box that some voxels are, ``(nz, ny, nx)``, true inside.
 
@@ -32,17 +33,24 @@ class VoxelMask(Shape):
         The mask; an array of numbers must hold 0 and 1 alone. Memory that others may write to is copied.
     left_out
         The share of the voxels given that was left out as it floats, for messages.
+    periods
+        Of the sides between which it goes on at the other one; by default of none.
     """
 
-    staircase = False
     voxels: np.ndarray
+    left_out: float = 0.0
+    periods: Periods = (None, None, None)
+    staircase = False
 
-    def __init__(self, voxels: Any, left_out: float = 0.0):
-        self.voxels = _as_mask(voxels)
-        self.left_out = left_out
-        self._periods: Periods = (None,) * self.voxels.ndim
-        if not self.voxels.any():
+    def __post_init__(self) -> None:
+        mask = as_mask(self.voxels, "the mask")
+        if mask.ndim != 3:
+            raise ValueError(f"a mask of voxels has three axes, (z, y, x), got {mask.ndim}")
+        if not mask.any():
             raise ValueError("the mask is true nowhere: there is no domain")
+        if mask.flags.writeable:
+            mask = read_only(mask.copy())
+        object.__setattr__(self, "voxels", mask)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VoxelMask) and np.array_equal(self.voxels, other.voxels)
@@ -63,9 +71,7 @@ class VoxelMask(Shape):
 
     def on(self, periods: Periods) -> "VoxelMask":
         """Return the same between periodic sides, beyond which it goes on at the other one."""
-        other = copy.copy(self)
-        other._periods = periods
-        return other
+        return dataclasses.replace(self, periods=periods)
 
     def inside(self, level: np.ndarray) -> np.ndarray:
         """Say by the level at which nodes it is known what is given there: also on the outline, beside thin parts."""
@@ -76,15 +82,13 @@ class VoxelMask(Shape):
 
         Beyond a side that is not periodic they are as those beside it.
         """
-        return around(self.voxels, part, self._periods)
+        return around(self.voxels, part, self.periods)
 
     def level(self, grid: Grid, part: Part) -> np.ndarray:
         """Return -1 at the nodes of a part with voxels inside alone around them, 0 on the outline, 1 outside."""
-        every = several = self.cells(part)
-        for axis in range(every.ndim):
-            low, high = ends(axis, every.ndim)
-            every, several = every[low] & every[high], several[low] | several[high]
-        return np.where(every, -1.0, np.where(several, 0.0, 1.0))
+        cells = self.cells(part)
+        beside, other = cells_touching(cells), cells_touching(~cells)
+        return np.where(beside & ~other, -1.0, np.where(beside, 0.0, 1.0))
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and which one the faces of each voxel outside belong to.
@@ -100,13 +104,6 @@ class VoxelMask(Shape):
         axis, end = piece.side
         shares = of_corners(self.voxels.take(-end, axis))
         return dataclasses.replace(piece, shares=shares, inside=shares.sum(axis=0) > 0)
-
-
-def _as_mask(voxels: Any) -> np.ndarray:
-    mask = as_mask(voxels, "the mask")
-    if mask.ndim != 3:
-        raise ValueError(f"a mask of voxels has three axes, (z, y, x), got {mask.ndim}")
-    return mask.copy() if mask.flags.writeable else mask
 
 
 def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:
