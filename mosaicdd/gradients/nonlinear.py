@@ -88,24 +88,23 @@ class NonlinearLagrangian(Lagrangian):
     def _tested(
         self, inputs: Inputs, u: torch.Tensor, v: torch.Tensor, w: torch.Tensor
     ) -> torch.Tensor:
-        operator, axes, named = self.operator, self._axes, inputs.named
-        v = torch.where(self.active, v, 0.0)
+        axes, named, v = self._axes, inputs.named, torch.where(self.active, v, 0.0)
+        operator = self.operator.with_numbers({n: named[n] for n in self._parameters.numbers})
         taken = {name: self._of_residual(name, inputs) for name in operator.taken}
         fields = {name: StencilValues.of(_ringed(values), axes) for name, values in taken.items()}
-        numbers = {name: named[name] for name in self._parameters.numbers}
         if operator.two_point_flux and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)
             factor = {"a": named.get(operator.factor or "", unit)}
             between = self._between(replace(inputs, named=factor), torch.zeros(()))
             kept = between if self._outlines is None else between.among(self._counts, torch)
             patch = StencilValues.of(_ringed(u), axes)
-            reaction, through = operator.through_faces(patch, kept.along, fields, self.h, numbers)
+            reaction, through = operator.through_faces(patch, kept.along, fields, self.h)
             total = -(self._volumes * reaction * v).sum()
             for axis, (forth, back) in enumerate(through):
                 low, high = ends(axis, axes)
                 total = total - (forth * v[low]).sum() - (back * v[high]).sum()
             if self._outlines is not None:
-                flows = self._through_outlines(self._outlines, fields, numbers, u, between)
+                flows = self._through_outlines(self._outlines, operator, fields, u, between)
                 total = total + self._outlines(inputs, between, u, v, w, flows)
         else:
             if self._outlines is not None:
@@ -115,7 +114,7 @@ class NonlinearLagrangian(Lagrangian):
                 factors = self._within(named[operator.factor])
                 cells = cells * torch.nn.functional.pad(factors, (1, 1) * axes, value=1.0)
             patch = StencilValues.of(_ringed(u), axes, cells=cells)
-            total = -(self.h**2 * operator.at(patch, fields, self.h, numbers) * v).sum()
+            total = -(self.h**2 * operator.at(patch, fields, self.h) * v).sum()
             if self._outlines is not None:
                 total = total + self._outlines.imposed_by(w, inputs)
                 values, tests = u.reshape(-1), v.reshape(-1)
@@ -143,8 +142,8 @@ class NonlinearLagrangian(Lagrangian):
     def _through_outlines(
         self,
         outlines: ActingOutlines,
+        operator: Nonlinear,
         fields: dict[str, StencilValues],
-        numbers: dict[str, torch.Tensor],
         u: torch.Tensor,
         between: Conductances,
     ) -> OutlineFlows:
@@ -160,7 +159,7 @@ class NonlinearLagrangian(Lagrangian):
                 for name, patch in fields.items()
             }
             beside = [u[nodes] + rises.flatten(0, 1)[number] for number in order]
-            _, flows = self.operator.flows([u[nodes], *beside], here, self.h, numbers)
+            _, flows = operator.flows([u[nodes], *beside], here, self.h)
             every = [flows[order.index(number)] for number in range(len(steps))]
             return self.h**2 * torch.stack(every).reshape(axes, 2, -1)
 

@@ -88,7 +88,7 @@ def _couplings(
     """
     first, last = ends_of(offset)
     inside = np.pad(np.ones(forth.shape, bool), 1)
-    low, high = _negative_beyond(forth, offset), _negative_beyond(back, [-d for d in offset])
+    low, high = _along(-forth, offset), _along(-back, [-d for d in offset])
     # All but what is along the edges is known from both ends.
     for axis, end in itertools.product(range(len(offset)), (0, -1)):
         edge = at(axis, len(offset), end)
@@ -99,16 +99,9 @@ def _couplings(
     return low, high
 
 
-def _negative_beyond(values: np.ndarray, offset: Sequence[int]) -> np.ndarray:
-    """Return minus the values of nodes inside, for all edges along an offset from them; beyond, that of the next edge."""
-    axes = len(offset)
-    edges = np.empty([n + 2 - abs(s) for n, s in zip(values.shape, offset, strict=True)])
-    inner = tuple(slice(int(s >= 0), -1 if s <= 0 else None) for s in offset)
-    np.negative(values, out=edges[inner])
-    for axis, s in enumerate(offset):
-        for end, beside in ((0, 1),) * (s >= 0) + ((-1, -2),) * (s <= 0):
-            edges[at(axis, axes, end)] = edges[at(axis, axes, beside)]
-    return edges
+def _along(values: np.ndarray, offset: Sequence[int]) -> np.ndarray:
+    """Return values of nodes inside for all edges along an offset from them; beyond, those of the next edge."""
+    return np.pad(values, [(int(s >= 0), int(s <= 0)) for s in offset], mode="edge")
 
 
 def require_positive(own: np.ndarray) -> None:

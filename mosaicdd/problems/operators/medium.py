@@ -14,7 +14,7 @@ that of the upstream node: by exponential fitting, as where coefficients are con
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from mosaicdd.problems.operators.tensors import (
 from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.sampling import cells_around, sample_near
 from mosaicdd.unsupported import Unsupported
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.operators.nonlinear import Nonlinear
 
 _SERIES = 1e-4  # cell Peclet numbers below which Bernoulli's function is a series
 _PIECE = 2**15  # edges that are fitted at once
@@ -245,25 +248,28 @@ class Medium:
         return self.aspect[axis] if self.aspect else 1.0
 
 
-def medium_of(operator: object, because: str = "") -> Medium:
+def medium_of(operator: "EllipticOperator | Medium | Nonlinear", because: str = "") -> Medium:
     """Return an operator, with constant coefficients or not, as a medium.
 
     ``because``: why it must be one, for messages.
 
     `Unsupported` if its tensor is not diagonal beside a velocity, it describes waves, or is not linear.
     """
-    if isinstance(operator, Medium):
-        return operator
-    if not isinstance(operator, EllipticOperator):
+    if not operator.linear:
         lacks = "is not linear"
+    elif not operator.constant:
+        return operator
     elif operator.axy and not operator.self_adjoint:
         lacks = f"has a mixed derivative, axy {operator.axy:g}, and a velocity"
     elif operator.c < 0:
         lacks = f"describes waves, c is {operator.c:g}, not 0 or more"
     else:
-        names = ["bx", "by", "c", *(["a"] if operator.ayy == operator.axx else ["axx", "ayy"])]
-        names += ["axy"] * bool(operator.axy)
-        values = {name: getattr(operator, "axx" if name == "a" else name) for name in names}
+        values = vars(operator).copy()
+        if operator.ayy == operator.axx:
+            values["a"] = values.pop("axx")
+            del values["ayy"]
+        if not operator.axy:
+            del values["axy"]
         return Medium({name: Field(name, value) for name, value in values.items()})
     raise Unsupported(
         f"{because + ', and ' if because else ''}the equation {lacks}: such an equation is solved with "

@@ -10,6 +10,7 @@ What a problem gives, `Nonlinear`, is sampled once on a part of the grid: `Nonli
 Coefficients that depend on the solution, as functions of tensors, through which torch differentiates.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -328,42 +329,36 @@ class Nonlinear:
     def numbers(self) -> dict[str, float]:
         """By name, what is one number for the whole domain and the residual is differentiable by, in torch."""
         known = {}
+        u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
+        stencil, fields = StencilValues(*u.reshape(-1, 1)), self.ordinary(u[:1])
         for name, value in self._numbers.items():
             number = torch.tensor(value, dtype=torch.float64, requires_grad=True)
-            u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
-            residual = self.at(
-                StencilValues(*u.reshape(-1, 1)), self.ordinary(u[:1]), 1.0, {name: number}
-            ).sum()
-            if residual.requires_grad:
+            if self.with_numbers({name: number}).at(stencil, fields, 1.0).sum().requires_grad:
                 known[name] = value
         return known
 
-    def at(
-        self,
-        u: StencilValues,
-        fields: Mapping[str, StencilValues],
-        h: float,
-        numbers: Mapping[str, torch.Tensor] | None = None,
-    ) -> torch.Tensor:
-        """Return the residual at the centres of patches; ``h``: the spacing; ``numbers``: in the place of the problem's."""
+    def with_numbers(self, numbers: Mapping[str, torch.Tensor]) -> "Nonlinear":
+        """Return the operator with tensors in the place of some of its numbers."""
+        other = copy.copy(self)
+        other._others = self._others | dict(numbers)
+        return other
+
+    def at(self, u: StencilValues, fields: Mapping[str, StencilValues], h: float) -> torch.Tensor:
+        """Return the residual at the centres of stencils; ``h``: the spacing."""
         if not self.aspect:
-            return self.in_squares(u, fields, h, numbers)
+            return self.in_squares(u, fields, h)
         if not self.two_point_flux:
-            return self.in_squares(u.in_cells(self.aspect), fields, h, numbers)
-        total = reaction = self.in_squares(self.uniform(u.centre), fields, h, numbers)
+            return self.in_squares(u.in_cells(self.aspect), fields, h)
+        total = reaction = self.in_squares(self.uniform(u.centre), fields, h)
         for axis, side in enumerate(self.aspect):
-            total = total + self.in_squares(u.along(axis), fields, h * side, numbers) - reaction
+            total = total + self.in_squares(u.along(axis), fields, h * side) - reaction
         return total
 
     def in_squares(
-        self,
-        u: StencilValues,
-        fields: Mapping[str, StencilValues],
-        h: float,
-        numbers: Mapping[str, torch.Tensor] | None = None,
+        self, u: StencilValues, fields: Mapping[str, StencilValues], h: float
     ) -> torch.Tensor:
         """Return it, as `at`, where cells are squares, in space cubes, of the side ``h``."""
-        return self._residual(u, h, **fields, **(self._others | dict(numbers or {})))
+        return self._residual(u, h, **fields, **self._others)
 
     def through_faces(
         self,
@@ -371,21 +366,19 @@ class Nonlinear:
         between: Sequence[Any],
         fields: Mapping[str, StencilValues],
         h: float,
-        numbers: Mapping[str, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
         """Return the reaction at nodes, and along each axis what flows out of the first and of the last nodes of edges.
 
         ``u``: at nodes ``(.., rows, columns)``; ``between``: the conductances of the edges along each axis; flows are times
-        the squared spacing, fields and numbers those of `at`.
+        the squared spacing, fields those of `at`.
         """
-        reaction, flows = self.flows([u.centre, *u.neighbours], fields, h, numbers)
+        reaction, flows = self.flows([u.centre, *u.neighbours], fields, h)
+        to = dict(zip(neighbours_of(self.axes), flows, strict=True))
         through = []
         for axis, k in enumerate(between):
-            ways = []
-            for way, end in zip((1, -1), ends(axis, self.axes), strict=True):
-                flow = flows[neighbours_of(self.axes).index(at(axis, self.axes, way, 0))]
-                ways.append(h**2 * k * flow[last(end)])
-            through.append((ways[0], ways[1]))
+            low, high = ends(axis, self.axes)
+            forth, back = (to[at(axis, self.axes, way, 0)] for way in (1, -1))
+            through.append((h**2 * k * forth[last(low)], h**2 * k * back[last(high)]))
         return reaction, through
 
     def flows(
@@ -393,16 +386,15 @@ class Nonlinear:
         values: Sequence[torch.Tensor],
         fields: Mapping[str, StencilValues],
         h: float,
-        numbers: Mapping[str, torch.Tensor] | None = None,
         corner: Offset = (),
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the reaction at nodes, and what flows to each neighbour where a face's conductance, as `faces` has it, is 1.
 
-        ``values``: at nodes, and at those beside, as `neighbours_of`; fields and numbers as those of `at`; ``corner``: of
-        the cell along whose edges alone it is.
+        ``values``: at nodes, and at those beside, as `neighbours_of`; fields as those of `at`; ``corner``: of the cell along
+        whose edges alone it is.
         """
         centre, *beside = values
-        reaction = self.in_squares(self.uniform(centre), fields, h, numbers)
+        reaction = self.in_squares(self.uniform(centre), fields, h)
         flows = []
         for k, (offset, value) in enumerate(zip(neighbours_of(self.axes), beside, strict=True), 1):
             along = next(axis for axis, step in enumerate(offset) if step)
@@ -410,6 +402,6 @@ class Nonlinear:
                 continue
             side = self.aspect[along] if self.aspect else 1.0
             alone = StencilValues(*(value if i == k else centre for i in range(len(values))))
-            flow = self.in_squares(alone, fields, h * side, numbers) - reaction
+            flow = self.in_squares(alone, fields, h * side) - reaction
             flows.append(flow if side == 1.0 else side**2 * flow)
         return reaction, flows
