@@ -36,7 +36,8 @@ from typing import Any
 import torch
 
 from mosaicdd.axes import at, last, steps_across
-from mosaicdd.problems.operators.patch import Differentiated, StencilValues, is_number, offsets
+from mosaicdd.problems.operators.conductances import Conductances
+from mosaicdd.problems.operators.patch import StencilValues, is_number, offsets
 
 Conductivity = Callable[[torch.Tensor], torch.Tensor]
 
@@ -56,7 +57,7 @@ def outflow(
         total = _through_edges(*energy)
         if u.differentiated is not None:
             total.requires_grad_()
-            u.differentiated.append(Differentiated(total, *_of_energy(*energy, u.dtype)))
+            u.differentiated.append((total, _of_energy(*energy, u.dtype)))
         return total
     corners = list(itertools.product((-1, 1), repeat=u.axes))
     cells = None if u.cells is None else _block([u.cell(corner) for corner in corners], u.axes)
@@ -131,8 +132,8 @@ def _of_energy(
     conductivity: Conductivity,
     shares: dict[tuple[int, ...], Any],
     dtype: torch.dtype,
-) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-    """Return the conductances along the edges between the nodes of an array, and across, of the derivative there."""
+) -> Conductances:
+    """Return the derivative between the nodes of an array, those beside both ends of which are all there."""
     axes = len(scales)
     steps = steps_across(axes)
     rises = [u.diff(dim=axis - axes).to(dtype) for axis in range(axes)]
@@ -159,7 +160,9 @@ def _of_energy(
                 between[axis][_meeting(corner, axis)].add_(both, alpha=way)
             step = tuple({first: 1, second: -way}.get(axis, 0) for axis in range(axes))
             diagonals[step][_meeting(corner, first, second)].sub_(both, alpha=way)
-    return tuple(between), tuple(diagonals[step] for step in steps)
+    reaction: Any = u.new_zeros(u.shape, dtype=dtype)
+    along: Any = tuple(between)
+    return Conductances(along, reaction, across=tuple(diagonals[step] for step in steps))
 
 
 def _with_rate(

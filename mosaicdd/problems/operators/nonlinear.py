@@ -11,9 +11,8 @@ Coefficients that depend on the solution, as functions of tensors, through which
 """
 
 import copy
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -61,7 +60,7 @@ def function_of_u(name: str, value: Any) -> Function:
         expression = Expression(str(value).removeprefix("expr:"), variables=("u", "pi"))
     except ValueError as error:
         raise ValueError(f"the field {name}: {error}") from error
-    return _OfU(expression)
+    return partial(_of_u, expression)
 
 
 def _require_of_tensors(name: str, function: Function) -> None:
@@ -78,14 +77,8 @@ def _require_of_tensors(name: str, function: Function) -> None:
         raise TypeError(f"{how}, and give as many values, got {kind} for {tuple(u.shape)}")
 
 
-@dataclasses.dataclass(frozen=True)
-class _OfU:
-    """The function of tensors that an expression in ``u`` is; it can be pickled."""
-
-    expression: Expression
-
-    def __call__(self, u: torch.Tensor) -> torch.Tensor:
-        return self.expression.of_tensors(u=u)
+def _of_u(expression: Expression, u: torch.Tensor) -> torch.Tensor:
+    return expression.of_tensors(u=u)
 
 
 class Nonlinear:

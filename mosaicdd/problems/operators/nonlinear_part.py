@@ -16,7 +16,7 @@ from mosaicdd.problems.operators.jacobian import (
     elliptic_conductances,
     require_positive,
 )
-from mosaicdd.problems.operators.patch import Differentiated, Offset, StencilValues, beside, offsets
+from mosaicdd.problems.operators.patch import Offset, StencilValues, beside, offsets
 
 if TYPE_CHECKING:
     from mosaicdd.problems.operators.nonlinear import Nonlinear
@@ -145,7 +145,7 @@ class NonlinearPart:
         They are conductances, of a type, where the whole residual has these from a formula; else None, and by offset those
         by the values there.
         """
-        known: list[Differentiated] = []
+        known: list[tuple[torch.Tensor, Conductances]] = []
         values = torch.from_numpy(u[there])
         leaves = [
             leaf.detach().requires_grad_() for leaf in StencilValues.of(values, u.ndim).values
@@ -153,20 +153,17 @@ class NonlinearPart:
         cells, kind = self._cells(there), torch.float32 if dtype == np.float32 else torch.float64
         patch = StencilValues(*leaves, whole=values, cells=cells, differentiated=known, dtype=kind)
         total = self._at(patch, there).sum()
-        by = [*leaves, *(each.residual for each in known)]
+        by = [*leaves, *(leaf for leaf, _ in known)]
         gradients = torch.autograd.grad(total, by, allow_unused=True)
         of_leaves, of_known = gradients[: len(leaves)], gradients[len(leaves) :]
         pairs = zip(offsets(u.ndim), of_leaves, strict=True)
         partial = {offset: gradient for offset, gradient in pairs if gradient is not None}
-        factors = [
-            (each, factor)
-            for each, factor in zip(known, of_known, strict=True)
-            if factor is not None
-        ]
+        parts = zip([between for _, between in known], of_known, strict=True)
+        factors = [(between, factor) for between, factor in parts if factor is not None]
         if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
-            return _conductances(factors[0][0], number), {}
-        for each, factor in factors:
-            for offset, gradient in _by_offset(_conductances(each)).items():
+            return _in_numpy(factors[0][0], number), {}
+        for between, factor in factors:
+            for offset, gradient in _by_offset(_in_numpy(between)).items():
                 more = factor * gradient
                 partial[offset] = partial[offset] + more if offset in partial else more
         return None, partial
@@ -200,14 +197,9 @@ def _number(values: torch.Tensor) -> float:
     return float(least) if least == most else 0.0
 
 
-def _conductances(known: Differentiated, factor: float = 1.0) -> Conductances:
-    """Return the derivative of a part of a residual, between all nodes of a strip."""
-    along, across = (
-        tuple((k if factor == 1.0 else k.mul_(factor)).numpy() for k in edges)
-        for edges in (known.along, known.across)
-    )
-    sizes = [max(sizes) for sizes in zip(*(k.shape for k in along), strict=True)]
-    return Conductances(along, np.zeros(sizes, along[0].dtype), across=across)
+def _in_numpy(known: Conductances, factor: float = 1.0) -> Conductances:
+    """Return conductances in arrays of torch's, which change, times a factor in arrays of numpy's."""
+    return known.each(lambda k: (k if factor == 1.0 else k.mul_(factor)).numpy())
 
 
 def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> None:

@@ -1,10 +1,13 @@
 """Stencils of values: those at nodes and at the nodes around them, from which nonlinear residuals are made."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from mosaicdd.axes import last
+
+if TYPE_CHECKING:
+    from mosaicdd.problems.operators.conductances import Conductances
 
 Offset = tuple[int, ...]
 """From a node to another, (y, x) or (z, y, x), in cells."""
@@ -41,16 +44,6 @@ def beside(values: torch.Tensor, offset: Offset) -> torch.Tensor:
     return values[last(inside)]
 
 
-class Differentiated(NamedTuple):
-    """A part of a residual that has its derivative from a formula, at the nodes inside an array of values."""
-
-    residual: torch.Tensor  # a leaf, by which the rest of the residual is differentiated
-    # Between the nodes of the array, those beside both ends of which are all there: along each axis, and across the faces
-    # of cells, as `Conductances` has them.
-    along: tuple[torch.Tensor, ...]
-    across: tuple[torch.Tensor, ...]
-
-
 def is_number(values: torch.Tensor) -> bool:
     """Say whether a field is one number for each square, or for all."""
     return values.shape[-1:] in ((), (1,))
@@ -75,7 +68,8 @@ class StencilValues:
     aspect
         The sides of a cell per axis in units of the spacing; empty where all are the same.
     differentiated
-        Where what knows its own derivative puts it, for one that asks for it.
+        A list for the parts of a residual whose derivative is known by a formula, each a leaf, by which the rest of the
+        residual is differentiated, and conductances between the nodes of the array; None if nobody asks.
     dtype
         Of these derivatives.
     """
@@ -86,7 +80,7 @@ class StencilValues:
         whole: torch.Tensor | None = None,
         cells: torch.Tensor | None = None,
         aspect: tuple[float, ...] = (),
-        differentiated: list[Differentiated] | None = None,
+        differentiated: "list[tuple[torch.Tensor, Conductances]] | None" = None,
         dtype: torch.dtype = torch.float64,
     ):
         self._values = list(values)  # None until they are asked for
@@ -112,7 +106,11 @@ class StencilValues:
 
     def in_cells(self, aspect: tuple[float, ...]) -> "StencilValues":
         """Return the same values in cells of other sides."""
-        made = {"cells": self.cells, "differentiated": self.differentiated, "dtype": self.dtype}
+        made: dict[str, Any] = {
+            "cells": self.cells,
+            "differentiated": self.differentiated,
+            "dtype": self.dtype,
+        }
         return StencilValues(*self._values, whole=self.whole, aspect=aspect, **made)
 
     def along(self, axis: int) -> "StencilValues":
