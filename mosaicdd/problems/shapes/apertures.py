@@ -79,6 +79,14 @@ class Apertures:
         """The part of a cell that each node's volume has, ``(rows, columns)``."""
         return _gathered(self.quarters, range(self.quarters[0].ndim))
 
+    @property
+    def shares(self) -> np.ndarray:
+        """What each node around the cells has of them, cell by cell, ``(2**axes, M)``, the last axis first."""
+        # The corner that a cell before the node has there is its high one.
+        corners = itertools.product((slice(None, -1), slice(1, None)), repeat=self.quarters[0].ndim)
+        pairs = zip(reversed(self.quarters), corners, strict=True)
+        return np.stack([np.pad(share, 1)[corner].ravel() for share, corner in pairs])
+
     @functools.cached_property
     def edge_faces(self) -> tuple[Any, ...]:
         """The faces of the grid edges along each axis, as `of_edges`."""
@@ -241,16 +249,6 @@ def _whole(cells: np.ndarray) -> Apertures:
     every = Apertures.of_cells(cells)
     faces = tuple(tuple(face.copy() for face in along) for along in every.faces)
     return Apertures(faces, tuple(share.copy() for share in every.quarters))
-
-
-def shares_of_side(level: np.ndarray) -> np.ndarray:
-    """Return what a shape has of a side, by its level at the nodes there: ``(2**axes, M)``, as `of_corners`."""
-    cells = tuple(count - 1 for count in level.shape)
-    cover, _ = cut_cells(level, np.ones(cells, bool))
-    # The corner that a cell before the node has there is its high one.
-    wide = [np.pad(share, 1) for share in reversed(cover.quarters)]
-    corners = itertools.product((slice(None, -1), slice(1, None)), repeat=level.ndim)
-    return np.stack([share[corner].ravel() for share, corner in zip(wide, corners, strict=True)])
 
 
 def staircase(level: np.ndarray, cells: np.ndarray) -> Apertures:

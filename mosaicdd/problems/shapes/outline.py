@@ -18,7 +18,7 @@ import numpy as np
 import scipy.ndimage
 
 from mosaicdd.grid.grid import Grid
-from mosaicdd.problems.shapes.apertures import cells_touching, shares_of_side
+from mosaicdd.problems.shapes.apertures import Apertures, cells_touching, cut_cells
 
 Side = tuple[int, int]
 """A side of a rectangle, or of a box: the axis that it is constant in, and its low (0) or high end (1)."""
@@ -98,15 +98,8 @@ class OutlinePiece:
         on = level == 0
         inside = (level < 0) | on & beside
         replaced = bool((~cells_touching(~on)).any() and not inside.any())
-        shares = shares_of_side(level)
+        shares = cut_cells(level, np.ones([n - 1 for n in level.shape], bool))[0].shares
         return dataclasses.replace(self, shares=shares, inside=inside.ravel(), replaced=replaced)
-
-
-def of_corners(cells: np.ndarray) -> np.ndarray:
-    """Return what the nodes of a side have of its cells ``(..)``, each of which counts with a number: ``(2**axes, M)``."""
-    wide = np.pad(np.asarray(cells, float), 1) / 2**cells.ndim
-    corners = itertools.product((slice(None, -1), slice(1, None)), repeat=cells.ndim)
-    return np.stack([wide[corner].ravel() for corner in corners])
 
 
 def rectangle_outline(grid: Grid) -> Mapping[str, OutlinePiece]:
@@ -125,7 +118,7 @@ def _sides_of(grid: Grid) -> Mapping[str, OutlinePiece]:
         side = (*grid.nodes[:axis], 1, *grid.nodes[axis + 1 :])
         nodes = np.indices(side).reshape(axes, -1).T
         nodes[:, axis] = end * grid.shape[axis]
-        shares = of_corners(np.ones((*grid.shape[:axis], *grid.shape[axis + 1 :])))
+        shares = Apertures.of_cells(np.ones((*grid.shape[:axis], *grid.shape[axis + 1 :]))).shares
         for values in (nodes, shares):
             values.flags.writeable = False
         pieces[name] = OutlinePiece(nodes, shares, (axis, end))

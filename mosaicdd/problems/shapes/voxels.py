@@ -15,8 +15,8 @@ from mosaicdd.axes import ends, times
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import as_mask
-from mosaicdd.problems.shapes.apertures import cells_touching
-from mosaicdd.problems.shapes.outline import OutlinePiece, of_corners
+from mosaicdd.problems.shapes.apertures import Apertures, cells_touching
+from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.shape import Shape, labelled, named_pieces
 from mosaicdd.tensors import read_only
 
@@ -102,7 +102,7 @@ class VoxelMask(Shape):
         if piece.side is None:
             return piece
         axis, end = piece.side
-        shares = of_corners(self.voxels.take(-end, axis))
+        shares = Apertures.of_cells(self.voxels.take(-end, axis)).shares
         return dataclasses.replace(piece, shares=shares, inside=shares.sum(axis=0) > 0)
 
 
