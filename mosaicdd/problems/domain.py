@@ -82,7 +82,7 @@ class Domain:
             self.shape.require_shape(grid)
 
     def __str__(self) -> str:
-        """Say in a few words what it is."""
+        """Describe the domain in a few words."""
         spacing = "" if self.spacing is None else f" of {self.grid().cell}"
         if any(self.origin or ()):
             spacing += f" {self.grid().reach}"
@@ -92,7 +92,7 @@ class Domain:
 
     @classmethod
     def of_grid(cls, grid: Grid, shape: Shape | None = None) -> "Domain":
-        """Return that of all cells of a grid, or the part of it that a shape is."""
+        """Return the domain of all cells of a grid, or the part of it that a shape is."""
         return cls(grid.shape, grid.steps, shape, grid.origin[::-1] if any(grid.origin) else None)
 
     @classmethod
@@ -104,7 +104,7 @@ class Domain:
         per_cell: bool | None = None,
         origin: Origin = None,
     ) -> "Domain":
-        """Return where a mask is true.
+        """Return the domain where a mask is true.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Domain:
     def _placed(
         cls, cells: Any, spacing: Any, shape: Shape, origin: Any, given: Any, what: str
     ) -> "Domain":
-        """Return the domain with the spacing and the place of what is given, if it has coordinates, where these are not given.
+        """Return a domain whose spacing and origin are by default those of the given coordinates.
 
         `ValueError` if they are, and differ.
         """
@@ -160,7 +160,7 @@ class Domain:
         *,
         parameters: Mapping[str, float] | None = None,
     ) -> "Domain":
-        """Return where a signed distance, or anything like it, is negative; of second order.
+        """Return the domain where a signed distance, or anything like it, is negative; of second order.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Domain:
         spacing: float | tuple[float, ...] | None = None,
         origin: Origin = None,
     ) -> "Domain":
-        """Return what is inside a polygon and outside of others, its holes; of second order.
+        """Return the domain inside a polygon and outside of its holes; of second order.
 
         Their outlines are ``outer``, ``hole1``, ``hole2``, .. in this order.
 
@@ -218,7 +218,7 @@ class Domain:
         return cls(cells, spacing, Polygons(outer, holes), origin)
 
     def grid(self, spacing: float | None = None) -> Grid:
-        """Return the grid, with the spacing given where the domain has none of its own."""
+        """Return the grid of the domain; ``spacing``: where the domain has none."""
         sides = spacing if self.spacing is None else self.spacing
         place = () if self.origin is None else tuple(self.origin)[::-1]
         return _grid(self.cells, DEFAULT_SPACING if sides is None else sides, place)
@@ -245,14 +245,14 @@ def _by_axis(given: Any, axes: int = 0) -> tuple[Any, ...] | None:
 
 
 def _numbers_by_axis(given: Any, axes: int) -> tuple[Any, ...] | None:
-    """Return a number for each axis, as `_by_axis`; None if these are none, or not as many."""
+    """Return one number per axis, as `_by_axis`; None if these are no numbers, or not as many."""
     values = _by_axis(given, axes) or ()
     numeric = len(values) == axes and all(isinstance(value, numbers.Real) for value in values)
     return values if numeric else None
 
 
 def _spacing(spacing: Any, axes: int) -> float | tuple[float, ...]:
-    """Return the side of a cell, or its sides, in the order of the axes, where they differ; else raise `TypeError`."""
+    """Return the side of a cell, or its different sides in the order of axes; else raise `TypeError`."""
     given = (spacing,) * axes if isinstance(spacing, numbers.Real) else spacing
     if (sides := _numbers_by_axis(given, axes)) is None:
         names = ", ".join(f"d{name}" for name in letters(axes))
@@ -263,7 +263,7 @@ def _spacing(spacing: Any, axes: int) -> float | tuple[float, ...]:
 
 
 def _place(origin: Any, axes: int) -> tuple[float, ...]:
-    """Return a place, that along x first; else raise `TypeError` or `ValueError`."""
+    """Return the origin as numbers, along x first; else raise `TypeError` or `ValueError`."""
     if (place := _numbers_by_axis(origin, axes)) is None:
         raise TypeError(f"the origin is a place, ({coordinates(axes)}), got {origin!r}")
     if not np.isfinite(place).all():

@@ -58,7 +58,7 @@ class Conductances:
         return self.against is self.along
 
     def edges(self) -> Iterator[tuple[Step, np.ndarray, np.ndarray]]:
-        """Yield what couples nodes: the step from the first ones to the last, and conductances in the equations of each.
+        """Yield the couplings: a step between nodes, and the conductances in the equations of both ends.
 
         An array begins with the edge of its first node.
         """
@@ -67,7 +67,7 @@ class Conductances:
             yield from zip(steps_across(self.axes), self.across, self.across, strict=True)
 
     def transposed(self) -> "Conductances":
-        """Return those of the transposed matrix, whose diagonal is the same; of nodes with all others around them."""
+        """Return the conductances of the transposed matrix, of the same diagonal; right for inner nodes."""
         if self.symmetric:
             return self
         reaction = np.array(self.reaction, float)
@@ -78,7 +78,7 @@ class Conductances:
         return Conductances(self.against, reaction, self.along, self.across)
 
     def mapped(self, of: Callable[[Step, Any], Any]) -> "Conductances":
-        """Return what a function makes of each array, and of the step along its edges: of the reaction no step."""
+        """Apply a function to the step and the array of each kind of edge, and of the reaction."""
         steps = steps_along(self.axes)
         return Conductances(
             tuple(map(of, steps, self.along)),
@@ -88,11 +88,11 @@ class Conductances:
         )
 
     def each(self, of: Callable[[np.ndarray], np.ndarray]) -> "Conductances":
-        """Return what a function makes of each array."""
+        """Apply a function to each array."""
         return self.mapped(lambda _, k: of(k))
 
     def part(self, *place: slice) -> "Conductances":
-        """Return views of those between some of the nodes, by a slice per axis."""
+        """Return views of the conductances between some of the nodes, by a slice per axis."""
 
         def cut(step: Step, k: np.ndarray) -> np.ndarray:
             return k[
@@ -102,7 +102,7 @@ class Conductances:
         return self.mapped(cut)
 
     def among(self, nodes: Any, of: Any = np) -> "Conductances":
-        """Return those between nodes of a mask, and zero elsewhere.
+        """Return the conductances between the nodes of a mask, zero elsewhere.
 
         ``of``: the module of the arrays, of numpy's or torch's.
         """
@@ -114,11 +114,11 @@ class Conductances:
         return self.mapped(kept)
 
     def arrays(self) -> list[np.ndarray]:
-        """Return all that are not the same array: along, reaction, against, across."""
+        """Return the different arrays: along, reaction, against, across."""
         return [values for _, values in self.items()]
 
     def items(self) -> list[tuple[Step, np.ndarray]]:
-        """Return `arrays`, each after the step along its edges, of the reaction no step."""
+        """Return the `arrays` with the steps along their edges; zero for the reaction."""
         along, against = steps_along(self.axes), () if self.symmetric else self.against
         return [
             *zip(along, self.along, strict=True),

@@ -26,7 +26,7 @@ from mosaicdd.unsupported import Unsupported
 
 @dataclass(frozen=True)
 class FoilEdges:
-    """Edges along an axis, by their low nodes, each covered in part.
+    """Edges along an axis, by their low nodes, that a foil covers in part.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _edges_of(grid: Grid, foils: Iterable["Foil"]) -> list[FoilEdges]:
 def _changes(
     grid: Grid, foil: "Foil", n: int, place: float
 ) -> Iterator[tuple[int, int, float, bool]]:
-    """Yield which edges a foil across an axis changes: their axis, their place along it, by how much and whether it resists."""
+    """Yield the edges that a foil changes: axis, place along the normal, amount, whether it resists."""
     scale, side = grid.spacing**2, grid.steps[n]
     if foil.resistance:  # the middles of edges are half a cell beside nodes
         for edge, share in _shared(place - 0.5, grid.shape[n] - 1):
@@ -97,7 +97,7 @@ def _shared(place: float, last: int) -> list[tuple[int, float]]:
 def _covered(
     cells: int, low: float, high: float, *, lengths: bool, whole: bool
 ) -> tuple[int, np.ndarray]:
-    """Return what a foil covers along an axis: the first edge, or node, and shares from there on.
+    """Return the part of an axis that a foil covers: the first edge, or node, and shares.
 
     ``low``, ``high``: in cells; ``lengths``: of edges, between nodes; else of the faces around nodes, where ``whole`` of what
     these have in the grid.
@@ -114,7 +114,7 @@ def _covered(
 
 
 def _together(pieces: list[tuple[Slices, np.ndarray]]) -> list[tuple[Slices, np.ndarray]]:
-    """Return the place of pieces side by side, and what they cover of it together; of those one on another each its own."""
+    """Join pieces side by side to one array of shares; pieces one on another to several."""
     ends = list(zip(*(place for place, _ in pieces), strict=True))
     whole = tuple(slice(min(p.start for p in e), max(p.stop for p in e)) for e in ends)
     layers: list[np.ndarray] = []
@@ -190,7 +190,7 @@ class Foil:
 
     @property
     def sheets(self) -> Iterator[tuple[int, tuple[float, ...], tuple[float, ...]]]:
-        """The rectangles that it consists of, in the plane lines: the axis across, and two corners in the order of axes."""
+        """The rectangles of the foil, in the plane lines: normal axis, low and high corner."""
         for begin, end in pairwise(self.where):
             low, high = (tuple(map(pick, begin, end))[::-1] for pick in (min, max))
             normal = next(axis for axis, (a, b) in enumerate(zip(low, high, strict=True)) if a == b)
@@ -267,7 +267,7 @@ class Foils:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """What a file holds: of each sheet the normal, both corners in the order of axes, resistance and conductance."""
+        """The rows of a file: normal, both corners in the order of axes, resistance and conductance."""
         return np.array(
             [
                 [normal, *low, *high, foil.resistance, foil.conductance]
@@ -278,21 +278,21 @@ class Foils:
 
     @classmethod
     def of_table(cls, table: np.ndarray, beside: Any) -> Self:
-        """Return those of a file."""
+        """Return foils from the rows of a file, `table`."""
         axes = (table.shape[1] - 3) // 2
         rows = [(row[1 : 1 + axes], row[1 + axes : 1 + 2 * axes], row[-2:]) for row in table]
         return cls([Foil((low[::-1], high[::-1]), *both) for low, high, both in rows], beside)
 
     def at_time(self, t: float, beside: Any) -> Self:
-        """Return them with what is beside them at a time; themselves if nothing differs."""
+        """Return the foils in the diffusion at a time; themselves if that is the same."""
         return self if beside is self.beside else self.among(beside)
 
     def among(self, beside: Any) -> Self:
-        """Return them with something else beside them."""
+        """Return the foils in another diffusion."""
         return type(self)(self.foils, beside)
 
     def require_grid(self, grid: Grid) -> None:
-        """Raise `ValueError` if one reaches out of a grid, or resists along its sides; or is of another number of axes."""
+        """Check that foils lie in a grid, and that none resists along its sides."""
         axes = len(grid.shape)
         for foil in self.foils:
             for place in foil.where:
@@ -334,7 +334,7 @@ class Foils:
     def _require_inside(
         self, grid: Grid, part: Slices, place: Slices, covered: np.ndarray, faces: Any
     ) -> None:
-        """Raise `ValueError` if all of an edge's face is covered, and none of it in the domain."""
+        """Check that no foil covers the whole face of an edge outside of the domain."""
         outside = (covered == 1.0) & np.asarray(faces == 0)
         if outside.any():
             first = np.argwhere(outside)[0]
@@ -346,7 +346,7 @@ class Foils:
 
 
 def require_foils(fields: Mapping[str, Any], *, linear: bool, name: str) -> None:
-    """Raise `ValueError` where foils are given as another field than the diffusion; `Unsupported` unless it is ``linear``.
+    """Check that foils are given as the diffusion, and in a ``linear`` equation.
 
     ``name``: of the equation.
     """

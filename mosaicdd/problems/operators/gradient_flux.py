@@ -45,7 +45,7 @@ Conductivity = Callable[[torch.Tensor], torch.Tensor]
 def outflow(
     u: StencilValues, h: float, conductivity: Conductivity, a: StencilValues | None = None
 ) -> torch.Tensor:
-    """Return it at the centres of stencils.
+    """Return the discrete ``-div(a k grad u)`` at the centres of stencils.
 
     ``h``: the spacing, in whose units `StencilValues.aspect` has the sides of cells; ``conductivity``: ``k`` of the squared
     gradient; ``a``: by default 1.
@@ -72,13 +72,13 @@ def outflow(
 
 
 def _block(values: Sequence[Any], axes: int) -> torch.Tensor:
-    """Return arrays with as many values along each of their last axes as there are tensors, one after another."""
+    """Stack tensors to a block of equal sides along new last axes."""
     stacked = torch.stack(torch.broadcast_tensors(*values), dim=-1)
     return stacked.unflatten(-1, (round(len(values) ** (1 / axes)),) * axes)
 
 
 def _meeting(corner: Sequence[int], *along: int) -> tuple[Any, ...]:
-    """Return which of what lies along an axis, or across several, meet at a corner of all cells of an array."""
+    """Return the index of the edges along an axis that meet at a corner of each cell."""
     ends = slice(None, -1), slice(1, None)
     return last([slice(None) if axis in along else ends[c] for axis, c in enumerate(corner)])
 
@@ -86,7 +86,7 @@ def _meeting(corner: Sequence[int], *along: int) -> tuple[Any, ...]:
 def _shares(
     cells: torch.Tensor | None, factor: torch.Tensor | None, axes: int
 ) -> dict[tuple[int, ...], Any]:
-    """Return what multiplies the energy at each corner of the cells between nodes; None for 1."""
+    """Return the factors of the energy at each corner of the cells; None for 1."""
     shares = dict[tuple[int, ...], Any]()
     for corner in itertools.product((0, 1), repeat=axes):
         every = [] if cells is None else [cells]
@@ -102,7 +102,7 @@ def _through_edges(
     conductivity: Conductivity,
     shares: dict[tuple[int, ...], Any],
 ) -> torch.Tensor:
-    """Return it inside of arrays ``(..., rows, columns)``: what flows through the edges between nodes."""
+    """Return the outflow at the inner nodes of arrays ``(..., rows, columns)``, edge by edge."""
     axes, inner = len(scales), slice(1, -1)
     rises = [u.diff(dim=axis - axes) for axis in range(axes)]
     squares = [scale * rise.square() for scale, rise in zip(scales, rises, strict=True)]
@@ -133,7 +133,7 @@ def _of_energy(
     shares: dict[tuple[int, ...], Any],
     dtype: torch.dtype,
 ) -> Conductances:
-    """Return the derivative between the nodes of an array, those beside both ends of which are all there."""
+    """Return the derivative as conductances, right between nodes with all neighbours in the array."""
     axes = len(scales)
     steps = steps_across(axes)
     rises = [u.diff(dim=axis - axes).to(dtype) for axis in range(axes)]

@@ -13,7 +13,7 @@ _PAST = 0.5  # of an energy's slope where a step begins, that it may rise by whe
 
 
 class NotEllipticError(ValueError):
-    """At some values an equation has no elliptic derivative, or no finite residual."""
+    """The derivative of an equation is not elliptic at some values, or its residual not finite."""
 
 
 class OutOfRangeError(NotEllipticError):
@@ -21,7 +21,7 @@ class OutOfRangeError(NotEllipticError):
 
 
 def is_beyond(before: float, after: float) -> bool:
-    """Say whether a step that an energy falls along at first leads far beyond its least, by its slopes at both ends.
+    """Say by an energy's slopes at both ends of a step whether it overshoots the minimum.
 
     The residual alone may not tell: where flows are bounded, as of a minimal surface, it is hardly any larger far away.
     """
@@ -44,7 +44,7 @@ def elliptic_conductances(partial: Mapping[Offset, np.ndarray], *, symmetric: bo
 
 
 def conductances_of(partial: Mapping[Offset, np.ndarray], *, symmetric: bool) -> Conductances:
-    """Return conductances from the derivatives at the nodes inside by those at offsets from them.
+    """Return conductances from the derivatives of inner nodes' residuals by values at offsets.
 
     ``partial``: by offset, ``(rows, columns)``; one that is missing is zero.
     It has one node more all around.

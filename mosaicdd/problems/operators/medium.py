@@ -43,7 +43,7 @@ _PIECE = 2**15  # edges that are fitted at once
 
 @dataclass(frozen=True)
 class Resampled:
-    """Conductances that are not kept but made from the coefficients whenever they are asked for.
+    """Conductances that are computed from the coefficients at each call.
 
     ``place``: a part of the grid, whose nodes are counted from its corner.
     """
@@ -53,7 +53,7 @@ class Resampled:
     place: Part
 
     def part(self, *place: slice) -> Conductances:
-        """Return those between some of the nodes, by a slice per axis."""
+        """Return the conductances between some of the nodes, by a slice per axis."""
         moved = tuple(
             slice(whole.start + p.start, whole.start + p.stop)
             for whole, p in zip(self.place, place, strict=True)
@@ -96,7 +96,7 @@ class Medium:
         return self.bilinear or any(field.number != 0.0 for field in mixed)
 
     def _diffusion(self, axes: int) -> list[str]:
-        """Return the names of the diffusion along each axis; raise `Unsupported` if it is not known of all."""
+        """Return the names of the diffusion along each axis; `Unsupported` if one is missing."""
         along = [f"a{2 * letter}" for letter in letters(axes)]
         names = [name if name in self.fields else "a" for name in along]
         if any(name not in self.fields for name in names):
@@ -286,7 +286,7 @@ def _sampled(
     positive: bool | None,
     cells: bool = True,
 ) -> np.ndarray:
-    """Return a coefficient at the nodes of a part, or if it is such a number without axes.
+    """Sample a coefficient at the nodes of a part, or per cell; a number has no axes.
 
     ``cells``: whether values per cell are those around the nodes, zero beyond the grid; else their means.
     """
@@ -302,7 +302,7 @@ def _sampled(
 
 
 def fitted(conductances: Any, velocity: Any, of: Any = np) -> tuple[Any, Any]:
-    """Return those in the equations of an edge's first and last node, in arrays of numpy's or torch's.
+    """Return the fitted conductances in the equations of an edge's first and last node.
 
     ``k B(b / k)`` and ``k B(-b / k)`` with Bernoulli's ``B(t) = t / (exp(t) - 1)``: of second order where
     ``t``, the cell Peclet number, is small, and where it is large, upwind.

@@ -1,4 +1,4 @@
-r"""Equations that are not linear: the residual at a node, from the values at the nodes around it.
+r"""Nonlinear equations: the residual at a node, from the values at the nodes around it.
 
 Automatic differentiation gives the residual's derivatives by these, which make a linear operator between
 neighbours, so that Newton's steps are problems in a medium, as `medium` has them:
@@ -64,7 +64,7 @@ def function_of_u(name: str, value: Any) -> Function:
 
 
 def _require_of_tensors(name: str, function: Function) -> None:
-    """Raise `TypeError` unless a function takes tensors, through which torch differentiates: tried on three values."""
+    """Check by three values that a function takes and returns tensors; else raise `TypeError`."""
     u = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64, requires_grad=True)
     how = f"the function for the field {name} must be of tensors, made of torch's functions as torch.exp"
     try:
@@ -142,7 +142,7 @@ class Nonlinear:
     @property
     @on_processor()
     def behaviour(self) -> tuple:
-        """What tells it from others besides its fields: functions, and what they return.
+        """The identity of the operator besides its fields: functions, and values that they return.
 
         Whatever variables a function refers to is seen in that, as far as some hundred values of all
         sizes show it.
@@ -190,7 +190,7 @@ class Nonlinear:
 
     @cached_property
     def in_cells(self) -> tuple[str, ...]:
-        """The fields per cell by which each of the cells around a node has flows, or a reaction, of its own.
+        """The fields per cell with which each cell around a node has separate flows, or reactions.
 
         Of others, in which a reaction is linear, a node has the mean over its volume.
         """
@@ -206,7 +206,7 @@ class Nonlinear:
     def sampled(
         self, grid: Grid, part: Part, cover: Apertures | None = None, periods: Periods | None = None
     ) -> dict[str, torch.Tensor]:
-        """Return the fields at the nodes of a part, as `on`, but those `in_cells`; a number takes no memory.
+        """Sample the fields at the nodes of a part, but those `in_cells`; numbers take no memory.
 
         ``cover``: what the domain has of the cells around the nodes, which may reach beyond it then: there the fields
         are as `sample_near` has them.
@@ -231,7 +231,7 @@ class Nonlinear:
         return not self.at(self.uniform(u), self.ordinary(u), 1.0).any()
 
     def reacts(self, grid: Grid, inside: Callable[[Part], np.ndarray | bool]) -> bool:
-        """Say whether constants do not solve the equation without a source somewhere on a grid, as `pure`.
+        """Say whether there is a reaction somewhere on a grid: constants are no solution there.
 
         ``inside``: says which nodes of a part are of interest.
         """
@@ -261,12 +261,12 @@ class Nonlinear:
 
     @property
     def by_flows(self) -> bool:
-        """Whether it is taken apart into flows, or cells, whatever the domain is: with what is per cell, or a factor; in space if it can be."""
+        """Whether it is always split into flows, or cells: with fields per cell, or a factor."""
         per_cell = self.factor is not None or bool(self.in_cells)
         return per_cell or (self.axes != 2 and self.two_point_flux)
 
     def require_flows(self, name: str, *, whole_cells: bool) -> None:
-        """Raise `Unsupported` unless neighbours count one by one, or the domain is of whole cells, of which it is a sum."""
+        """Check that the residual is a sum of flows, or over cells of a domain of ``whole_cells``."""
         if self.two_point_flux or (whole_cells and self.by_cells):
             return
         domain, most = ("a rectangle", 16) if self.axes == 2 else ("a box", 8)
@@ -283,17 +283,17 @@ class Nonlinear:
 
     @cached_property
     def by_cells(self) -> bool:
-        """Whether it is symmetric and the sum of what each of the cells around a node has, which it knows apart."""
+        """Whether the residual is symmetric and a sum over the cells around a node."""
         return self.self_adjoint and structure.is_sum_of_cells(self)
 
     @cached_property
     def two_point_flux(self) -> bool:
-        """Whether the neighbours of a node count one by one, and its corners not at all."""
+        """Whether the residual is a sum of a reaction and one flow to each neighbour."""
         return structure.is_sum_of_flows(self)
 
     @cached_property
     def knows_aspect(self) -> bool:
-        """Whether what varies along an axis alone has the residual that it has in squares, or cubes, of the side along it."""
+        """Whether the residual takes into account the sides of cells that are no squares, or cubes."""
         return structure.is_as_in_squares(self)
 
     @property
@@ -302,11 +302,11 @@ class Nonlinear:
         return {"in_cells": self.in_cells, "two_point_flux": self.two_point_flux}
 
     def take_structure(self, structure: Mapping[str, Any]) -> None:
-        """Take the structure that another rank has found for that of the residual."""
+        """Take over the structure that another rank has found."""
         vars(self).update(structure)
 
     def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, StencilValues]:
-        """Return fields of their numbers; where they vary of some from place to place, never 1: others by other seeds."""
+        """Return sample values of the fields: their numbers, or random ones that are never 1."""
         rng, patches = np.random.default_rng(seed), {}
         for name, field in self.taken.items():
             drawn = torch.from_numpy(rng.choice(_ORDINARY, tuple(like.shape)))
@@ -315,12 +315,12 @@ class Nonlinear:
         return patches
 
     def uniform(self, values: torch.Tensor) -> StencilValues:
-        """Return patches that are the same at all of their nodes."""
+        """Return stencils that have the same value at all of their nodes."""
         return StencilValues.uniform(values, self.axes)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """By name, what is one number for the whole domain and the residual is differentiable by, in torch."""
+        """The numbers that torch can differentiate the residual by, by name."""
         known = {}
         u = torch.linspace(0.2, 0.8, len(offsets(self.axes)), dtype=torch.float64)
         stencil, fields = StencilValues(*u.reshape(-1, 1)), self.ordinary(u[:1])
@@ -360,7 +360,7 @@ class Nonlinear:
         fields: Mapping[str, StencilValues],
         h: float,
     ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
-        """Return the reaction at nodes, and along each axis what flows out of the first and of the last nodes of edges.
+        """Return the reaction at nodes, and the outflow of both ends of the edges along each axis.
 
         ``u``: at nodes ``(.., rows, columns)``; ``between``: the conductances of the edges along each axis; flows are times
         the squared spacing, fields those of `at`.
@@ -381,7 +381,7 @@ class Nonlinear:
         h: float,
         corner: Offset = (),
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Return the reaction at nodes, and what flows to each neighbour where a face's conductance, as `faces` has it, is 1.
+        """Return the reaction at nodes, and the flow to each neighbour through a unit face.
 
         ``values``: at nodes, and at those beside, as `neighbours_of`; fields as those of `at`; ``corner``: of the cell along
         whose edges alone it is.

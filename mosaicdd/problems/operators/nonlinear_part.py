@@ -169,7 +169,7 @@ class NonlinearPart:
         return None, partial
 
     def _strips(self, part: Part, rows: int = 1) -> Iterator[tuple[slice, Slices]]:
-        """Yield strips of the nodes inside a part, of so many rows at least, and where in this one these and those around are."""
+        """Yield strips of inner nodes, of some rows at least, and their place with a frame of nodes."""
         every, *others = within(part, self.part)
         height = every.stop - every.start - 2
         step = max(rows, _STRIP // math.prod(p.stop - p.start for p in others))
@@ -192,18 +192,18 @@ class NonlinearPart:
 
 
 def _number(values: torch.Tensor) -> float:
-    """Return the number that all values are, and 0 if there are several."""
+    """Return the common number of all values; 0 if they differ."""
     least, most = values.aminmax()
     return float(least) if least == most else 0.0
 
 
 def _in_numpy(known: Conductances, factor: float = 1.0) -> Conductances:
-    """Return conductances in arrays of torch's, which change, times a factor in arrays of numpy's."""
+    """Return conductances times a factor, in numpy's arrays, in place of torch's."""
     return known.each(lambda k: (k if factor == 1.0 else k.mul_(factor)).numpy())
 
 
 def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> None:
-    """Put the conductances of a strip, that begins at a row of the nodes inside, in their place, as far as they are of some rows."""
+    """Write the conductances of some rows of a strip into those of the whole."""
     height = len(whole.reaction) - 2
     for ((rises, *_), values), to in zip(strip.items(), whole.arrays(), strict=True):
         # Along a row of nodes, those inside, and the outermost.
@@ -213,7 +213,7 @@ def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> N
 
 
 def _by_offset(between: Conductances) -> dict[Offset, torch.Tensor]:
-    """Return derivatives at the nodes inside a strip by the values at offsets from them."""
+    """Return the derivatives of inner nodes' residuals by the values at offsets from them."""
     inside = (slice(1, -1),) * between.axes
     partial = {(0,) * between.axes: torch.from_numpy(between.diagonal()[inside])}
     sides = slice(1, -1), slice(1, None), slice(None, -1)
@@ -224,7 +224,7 @@ def _by_offset(between: Conductances) -> dict[Offset, torch.Tensor]:
 
 
 class Linearised:
-    """The derivative of a nonlinear operator at values that a rank holds, as a `Medium` of its own.
+    """The derivative of a nonlinear operator at values of a rank, as a `Medium`.
 
     ``u``: values at the nodes of the operator's part; ``transposed``: whether it is that of the transposed matrix.
     """

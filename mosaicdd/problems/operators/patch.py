@@ -1,4 +1,4 @@
-"""Stencils of values: those at nodes and at the nodes around them, from which nonlinear residuals are made."""
+"""Stencils: values at nodes and at their neighbours, of which nonlinear residuals are made."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,12 @@ _NAMES = {
 
 
 def neighbours_of(axes: int) -> tuple[Offset, ...]:
-    """Return from a node to those beside it: up, down, left, right, and in space front and back."""
+    """Return the offsets of neighbours: up, down, left, right, and in space front and back."""
     return _CROSS if axes == 2 else _IN_SPACE
 
 
 def offsets(axes: int, *, corners: bool = True) -> tuple[Offset, ...]:
-    """Return from the centre to the nodes of a stencil: itself, those beside it, and the corners of faces of cells."""
+    """Return the offsets of a stencil: the centre, its neighbours, and the corners of cells' faces."""
     across = _CORNERS if axes == 2 else _ON_FACES
     return ((0,) * axes, *neighbours_of(axes), *(across if corners else ()))
 
@@ -92,7 +92,7 @@ class StencilValues:
     def of(
         cls, values: torch.Tensor, axes: int = 2, *, cells: torch.Tensor | None = None
     ) -> "StencilValues":
-        """Cut the stencils around the nodes inside arrays ``(..., rows, columns)``, or of numbers, ``()`` or ``(B, 1, 1)``."""
+        """Cut the stencils of inner nodes from arrays ``(..., rows, columns)``, or numbers, ``()`` or ``(B, 1, 1)``."""
         if is_number(values):
             return cls.uniform(values, axes, whole=values)
         return cls(*[None] * len(offsets(axes)), whole=values, cells=cells)

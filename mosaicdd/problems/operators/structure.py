@@ -17,7 +17,7 @@ _PLACES = 16
 
 
 def is_sum_of_cells(operator: "Nonlinear") -> bool:
-    """Say whether the residual is the sum of what each of the cells around a node has, which it knows apart."""
+    """Say whether the residual is a sum over the cells around a node, `StencilValues.cells`."""
     rng, axes = np.random.default_rng(0), operator.axes
     whole = torch.from_numpy(rng.uniform(0.4, 0.6, (3,) * axes))
     fields = operator.ordinary(whole[(slice(1, 2),) * axes])
@@ -31,10 +31,10 @@ def is_sum_of_cells(operator: "Nonlinear") -> bool:
 
 
 def is_sum_of_flows(operator: "Nonlinear") -> bool:
-    """Say whether the neighbours of a node count one by one, and its corners not at all.
+    """Say whether the residual is a sum of a reaction and one flow to each neighbour.
 
-    Those of the p-Laplacian count nothing for ``p = 2``, and next to nothing beside a large ``eps``: so they must not
-    even be asked for.
+    It must not even ask for corners: those of the p-Laplacian count nothing for ``p = 2``, and next to nothing beside a
+    large ``eps``.
     """
     values = _values(operator)
     centre, count = values[0], 1 + 2 * operator.axes
@@ -53,7 +53,7 @@ def is_sum_of_flows(operator: "Nonlinear") -> bool:
 
 
 def is_conserving(operator: "Nonlinear") -> bool:
-    """Say whether what flows from a node to another is what flows to that, or all that flows in a cell is nothing."""
+    """Say whether flows conserve: both ends of an edge, or the corners of a cell, add to zero."""
     if not operator.two_point_flux:
         return _loses_nothing(operator)
     low, high = _values(operator)[:2]
@@ -69,7 +69,7 @@ def is_conserving(operator: "Nonlinear") -> bool:
 
 
 def _loses_nothing(operator: "Nonlinear") -> bool:
-    """Say whether all that flows between the corners of one cell is nothing."""
+    """Say whether the flows between the corners of one cell add to zero."""
     rng, axes = np.random.default_rng(0), operator.axes
     cells = torch.zeros((3,) * axes, dtype=torch.float64)
     cells[(1,) * axes] = 1.0
@@ -88,7 +88,7 @@ def _loses_nothing(operator: "Nonlinear") -> bool:
 
 
 def is_as_in_squares(operator: "Nonlinear") -> bool:
-    """Say whether what varies along an axis alone has the residual of squares, or cubes, of the side along it."""
+    """Say whether variation along one axis has the residual of squares, or cubes, of its side."""
     rng, axes = np.random.default_rng(0), operator.axes
     whole = {name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in operator.taken}
     fields = {name: StencilValues.of(values, axes) for name, values in whole.items()}
@@ -102,7 +102,7 @@ def is_as_in_squares(operator: "Nonlinear") -> bool:
 
 
 def only_reacts(operator: "Nonlinear", name: str) -> bool:
-    """Say whether the residual depends on a field at the node alone, linearly, and what flows does not."""
+    """Say whether a field enters the reaction alone: at the node, and linearly."""
     u = _values(operator)
     others = torch.from_numpy(np.random.default_rng(1).uniform(0.5, 1.5, tuple(u.shape)))
     ordinary = operator.ordinary(u[0])

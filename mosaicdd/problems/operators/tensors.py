@@ -40,12 +40,12 @@ def names_of(axes: int) -> list[str]:
 
 
 def products(sides: Sequence[float]) -> list[float]:
-    """Return of each of `names_of` the product of the sides of a cell along both of its axes."""
+    """Return the products of a cell's sides along both axes of each of `names_of`."""
     return [side**2 for side in sides] + [a * b for a, b in itertools.combinations(sides, 2)]
 
 
 def at_corners(tensor: Sequence[Any], cells: Sequence[int]) -> list[list[Any]]:
-    """Return the tensors at each corner of some cells, of a single one where all are the same.
+    """Return the tensors at each corner of cells; a single one where all are the same.
 
     ``tensor``: its components at the nodes around the cells, per cell, or as numbers, in arrays of numpy's or torch's.
     """
@@ -128,7 +128,7 @@ def _inverse(tensor: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 def between_nodes(
     tensors: Iterable[Any], *, bilinear: bool = False
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return what conducts along each axis between the nodes of a part, and across the faces of its cells.
+    """Return the conductances of tensors: along each axis, and across the faces of cells.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def between_nodes(
 
 
 def sum_around(cells: Any, *axes: int) -> Any:
-    """Return the sums over the cells around the grid edges along an axis, or their faces along some, of nodes within cells.
+    """Return the sums over the cells around each grid edge, or face, along some axes.
 
     ``cells``: an array of numpy's or torch's.
     """
@@ -175,7 +175,7 @@ def _sampled(field: Field, grid: Grid, cells: Part) -> np.ndarray:
 
 
 def _require_definite(corners: Sequence[Tensors], cells: Part) -> None:
-    """Raise `ValueError` with the first of some cells at whose corners a tensor is not positive definite."""
+    """Check that tensors are positive definite at the corners of cells; else raise `ValueError`."""
     wrong = [~is_definite(tensor) for tensor in corners]
     anywhere = np.logical_or.reduce(wrong)
     if not anywhere.any():
@@ -190,7 +190,7 @@ def _require_definite(corners: Sequence[Tensors], cells: Part) -> None:
 
 
 def not_definite(axes: int) -> str:
-    """Return what a tensor must be."""
+    """Return the text of the condition on a tensor."""
     but = "axx > 0, ayy > 0, axy^2 < axx ayy" if axes == 2 else "all of its eigenvalues > 0"
     return f"the diffusion tensor must be positive definite everywhere ({but})"
 

@@ -1,4 +1,4 @@
-r"""What a domain has of the control volumes around nodes, and of the faces between them.
+r"""Apertures: the shares of control volumes, and of their faces, that lie in the domain.
 
 Around every node lies a square of the size of a cell; every cell has a quarter of those of its four
 corners, and halves of four faces, each across one of its edges. In a cell that an outline cuts, the
@@ -34,7 +34,7 @@ from mosaicdd.axes import at, ends, others
 
 @dataclass(frozen=True)
 class Apertures:
-    """What a domain has of the cells around the nodes ``(rows, columns)`` of a part.
+    """The shares of the cells around the nodes ``(rows, columns)`` of a part that a domain has.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Apertures:
 
     @classmethod
     def of_cells(cls, cells: np.ndarray) -> "Apertures":
-        """Return what a domain of whole cells has, ``(rows + 1, columns + 1)``."""
+        """Return the apertures of a domain of whole cells, ``(rows + 1, columns + 1)``."""
         corners = 2**cells.ndim
         face, share = 2 / corners * cells, 1 / corners * cells
         return cls(((face,) * (corners // 2),) * cells.ndim, (share,) * corners)
@@ -81,7 +81,7 @@ class Apertures:
 
     @property
     def shares(self) -> np.ndarray:
-        """What each node around the cells has of them, cell by cell, ``(2**axes, M)``, the last axis first."""
+        """The shares of cells that belong to each node around them, ``(2**axes, M)``, last axis first."""
         # The corner that a cell before the node has there is its high one.
         corners = itertools.product((slice(None, -1), slice(1, None)), repeat=self.quarters[0].ndim)
         pairs = zip(reversed(self.quarters), corners, strict=True)
@@ -93,14 +93,14 @@ class Apertures:
         return tuple(self.of_edges(axis) for axis in range(len(self.faces)))
 
     def of_volumes(self, cells: Any) -> Any:
-        """Return the sums over what each node's volume has of the cells, ``(rows, columns)``, times values of these.
+        """Return the sums over each node's volume of values per cell times their shares, ``(rows, columns)``.
 
         In arrays of numpy's or torch's.
         """
         return _gathered(_times(self.quarters, cells), range(self.quarters[0].ndim))
 
     def near(self, axis: int) -> Any:
-        """Say which edges along an axis have an end inside of an outline, or beside a node that is; True for all."""
+        """Mark the edges along an axis with an end inside, or beside a node inside; True for all."""
         if self.inside is None:
             return True
         near = cells_touching(cells_touching(self.inside))
@@ -118,7 +118,7 @@ class Apertures:
 
 
 def cells_touching(nodes: Any) -> Any:
-    """Return the cells between nodes that have one of a mask at a corner; likewise of cells the nodes between them."""
+    """Return the cells with a node of a mask at a corner, or the nodes with such a cell."""
     cells = nodes
     for axis in range(nodes.ndim):
         low, high = ends(axis, nodes.ndim)
@@ -169,7 +169,7 @@ def cut_cells(
     *,
     joined: bool = False,
 ) -> tuple[Apertures, Segments]:
-    """Return what a domain has of cells, and the outline in them.
+    """Return the shares of cells below a level, and the outline in them.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def cut_cells(
 
     @functools.cache
     def level_at(place: tuple[float, ...]) -> np.ndarray:
-        """Return the levels ``(T,)`` at a place in the cells, half way along some axes: the means of the corners there."""
+        """Return the levels ``(T,)`` at a place in the cells, means over the corners around it."""
         corners = tuple([slice(None) if along == 0.5 else int(along) for along in place])
         return values[corners].mean(tuple(range(place.count(0.5))))
 
@@ -245,14 +245,14 @@ def cut_cells(
 
 
 def _whole(cells: np.ndarray) -> Apertures:
-    """Return what there is of whole cells, in arrays of their own to be written into."""
+    """Return the apertures of whole cells, in separate arrays to be written into."""
     every = Apertures.of_cells(cells)
     faces = tuple(tuple(face.copy() for face in along) for along in every.faces)
     return Apertures(faces, tuple(share.copy() for share in every.quarters))
 
 
 def staircase(level: np.ndarray, cells: np.ndarray) -> Apertures:
-    """Return what a domain of whole volumes has of cells, those of the nodes inside.
+    """Return the apertures of the whole control volumes of the nodes inside.
 
     Parameters are those of `cut_cells`.
     """
@@ -283,7 +283,7 @@ def share_inside(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _share(level: np.ndarray) -> np.ndarray:
-    """Return what share of points, lines, triangles or tetrahedra with levels ``(1 to 4, T)`` is inside, ``(T,)``."""
+    """Return the shares inside of points, lines, triangles or tetrahedra with levels ``(1 to 4, T)``."""
     if len(level) == 2:
         return share_inside(*level)
     inside = level < 0
@@ -325,12 +325,12 @@ def _outline(level: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
 
 
 def _cuts(level: np.ndarray, *lines: tuple[int, int]) -> list[np.ndarray]:
-    """Return after which part of lines between two of some points the outline crosses them."""
+    """Return the shares of lines before the outline crosses them."""
     return [level[p] / (level[p] - level[q]) for p, q in lines]
 
 
 def _alone(inside: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Return in which of some simplices each vertex is inside alone, or outside; of points and lines none."""
+    """Return the simplices of which each vertex is inside alone, or outside; of lines none."""
     if len(inside) < 3:
         return []
     count = inside.sum(0)
@@ -342,7 +342,7 @@ def _alone(inside: np.ndarray) -> list[tuple[int, np.ndarray]]:
 
 
 def _pairs(inside: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int], np.ndarray]]:
-    """Return in which tetrahedra two vertices are inside, and two are not; these and those."""
+    """Return the pairs of vertices inside and outside, and the tetrahedra with these."""
     if len(inside) < 4:
         return []
     halves = [((0, i), tuple(j for j in (1, 2, 3) if j != i)) for i in (1, 2, 3)]

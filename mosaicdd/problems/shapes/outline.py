@@ -33,7 +33,7 @@ def sides(axes: int = 2) -> list[Side]:
 
 
 def side_names(axes: int = 2) -> dict[str, Side]:
-    """Return the sides by the names that people and files give them, those along x first."""
+    """Return the sides by name, those along x first."""
     return {
         name: (axes - 1 - place, end)
         for place, names in enumerate(_NAMES[:axes])
@@ -42,7 +42,7 @@ def side_names(axes: int = 2) -> dict[str, Side]:
 
 
 def name_of_side(side: Side, axes: int = 2) -> str:
-    """Return what people and files call a side."""
+    """Return the name of a side."""
     axis, end = side
     return _NAMES[axes - 1 - axis][end]
 
@@ -75,11 +75,11 @@ class OutlinePiece:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """What belongs to each node, ``(M,)``."""
+        """The length, or area, of each node, ``(M,)``."""
         return self.shares.sum(axis=0)
 
     def as_side(self, values: np.ndarray, grid: Grid) -> np.ndarray:
-        """Return values at its nodes, ``(.., M)``, as arrays of its side lie: in space they have two axes."""
+        """Return values at its nodes, ``(.., M)``, as an array over its side, of two axes in space."""
         if self.side is None:
             return values
         axis = self.side[0]
@@ -91,7 +91,7 @@ class OutlinePiece:
         return tuple(slice(int(n.min()), int(n.max()) + 1) for n in self.nodes.T)
 
     def within(self, level: np.ndarray) -> "OutlinePiece":
-        """Return what a shape has of a side of a rectangle, by its level at the nodes."""
+        """Return the part of a side that a shape has, by its level at the nodes."""
         level = level.reshape([count for count in level.shape if count > 1])
         # Where the outline ends in a node of the side, this belongs to both.
         beside = scipy.ndimage.binary_dilation(level < 0, np.ones((3,) * level.ndim))

@@ -149,7 +149,7 @@ def _ring(corners: object, name: str) -> np.ndarray:
 def _require_no_islands(
     rings: Sequence[np.ndarray], edges: Sequence[np.ndarray], names: Sequence[str]
 ) -> None:
-    """Check that no hole is in another one; they cross nowhere, so that one corner of each tells."""
+    """Check that no hole lies in another one: as they do not cross, by one corner each."""
     first = np.array([ring[0] for ring in rings]).reshape(-1, 2)
     for around, own, name in zip(rings, edges, names, strict=True):
         near = np.flatnonzero(((first > around.min(0)) & (first < around.max(0))).all(axis=1))
@@ -163,7 +163,7 @@ def _require_no_islands(
 
 
 def _require_apart(rings: Sequence[np.ndarray], names: Sequence[str]) -> None:
-    """Check that no edge crosses or touches another but its neighbours at their common corner."""
+    """Check that edges neither cross nor touch, but for neighbours at their common corner."""
     edges, counts = np.concatenate(rings), [len(ring) for ring in rings]
     ring = np.repeat(np.arange(len(rings)), counts)
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -212,7 +212,7 @@ def _touching(edges: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _box(points: np.ndarray, grid: Grid, more: Sequence[int] = (0, 0)) -> Part:
-    """Return the nodes of a grid around points (x, y), and so many more along each axis."""
+    """Return the box of nodes around points (x, y), with ``more`` along each axis."""
     points = points.reshape(-1, 2)[:, ::-1]
     low = np.floor(grid.cells(points.min(axis=0))).astype(int) - more
     high = np.ceil(grid.cells(points.max(axis=0))).astype(int) + more
@@ -221,7 +221,7 @@ def _box(points: np.ndarray, grid: Grid, more: Sequence[int] = (0, 0)) -> Part:
 
 
 def _short(edges: np.ndarray, length: float) -> np.ndarray:
-    """Cut edges into pieces of at most a length, whose surroundings are small."""
+    """Cut edges into pieces of at most a length."""
     pieces = []
     for p, q in edges:
         count = max(1, int(np.ceil(np.abs(q - p).max() / length)))

@@ -1,4 +1,4 @@
-"""Coefficients and sources where a domain has only a part of a grid: in its cells, and at nodes beside its outline.
+"""Samples of coefficients and sources in cells, and at nodes, that a domain has in part.
 
 Of values per cell a node has the mean over its volume, by what the domain has of the cells there: a volume times that
 mean is the sum over its parts of cells, so nothing is lost. Values at nodes are extended over the outline.
@@ -32,7 +32,7 @@ def cells_around(
     periods: Periods | None = None,
     fill: float = 1.0,
 ) -> np.ndarray:
-    """Return values per cell, or a number, around the nodes of a part, ``(n, rows + 1, columns + 1)``.
+    """Sample values per cell, or a number, around the nodes of a part, ``(n, rows + 1, columns + 1)``.
 
     `ValueError` if one is not finite, or has the wrong sign.
 
@@ -87,7 +87,7 @@ def sample_near(
     positive: bool | None = None,
     periods: Periods | None = None,
 ) -> np.ndarray:
-    """Return the values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
+    """Sample values at the nodes of a part that may reach beyond a domain, ``(n, rows, columns)``.
 
     At the nodes beside those inside they are what is given, and where that is not finite the means of the nodes inside
     around; further out, and beyond the grid, they are ``fill``. Of values per cell they are the means over volumes.
@@ -146,7 +146,7 @@ def _at_nodes(
 
 
 class NearOutline:
-    """Values at the nodes of a part from those inside of an outline, in arrays of numpy's or torch's.
+    """The extension of nodal values over an outline by means of neighbours inside.
 
     Parameters
     ----------

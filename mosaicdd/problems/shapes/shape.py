@@ -64,17 +64,17 @@ class Shape(ABC):
 
     @abstractmethod
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the outlines, and which one each node outside belongs to.
+        """Return the names of the outlines, and their numbers at the nodes outside.
 
         The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0. Of voxels, those that they themselves belong to.
         """
 
     def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
-        """Return what it has of a side."""
+        """Return the part of a side that the shape has."""
         return piece.within(self.level(grid, piece.place))
 
     def inside(self, level: np.ndarray) -> np.ndarray:
-        """Say by the level at which nodes it is known what is given there."""
+        """Mark the nodes where coefficients are known, by the level."""
         return level < 0
 
     def on(self, periods: Periods) -> Self:
@@ -86,7 +86,7 @@ class Shape(ABC):
         return self
 
     def cells(self, part: Part) -> np.ndarray | None:
-        """Return which cells around the nodes of a part it consists of; None if it cuts them."""
+        """Return the mask of its cells around the nodes of a part; None if it cuts cells."""
         return None
 
 
@@ -175,7 +175,7 @@ class Level(Shape):
         return np.where(abs(values) < _ON * min(*grid.steps, 1.0), 0.0, values)
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the outlines, and which one each node outside belongs to."""
+        """Return the names of the outlines, and their numbers at the nodes outside."""
         outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
         numbers, count = labelled(outside, periods, np.ones((3,) * outside.ndim))
         return named_pieces(numbers, count, periods)
@@ -191,7 +191,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def require_inside(shape: Shape, grid: Grid) -> None:
-    """Raise `ValueError` unless some node lies inside a shape; looked for strip by strip, up to the first."""
+    """Check that some node lies inside a shape; else raise `ValueError`."""
     every = tuple(slice(0, nodes) for nodes in grid.nodes)
     strips = in_rows(every, _AT_ONCE)
     if not any((shape.level(grid, strip) < 0).any() for strip in strips):
@@ -201,7 +201,7 @@ def require_inside(shape: Shape, grid: Grid) -> None:
 
 
 def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | None:
-    """Return which nodes of a part are inside a shape, with one more all around; None of a rectangle."""
+    """Return the mask of nodes inside a shape, with one more all around; None of a rectangle."""
     if shape is None:
         return None
     ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
@@ -212,7 +212,7 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
 
 
 def has_values(shape: Shape | None, grid: Grid, part: Part, field: np.ndarray) -> np.ndarray:
-    """Return at which nodes of a part of a grid fields have values, of their shape ``(.., rows, columns)``.
+    """Return the mask of nodes where fields ``(.., rows, columns)`` have values.
 
     At all nodes inside, finite or not; of whole voxels at those on the outline, too. Beyond these a field is NaN, but
     where its outline runs through a node that has an unknown, or a given value.
@@ -227,7 +227,7 @@ def has_values(shape: Shape | None, grid: Grid, part: Part, field: np.ndarray) -
 def require_well_inside(
     shape: Shape, grid: Grid, around: np.ndarray, places: Sequence[tuple[float, ...]]
 ) -> None:
-    """Raise `ValueError` if a point is outside of a shape, or a node around it has less than whole cells.
+    """Check that points lie inside a shape, and have whole cells around them.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def require_well_inside(
 def labelled(
     where: np.ndarray, periods: Periods, around: np.ndarray | None = None
 ) -> tuple[np.ndarray, int]:
-    """Find the connected pieces of some nodes, which go on at the other one of periodic sides.
+    """Label the connected pieces of a mask of nodes, which go on at periodic sides.
 
     ``around``: which of the 3 x 3 nodes around one it is connected with, by default those along the axes.
 
@@ -280,7 +280,7 @@ def labelled(
 def named_pieces(
     numbers: np.ndarray, count: int, periods: Periods
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of the outlines of pieces outside, ``1..count``, and numbers of these in their order."""
+    """Return the names of the outlines of pieces outside, ``1..count``, and the numbers of these."""
     holes = enclosed(numbers, count, periods)
     of_piece = np.zeros(count + 1, np.int32)
     of_piece[holes] = np.arange(1, len(holes) + 1)
@@ -288,7 +288,7 @@ def named_pieces(
 
 
 def enclosed(numbers: np.ndarray, count: int, periods: Periods = (None, None)) -> np.ndarray:
-    """Return which of some pieces ``1..count`` reach no side of the rectangle, or box, that is not periodic."""
+    """Return the pieces of ``1..count`` that reach no side but periodic ones."""
     edges = [
         np.moveaxis(numbers, axis, 0)[[0, -1]].ravel()
         for axis, period in enumerate(periods)
@@ -333,7 +333,7 @@ def level_of_cells(cells: np.ndarray) -> Level:
 
 
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:
-    """Return the nodes inside a domain of whole cells ``(ny, nx)``: those with no other cell around.
+    """Return the mask of nodes with cells of the domain alone around them, ``(ny, nx)`` cells.
 
     `ValueError` if parts of the domain hang together by cells without such a node, which would be lost.
     """

@@ -74,11 +74,11 @@ class VoxelMask(Shape):
         return dataclasses.replace(self, periods=periods)
 
     def inside(self, level: np.ndarray) -> np.ndarray:
-        """Say by the level at which nodes it is known what is given there: also on the outline, beside thin parts."""
+        """Mark the nodes where coefficients are known: also on the outline, beside thin parts."""
         return level <= 0
 
     def cells(self, part: Part) -> np.ndarray:
-        """Return which voxels around the nodes of a part are inside, one more along each axis than nodes.
+        """Return the mask of voxels inside around the nodes of a part, one more per axis.
 
         Beyond a side that is not periodic they are as those beside it.
         """
@@ -91,14 +91,14 @@ class VoxelMask(Shape):
         return np.where(beside & ~other, -1.0, np.where(beside, 0.0, 1.0))
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the outlines, and which one the faces of each voxel outside belong to.
+        """Return the names of the outlines, and their numbers at the voxels outside.
 
         The numbers ``(nz, ny, nx)`` of voxels inside are 0.
         """
         return named_pieces(*pieces_of(~self.voxels, periods), periods)
 
     def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
-        """Return what the voxels have of a side."""
+        """Return the part of a side that the voxels have."""
         if piece.side is None:
             return piece
         axis, end = piece.side
@@ -117,7 +117,7 @@ def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Faces:
-    """Faces between voxels inside and outside, and their corners among the nodes of a part, as far as these are there."""
+    """The corners, among the nodes of a part, of faces between voxels inside and outside."""
 
     # Corner by corner, ``(T, ..)``: its node in the part; the middle of its quarter and that of the face, in cells from
     # the first node of the grid; the voxel outside, from the first one around the part
@@ -179,7 +179,7 @@ class Pieces:
 
     @classmethod
     def of(cls, voxels: np.ndarray, periods: Periods, held: np.ndarray) -> "Pieces":
-        """Return those of a mask; ``held``: nodes that something acts on, ``(K, 3)``."""
+        """Return the pieces of a mask; ``held``: nodes with a value, exchange or reaction, ``(K, 3)``."""
         numbers, count = pieces_of(voxels, periods)
         touched = [np.zeros(1, int)]
         for step in itertools.product((-1, 0), repeat=voxels.ndim):
@@ -194,7 +194,7 @@ class Pieces:
 
     @property
     def floating(self) -> np.ndarray:
-        """Which voxels float."""
+        """The mask of voxels that float."""
         return np.isin(self.numbers, self.loose)
 
     def pin(self, grid: Grid) -> tuple[int, ...] | None:
@@ -219,7 +219,7 @@ class Pieces:
 
 
 def pieces_of(voxels: np.ndarray, periods: Periods) -> tuple[np.ndarray, int]:
-    """Return numbers of the connected pieces of voxels, from 1 on, by edges and corners, too; 0 elsewhere."""
+    """Label the connected pieces of voxels from 1 on, by edges and corners, too; 0 elsewhere."""
     wide = np.pad(voxels, [(0, int(period is not None)) for period in periods], mode="wrap")
     numbers, count = labelled(
         wide, periods, np.ones((3,) * voxels.ndim)
