@@ -202,5 +202,5 @@ def shape_of_file(file: h5py.File) -> Shape | None:
     if POLYGONS in file:
         outer, *holes = json.loads(file[POLYGONS].asstr()[()])
         return Polygons(outer, holes)
-    kind = {name: bool(file[LEVEL].attrs.get(name, False)) for name in ("staircase", "of_cells")}
-    return Level(FieldFile(f"{file.filename}:/{LEVEL}"), **kind)
+    staircase, of_cells = (bool(file[LEVEL].attrs.get(n, False)) for n in ("staircase", "of_cells"))
+    return Level(FieldFile(f"{file.filename}:/{LEVEL}"), staircase, of_cells)

@@ -68,7 +68,7 @@ def outflow(
         for each in (u, *(() if a is None else (a,)))
     ]
     shares = _shares(cells, None if a is None else every[1], u.axes)
-    return _through_edges(every[0], scales, conductivity, shares)[..., *(0,) * u.axes]
+    return _through_edges(every[0], scales, conductivity, shares)[last((0,) * u.axes)]
 
 
 def _block(values: Sequence[Any], axes: int) -> torch.Tensor:
@@ -162,7 +162,8 @@ def _of_energy(
             diagonals[step][_meeting(corner, first, second)].sub_(both, alpha=way)
     reaction: Any = u.new_zeros(u.shape, dtype=dtype)
     along: Any = tuple(between)
-    return Conductances(along, reaction, across=tuple(diagonals[step] for step in steps))
+    across: Any = tuple(diagonals[step] for step in steps)
+    return Conductances(along, reaction, across=across)
 
 
 def _with_rate(

@@ -219,8 +219,10 @@ class Nonlinear:
                 number = torch.tensor(field.number, dtype=torch.float64)
                 samples[name] = number.expand([p.stop - p.start for p in part])
                 continue
-            how = {"fill": float(name in self.signs), "positive": self.signs.get(name)}
-            (values,) = sample_near(field, grid, part, cover, **how, periods=periods)
+            fill, positive = float(name in self.signs), self.signs.get(name)
+            (values,) = sample_near(
+                field, grid, part, cover, fill=fill, positive=positive, periods=periods
+            )
             samples[name] = torch.from_numpy(np.array(values))  # which nobody changes
         return samples
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ class NonlinearPart:
                 if between is not None and self.self_adjoint:
                     require_positive(between.diagonal()[(slice(1, -1),) * u.ndim])
                 else:
-                    every = {o: k.numpy() for o, k in (partial or _by_offset(between)).items()}
+                    every = {o: k.numpy() for o, k in _by_offset(between, partial).items()}
                     between = elliptic_conductances(every, symmetric=self.self_adjoint)
                 if whole is None:  # without values yet
                     whole = between.mapped(
@@ -112,7 +112,7 @@ class NonlinearPart:
         shape = tuple(p.stop - p.start - 2 for p in part)
         for strip, there in self._strips(part):
             between, by_offset = self._in_strip(u, there)
-            for offset, gradient in (by_offset or _by_offset(between)).items():
+            for offset, gradient in _by_offset(between, by_offset).items():
                 partial.setdefault(offset, np.empty(shape))[strip] = gradient
         return partial
 
@@ -163,7 +163,7 @@ class NonlinearPart:
         if not partial and len(factors) == 1 and (number := _number(factors[0][1])):
             return _in_numpy(factors[0][0], number), {}
         for between, factor in factors:
-            for offset, gradient in _by_offset(_in_numpy(between)).items():
+            for offset, gradient in _by_offset(_in_numpy(between), {}).items():
                 more = factor * gradient
                 partial[offset] = partial[offset] + more if offset in partial else more
         return None, partial
@@ -199,7 +199,11 @@ def _number(values: torch.Tensor) -> float:
 
 def _in_numpy(known: Conductances, factor: float = 1.0) -> Conductances:
     """Return conductances times a factor, in numpy's arrays, in place of torch's."""
-    return known.each(lambda k: (k if factor == 1.0 else k.mul_(factor)).numpy())
+
+    def changed(k: Any) -> np.ndarray:
+        return (k if factor == 1.0 else k.mul_(factor)).numpy()
+
+    return known.each(changed)
 
 
 def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> None:
@@ -212,8 +216,12 @@ def _put(strip: Conductances, whole: Conductances, rows: slice, first: int) -> N
         to[low:high] = values[low - first : high - first]
 
 
-def _by_offset(between: Conductances) -> dict[Offset, torch.Tensor]:
-    """Return the derivatives of inner nodes' residuals by the values at offsets from them."""
+def _by_offset(
+    between: Conductances | None, known: dict[Offset, torch.Tensor]
+) -> dict[Offset, torch.Tensor]:
+    """Return the derivatives of inner nodes' residuals by the values at offsets from them, of a strip."""
+    if between is None:
+        return known
     inside = (slice(1, -1),) * between.axes
     partial = {(0,) * between.axes: torch.from_numpy(between.diagonal()[inside])}
     sides = slice(1, -1), slice(1, None), slice(None, -1)

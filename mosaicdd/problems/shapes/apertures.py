@@ -191,9 +191,7 @@ def cut_cells(
     sides = np.array(aspect or (1.0,) * axes)
     belongs = np.where(level >= 0, numbers, 0)
     inside = level < 0
-    corners = [_corner(inside, place) for place in places]
-    whole = cells & np.logical_and.reduce(corners)
-    reached = cells & np.logical_or.reduce(corners)
+    whole, reached = cells & ~cells_touching(~inside), cells & cells_touching(inside)
     cut, beside = np.argwhere(reached & ~whole), np.pad(reached, 1)
     cover, here = _whole(whole), tuple(cut.T)
     values = np.array([_corner(level, place)[here] for place in places]).reshape(*(2,) * axes, -1)

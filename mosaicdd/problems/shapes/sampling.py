@@ -51,15 +51,16 @@ def cells_around(
     values = np.full((field.problems, *(p.stop - p.start for p in wide)), fill)
     inside = None if cover is None else cover.known_cells
     for cells, where in overlaps(wide, grid.shape, periods or (None,) * len(part)):
-        held: Any = field.number
-        if held is None:
-            held = field.sample_cells(cells)
+        shape = [p.stop - p.start for p in cells]
+        held = (
+            np.full(shape, field.number) if field.number is not None else field.sample_cells(cells)
+        )
         held = held if inside is None else np.where(inside[where], held, fill)
-        values[:, *where] = held
-        one = values[:, *where][0] if len(values) == 1 else values[:, *where]
-        field.require_finite(one, grid, cells)
+        held = held.reshape(len(values), *shape)
+        field.require_finite(held[0] if len(held) == 1 else held, grid, cells)
         if positive is not None:
-            require_sign(values[0][where], field, grid, cells, positive=positive)
+            require_sign(held[0], field, grid, cells, positive=positive)
+        values[:, *where] = held
     return values
 
 
@@ -108,9 +109,10 @@ def sample_near(
     if field.number is not None:
         values = np.full((1, *shape), field.number)
     elif field.per_cell(grid) and cover is not None and cover.quarters:
-        how = {"positive": positive, "periods": periods, "fill": fill}
-        cells, volumes = cells_around(field, grid, part, cover, **how), cover.volumes
-        sums = np.stack([cover.of_volumes(each) for each in cells])
+        around = cells_around(
+            field, grid, part, cover, positive=positive, periods=periods, fill=fill
+        )
+        sums, volumes = np.stack([cover.of_volumes(cells) for cells in around]), cover.volumes
         return np.where(volumes > 0, sums / np.where(volumes > 0, volumes, 1.0), fill)
     else:
         values = _at_nodes(field, grid, part, cover, fill, periods or (None,) * len(part))
