@@ -62,17 +62,24 @@ class Resampled:
 
 
 class Medium:
-    """The coefficients of a problem.
+    """The coefficients of a linear equation, as fields.
 
-    ``fields``: by name: ``a``, or ``axx`` and ``ayy``, positive, anything that `Field` takes, or values per cell
-    ``(ny, nx)``; ``axy``, in space ``axz`` and ``ayz``, beside them, where the tensor is positive definite; ``c``, not negative; at the nodes the velocity ``bx``, ``by`` and in space ``bz``. What is not given is zero.
+    Parameters
+    ----------
+    fields
+        By name: the diffusion ``a``, or ``axx`` and ``ayy``, positive, and with these ``axy``, in space ``axz`` and ``ayz``,
+        so that the tensor is positive definite; the velocity ``bx``, ``by``, in space ``bz``, at the nodes; the reaction
+        ``c``, not negative. What is not given is zero.
+    aspect
+        The sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared spacing
+        what conducts along an axis is then divided by the square of its side.
+    bilinear
+        Whether cells are bilinear elements, see `tensors`; in the plane, without a velocity.
 
-    ``aspect``: the sides of a cell per axis in units of the grid's spacing, where these differ (`Grid.aspect`). Per squared
-    spacing what conducts along an axis is then divided by the square of its side.
-
-    ``bilinear``: whether cells are bilinear elements, see `tensors`; in the plane, without a velocity.
-
-    ``foils``: whether there are any in the diffusion, see `Foils`.
+    Attributes
+    ----------
+    foils
+        Whether there are foils in the diffusion, see `Foils`.
     """
 
     NAMES = (*DIFFUSION, *MIXED, "bx", "by", "bz", "c")
