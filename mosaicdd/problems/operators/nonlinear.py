@@ -13,7 +13,7 @@ Coefficients that depend on the solution, as functions of tensors, through which
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -31,9 +31,6 @@ from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.sampling import sample_near
 from mosaicdd.torch_defaults import on_processor
 from mosaicdd.unsupported import Unsupported
-
-if TYPE_CHECKING:
-    from mosaicdd.problems.equations.nonlinear import NonlinearEquation
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 """A coefficient that depends on the solution."""
@@ -87,7 +84,7 @@ class Nonlinear:
     Parameters
     ----------
     equation
-        Its residual and the signs of its fields; whether its derivative is self-adjoint, as that of an energy.
+        A `NonlinearEquation`: its residual and the signs of its fields; whether its derivative is self-adjoint, as that of an energy.
     fields
         By name: values at the nodes or per cell.
     functions
@@ -114,7 +111,7 @@ class Nonlinear:
 
     def __init__(
         self,
-        equation: "NonlinearEquation",
+        equation: Any,
         fields: Mapping[str, Field],
         functions: Mapping[str, Any],
         numbers: Mapping[str, float],
