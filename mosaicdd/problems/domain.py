@@ -137,17 +137,17 @@ class Domain:
 
     @classmethod
     def _placed(
-        cls, cells: Any, spacing: Any, shape: Shape, origin: Any, given: Any, what: str
+        cls, cells: Any, spacing: Any, shape: Shape, origin: Any, values: Any, what: str
     ) -> "Domain":
         """Return a domain whose spacing and origin are by default those of the given coordinates.
 
-        `ValueError` if they are, and differ.
+        `ValueError` if the origin differs from that of the coordinates.
         """
-        spacing = spacing_of(given, len(cells), what) if spacing is None else spacing
+        spacing = spacing_of(values, len(cells), what) if spacing is None else spacing
         domain = cls(cells, spacing, shape, origin)
-        place = one_corner({what: given}, domain.cells, domain.origin)
+        place = one_corner({what: values}, domain.cells, domain.origin)
         domain = dataclasses.replace(domain, origin=place)
-        require_place(given, domain.grid(), what)
+        require_place(values, domain.grid(), what)
         return domain
 
     @classmethod
@@ -233,28 +233,28 @@ def _grid(
     return Grid(cells, spacing, origin=place)
 
 
-def _by_axis(given: Any, axes: int = 0) -> tuple[Any, ...] | None:
+def _by_axis(values: Any, axes: int = 0) -> tuple[Any, ...] | None:
     """Return what is given for each axis, by name or in the order of arrays; None if it is neither.
 
     ``axes``: by default 3 where one is named z, else 2.
     """
-    if isinstance(given, Mapping):
-        return in_order(given, axes or (3 if "z" in given else 2))
-    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
-    return tuple(given) if listed else None
+    if isinstance(values, Mapping):
+        return in_order(values, axes or (3 if "z" in values else 2))
+    listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    return tuple(values) if listed else None
 
 
-def _numbers_by_axis(given: Any, axes: int) -> tuple[Any, ...] | None:
+def _numbers_by_axis(entries: Any, axes: int) -> tuple[Any, ...] | None:
     """Return one number per axis, as `_by_axis`; None if these are no numbers, or not as many."""
-    values = _by_axis(given, axes) or ()
+    values = _by_axis(entries, axes) or ()
     numeric = len(values) == axes and all(isinstance(value, numbers.Real) for value in values)
     return values if numeric else None
 
 
 def _spacing(spacing: Any, axes: int) -> float | tuple[float, ...]:
     """Return the side of a cell, or its different sides in the order of axes; else raise `TypeError`."""
-    given = (spacing,) * axes if isinstance(spacing, numbers.Real) else spacing
-    if (sides := _numbers_by_axis(given, axes)) is None:
+    listed = (spacing,) * axes if isinstance(spacing, numbers.Real) else spacing
+    if (sides := _numbers_by_axis(listed, axes)) is None:
         names = ", ".join(f"d{name}" for name in letters(axes))
         raise TypeError(
             f"spacing must be one number, or one for each axis, ({names}), got {spacing!r}"

@@ -48,8 +48,8 @@ class EllipticOperator:
     c: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, given in vars(self).copy().items():
-            object.__setattr__(self, name, value := float(given))
+        for name, number in vars(self).copy().items():
+            object.__setattr__(self, name, value := float(number))
             if not math.isfinite(value):
                 raise ValueError(f"the coefficient {name} must be finite, got {value}")
         if not (
