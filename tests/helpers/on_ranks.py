@@ -40,7 +40,7 @@ def pytest_addoption(parser):
 _CUT = (
     *("grid/", "parallel/", "gradients/test_domains.py", "problems/test_wells.py"),
     *("solvers/multigrid/test_multigrid_engine.py", "schwarz/test_engine.py"),
-    *("schwarz/test_many_ranks.py", "schwarz/test_periodic_on_ranks.py", "schwarz/test_ranks.py"),
+    *("schwarz/test_many_ranks.py", "schwarz/test_periodic.py", "schwarz/test_ranks.py"),
     *("schwarz/test_shapes.py", "schwarz/test_space.py", "time/test_march.py"),
 )
 # Where a case takes milliseconds, all combinations of parameters run each day.

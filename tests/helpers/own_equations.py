@@ -226,7 +226,7 @@ class OwnEquations:
 
 
 class OwnSolution(OwnEquations):
-    """The values of a drawn problem, and what flows.
+    """The values of a drawn problem, with sources of nodes besides, and what flows.
 
     Attributes
     ----------
@@ -236,8 +236,9 @@ class OwnSolution(OwnEquations):
         What flows out, by the names of natural sides, and ``held`` of all that values are given on.
     """
 
-    def __init__(self, p):
+    def __init__(self, p, at_nodes=0.0):
         super().__init__(p)
+        self.b += self.per_unknown(np.broadcast_to(at_nodes, p.nodes))
         u, free = np.zeros(self.number.size), self.free
         u[self.fixed_unknowns] = [self.given[n] for n in self.fixed_unknowns]
         if len(free):

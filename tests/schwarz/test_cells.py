@@ -1,96 +1,132 @@
-"""Cells that are no squares: second order, an independent assembly, quantities, time, files, and what is refused."""
+"""Cells that are no squares, nor cubes: outlines, quantities, time, files, and what is refused."""
 
 import numpy as np
 import pytest
-from medium_by_cells import equations, field_and_flows
 
 import mosaicdd as m
 
-LENGTHS = (1.0, 3.0)
-U = "sin(2*x + 0.3)*exp(y)"
-DX = "2*cos(2*x + 0.3)*exp(y)"
-# By name: equation, fields, and sides where not all have values. Of all, -lap u = 3 u.
-CASES = {
-    "poisson": ("poisson", {"f": f"3*{U}"}, None),
-    "screened": ("screened-poisson", {"c": 2.0, "f": f"5*{U}"}, None),
-    "tensor": ("anisotropic-diffusion", {"axx": 2.0, "axy": 0.5, "f": f"7*{U} - {DX}"}, None),
-    "flow": ("advection-diffusion", {"bx": 3.0, "by": -1.0, "f": f"2*{U} + 3*{DX}"}, None),
-    "flow in a medium": (
-        "advection-diffusion",
-        {"a": "1 + x", "bx": "y", "f": f"(1 + x)*3*{U} - {DX} + y*{DX}"},
-        None,
-    ),
-    "sides": (
-        "diffusion",
-        {"a": "1 + x", "c": "y", "f": f"(1 + x)*3*{U} - {DX} + y*{U}"},
-        {
-            "right": m.Neumann(f"4*{DX}"),
-            "top": m.Robin(2.0, f"(3 + x)*{U}"),
-            "bottom": m.Neumann(f"-(1 + x)*{U}"),
-            "bottom[0.5:2]": m.Robin(1.0, f"-x*{U}"),
-        },
-    ),
-}
+U = "exp(0.3*x)*sin(0.4*y)"
+SLOPE = {"x": "0.3*exp(0.3*x)*sin(0.4*y)", "y": "0.4*exp(0.3*x)*cos(0.4*y)"}
 
 
-def solved(name, cells):
-    equation, fields, sides = CASES[name]
-    spacing = {"x": LENGTHS[1] / (2 * cells), "y": LENGTHS[0] / cells}
-    conditions = dict.fromkeys(("left", "right", "bottom", "top"), m.Dirichlet(U)) | (sides or {})
-    domain = m.Domain((cells, 2 * cells), spacing)
-    solution = m.solve(m.Problem(domain, equation, fields, conditions), "exact", rtol=1e-9)
-    assert solution.converged
-    return solution
+def disc(cells):
+    """Return a disc of radius 2.3 around (6, 3), on 12 by 6."""
+    spacing = (6 / cells[0], 12 / cells[1])
+    return m.Domain.from_distance("sqrt((x - 6)**2 + (y - 3)**2) - 2.3", cells, spacing)
 
 
-def off(solution):
-    x, y = solution.x, solution.y[:, None]
-    return abs(solution.field - np.sin(2 * x + 0.3) * np.exp(y)).max()
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_largest_error_is_of_second_order(name):
-    coarse, fine = off(solved(name, 32)), off(solved(name, 64))
-    assert fine < 2e-3
-    assert coarse / fine == pytest.approx(4, rel=0.1)
-
-
-def assembled(domain, a, c, f, held, exchanged):
-    """Return the solution of a medium per cell.
-
-    ``held``: values by (axis, end); ``exchanged``: Robin's (alpha, g) by (axis, end).
-    """
-    steps, axes = domain.grid().steps, len(domain.cells)
-    matrix, volumes = equations(a, steps)
-    diagonal, b, known = c * volumes, f * volumes, np.full(volumes.shape, np.nan)
-    side = {
-        key: tuple(key[1] if i == key[0] else slice(None) for i in range(axes))
-        for key in (*held, *exchanged)
-    }
-    for (axis, end), (alpha, g) in exchanged.items():
-        at = side[axis, end]
-        area = 2 * volumes[at] / steps[axis]
-        diagonal[at] += alpha * area
-        b[at] += g * area
-    for key, value in held.items():
-        known[side[key]] = value
-    return field_and_flows(matrix, diagonal, b, known)[0]
+def flux(alpha):
+    """Return what flows in through the disc's outline, with an exchange."""
+    outwards = f"(({SLOPE['x']})*(x - 6) + ({SLOPE['y']})*(y - 3))/sqrt((x - 6)**2 + (y - 3)**2)"
+    return m.Robin(alpha, f"{outwards} + {alpha}*{U}") if alpha else m.Neumann(outwards)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("cells", [(40, 72), (16, 20, 34)])
-def test_media_are_those_of_an_assembly_of_their_own(cells, comm):
-    rng, axes = np.random.default_rng(0), len(cells)
-    domain = m.Domain(cells, (0.3, 0.1, 0.2)[-axes:])
-    a, f = np.exp(rng.standard_normal(cells)), rng.standard_normal(domain.grid().nodes)
-    sides = {"left": m.Dirichlet(1.0), "right": m.Robin(3.0, 2.0), "bottom": m.Neumann(0.5)}
-    sides |= dict.fromkeys(("top", "front", "back")[: 2 * axes - 3], m.Neumann(0.0))
-    problem = m.Problem(domain, "diffusion", {"a": a, "c": 0.7, "f": f}, sides)
-    solution = m.solve(problem, ranks=comm, rtol=1e-11)
-    assert solution.converged
-    held, exchanged = {(axes - 1, 0): 1.0}, {(axes - 1, -1): (3.0, 2.0), (axes - 2, 0): (0.0, 0.5)}
-    expected = assembled(domain, a, 0.7, f, held, exchanged)
-    assert abs(solution.gather() - expected).max() < 1e-9 * np.ptp(expected)
+def test_what_is_linear_is_solved_to_rounding_in_a_polygon(comm):
+    corners = [(1.2, 1.1), (13.1, 0.9), (12.0, 10.9), (2.3, 9.7)]
+    domain = m.Domain.from_polygons(corners, cells=(72, 90), spacing=(0.5 / 3, 0.15))
+    problem = m.Problem(domain, "laplace", {}, {"outline": m.Dirichlet("x + 2*y")})
+    solution = m.solve(problem, rtol=1e-13, ranks=comm)
+    x, y = 0.15 * np.arange(91), np.arange(73) / 6
+    inside = np.isfinite(field := solution.gather())
+    assert inside.sum() > 3000
+    np.testing.assert_allclose(field[inside], (x + 2 * y[:, None])[inside], rtol=0, atol=1e-9)
+
+
+def half_mask():
+    mask = np.ones((24, 30), bool)
+    mask[8:14, 10:18] = mask[:5, :7] = False
+    return np.kron(mask, np.ones((3, 3), bool))
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+@pytest.mark.parametrize("kind", ["distance", "mask"])
+def test_stretched_cells_are_those_of_a_medium_that_conducts_otherwise_along_an_axis(kind, comm):
+    # With values on outlines, or nothing through them, equations know lengths along axes only.
+    cells, high, wide = (72, 90), 0.5 / 3, 2.5
+
+    def domain(dx):
+        if kind == "mask":
+            return m.Domain.from_mask(half_mask(), (high, dx))
+        distance = f"((x*{high / dx} - 7)**2/36 + (y - 6)**2/20 - 1)*5"
+        return m.Domain.from_distance(distance, cells, (high, dx))
+
+    def solved(dx, **medium):
+        data = f"sin(x*{high / dx}) + y"
+        conditions = {"outline": m.Dirichlet(data)}
+        if kind == "mask":
+            conditions = {"outline": m.Neumann(0.0), "left": m.Dirichlet("y"), "top": m.Robin(0.4)}
+        problem = m.Problem(domain(dx), "diffusion", medium | {"f": data, "c": 0.1}, conditions)
+        return m.solve(problem, rtol=1e-12, ranks=comm)
+
+    stretched, square = solved(high * wide), solved(high, axx=wide**-2, ayy=1.0)
+    assert stretched.converged
+    assert stretched.iterations == square.iterations
+    field = square.gather()
+    np.testing.assert_allclose(
+        stretched.gather(), field, rtol=0, atol=1e-10 * np.nanmax(np.abs(field))
+    )
+
+
+@pytest.mark.ranks(1, 2, 3, 4, 6)
+def test_ranks_agree_and_nothing_is_lost(comm):
+    problem = m.Problem(
+        disc((72, 80)), "diffusion", {"a": "1 + x*y", "f": "x"}, {"outline": flux(1.5)}
+    )
+    solution = m.solve(problem, rtol=1e-11, ranks=comm)
+    alone = m.solve(problem, rtol=1e-11)
+    np.testing.assert_allclose(
+        solution.gather(), alone.field, rtol=0, atol=1e-10 * np.nanmax(alone.field)
+    )
+    balance = solution.balance()
+    assert balance.relative < 1e-8
+    assert solution.flow("outline") == pytest.approx(balance.sources, rel=1e-8)
+
+
+@pytest.mark.parametrize("spacing", [(0.01, 0.4), (0.4, 0.01), (0.1, 0.16)])
+def test_polygons_are_where_they_are_in_very_flat_cells(spacing):
+    """Distances are right at both ends of every edge of the grid that crosses one."""
+    cells = tuple(round(4 / step) for step in spacing)
+    low, high = 0.433, 3.371
+    square = [(low, low), (high, low), (high, high), (low, high)]
+    domain = m.Domain.from_polygons(square, cells=cells, spacing=spacing)
+    grid = domain.grid()
+    level = domain.shape.level(grid, tuple(slice(0, n) for n in grid.nodes))
+    for along, places in zip(
+        (level, level.T),
+        (4 / cells[1] * np.arange(cells[1] + 1), 4 / cells[0] * np.arange(cells[0] + 1)),
+        strict=True,
+    ):
+        line = along[len(along) // 2]
+        before = np.flatnonzero((line[1:] < 0) != (line[:-1] < 0))
+        p, q = line[before], line[before + 1]
+        crossed = places[before] + p / (p - q) * np.diff(places)[before]
+        np.testing.assert_allclose(crossed, [low, high], rtol=0, atol=1e-12)
+
+
+def test_what_is_linear_is_exact_with_a_flux_through_a_slope():
+    """What an outline leaves of volumes, faces and sides closes."""
+    line = "2*x - 3*y"
+    domain = m.Domain.from_distance("0.8*y - 0.6*x - 0.13", (40, 32), (0.05, 0.125))
+    sides = {"left": m.Neumann(-2.0), "right": m.Neumann(2.0), "top": m.Dirichlet(line)}
+    sides |= {"bottom": m.Dirichlet(line), "outline": m.Neumann(2 * -0.6 - 3 * 0.8)}
+    solution = m.solve(m.Problem(domain, "laplace", None, sides), rtol=1e-12)
+    exact = 2 * solution.x - 3 * solution.y[:, None]
+    there = np.isfinite(solution.field)
+    assert there.sum() > 200
+    np.testing.assert_allclose(solution.field[there], exact[there], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("per_cell", [False, True])
+def test_a_mask_is_the_same_in_any_unit_of_length(per_cell):
+    mask = np.pad(half_mask(), 3)
+    fields = []
+    for spacing in (1e-7, 1.0, 1e7):
+        domain = m.Domain.from_mask(mask, spacing, per_cell=per_cell)
+        problem = m.Problem(domain, "laplace", {}, {"outline": m.Dirichlet(f"x/{spacing}")})
+        fields.append(m.solve(problem, rtol=1e-11).field)
+    for field in fields[::2]:
+        np.testing.assert_allclose(field, fields[1], rtol=0, atol=1e-8)
 
 
 def test_equal_sides_are_one_spacing():

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
 
 import mosaicdd as m
 from mosaicdd import Dirichlet, Domain, Neumann, Problem, Robin, SolveSettings, solve
@@ -16,35 +14,6 @@ def corner(n):
     mask = np.ones((n + 1, n + 1), bool)
     mask[: n // 2, n // 2 :] = False
     return mask
-
-
-def by_hand(mask, h, g, f):
-    """Solve Poisson's equation at the nodes of a mask, given values at all others next to them."""
-    numbers = np.full(mask.shape, -1)
-    numbers[mask] = np.arange(mask.sum())
-    rows, columns, values, b = [], [], [], h * h * f[mask]
-    for (i, j), row in zip(np.argwhere(mask), range(mask.sum()), strict=True):
-        rows.append(row), columns.append(row), values.append(4.0)
-        for y, x in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
-            if mask[y, x]:
-                rows.append(row), columns.append(numbers[y, x]), values.append(-1.0)
-            else:
-                b[row] += g[y, x]
-    matrix = scipy.sparse.csc_array((values, (rows, columns)))
-    field = np.full(mask.shape, np.nan)
-    field[mask] = scipy.sparse.linalg.spsolve(matrix, b)
-    return field
-
-
-def test_a_mask_is_the_staircase_of_its_nodes():
-    n, rng = 75, np.random.default_rng(0)
-    y, x = np.mgrid[: n + 1, : n + 1] / n
-    mask = np.pad(np.hypot(x - 0.5, y - 0.4) < 0.35, 0)
-    mask[20:30, 35:45] = False
-    f, g = rng.standard_normal(mask.shape), x - y * y
-    problem = Problem(Domain.from_mask(mask, 1 / n), "poisson", {"f": f}, Dirichlet("x - y*y"))
-    solution = solve(problem, settings=TIGHT)
-    np.testing.assert_allclose(solution.field, by_hand(mask, 1 / n, g, f), rtol=0, atol=1e-9)
 
 
 def test_a_mask_of_nodes_has_values_at_these_only():

@@ -9,6 +9,7 @@ import sympy
 import mosaicdd as m
 
 X, Y, Z = PLACES = sympy.symbols("x y z")
+NOTHING, ONE = sympy.Integer(0), sympy.Integer(1)
 AXES = {"left": (0, -1), "right": (0, 1), "bottom": (1, -1), "top": (1, 1), "back": (2, -1), "front": (2, 1)}  # fmt: skip
 PLANE, WAVE = sympy.exp(X / 2) * sympy.sin(2 * Y) + X * Y, sympy.sin(2 * sympy.pi * X + 1)
 SPACE = sympy.exp(X / 2) * sympy.sin(2 * Y) * sympy.cos(Z) + X * Y * Z
@@ -44,9 +45,9 @@ class Case:
 
     u: sympy.Expr
     sides: dict
-    a: sympy.Expr = sympy.Integer(1)
+    a: sympy.Expr = ONE
     b: tuple = ()
-    c: sympy.Expr = sympy.Integer(0)
+    c: sympy.Expr = NOTHING
     level: sympy.Expr | None = None
     cells: tuple = (16, 20)
     lengths: tuple = (1.0, 1.25)
@@ -120,8 +121,8 @@ CASES = {
     "oblong cells": Case(PLANE, KINDS, MEDIUM, cells=(32, 16), lengths=(1.0, 3.0)),
     "periods along x": Case(WAVE * sympy.exp(Y / 2), ROUND_X | {"top": "flux"}, **UNIT),
     "periods of a medium": Case(WAVE * sympy.exp(Y / 2), ROUND_X | {"top": "flux"}, 1.5 + WAVE * Y / 2, **UNIT),
-    "periods along both": Case(WAVE * sympy.cos(2 * sympy.pi * Y), ROUND_X | ROUND_Y, 1.5 + WAVE / 2, c=sympy.Integer(1), **UNIT),
-    "periods of a flow": Case(WAVE * sympy.exp(Y / 2), ROUND_X, b=(20 + sympy.sin(6 * Y), sympy.Integer(5)), c=sympy.Integer(1), **UNIT, times=(2, 4, 8)),
+    "periods along both": Case(WAVE * sympy.cos(2 * sympy.pi * Y), ROUND_X | ROUND_Y, 1.5 + WAVE / 2, c=ONE, **UNIT),
+    "periods of a flow": Case(WAVE * sympy.exp(Y / 2), ROUND_X, b=(20 + sympy.sin(6 * Y), sympy.Integer(5)), c=ONE, **UNIT, times=(2, 4, 8)),
     "a disk": Case(PLANE, {}, level=CENTRE - 0.41, cells=(32, 32), lengths=(1.0, 1.0)),
     "a ring": Case(PLANE, {}, **RING),
     "a ring of a medium with a flux": Case(PLANE, {"hole1": "flux"}, MEDIUM, **RING),
@@ -135,7 +136,7 @@ CASES = {
     "a disc in oblong cells": Case(FAR, {}, **DISC),
     "a disc in oblong cells with an exchange": Case(FAR, {"outline": 1.5}, **DISC),
     "a box": Case(SPACE, {}, c=sympy.Integer(2), **BOX),
-    "a box of a medium": Case(SPACE, {"left": "flux", "right": 2.0, "top": "flux", "back": 1.0, "front": "flux"}, MEDIUM + X * Z / 2, c=sympy.Integer(1), **BOX),
+    "a box of a medium": Case(SPACE, {"left": "flux", "right": 2.0, "top": "flux", "back": 1.0, "front": "flux"}, MEDIUM + X * Z / 2, c=ONE, **BOX),
     "a flow in a box": Case(WAVE * sympy.sin(3 * Y) * sympy.cos(2 * Z), ROUND_X, b=(2 + Y, 5 * Z, sympy.Integer(-3)), c=sympy.Rational(1, 2), cells=(10, 10, 10), lengths=(1.0,) * 3, times=(1, 2, 3)),
     "parts of sides of a box": Case(SPACE, PARTS, cells=(8, 8, 8), lengths=(1.0,) * 3, least=(1.75, 1.75)),
     "a shell": Case(SPACE, {}, **SHELL),

@@ -130,41 +130,6 @@ def u(x, y, z):
     return np.exp(x / 2) * np.sin(2 * y) * np.cos(z) + x * z
 
 
-def manufactured(n):
-    """Return the problem that `u` solves, of parts whose ends are nodes of no grid but given values."""
-
-    def slope(x, y, z):
-        e, s, c = np.exp(x / 2), np.sin(2 * y), np.cos(z)
-        return e * s * c / 2 + z, 2 * e * np.cos(2 * y) * c, -e * s * np.sin(z) + x
-
-    def robin(axis, sign, alpha):
-        return m.Robin(alpha, lambda x, y, z: sign * slope(x, y, z)[axis] + alpha * u(x, y, z))
-
-    sides = {
-        "left[0.13:0.67, :0.41]": robin(0, -1, 20.0),
-        "left": robin(0, -1, 0.0),
-        "back[0.25:0.75, 0.5:]": m.Dirichlet(u),
-        "back": robin(2, -1, 1.0),
-        "top[0.3:, 0.2:0.9]": robin(1, 1, 0.0),
-        "top": robin(1, 1, 7.0),
-    }
-    sides |= dict.fromkeys(("right", "bottom", "front"), m.Dirichlet(u))
-
-    def f(x, y, z):
-        return (4 + 1 - 0.25) * (u(x, y, z) - x * z)
-
-    return m.Problem(m.Domain((n, n, n), 1 / n), "poisson", {"f": f}, sides)
-
-
-def test_parts_are_of_second_order_in_the_largest_error():
-    errors = []
-    for n in (8, 16, 32, 64):
-        solution = m.solve(manufactured(n), rtol=1e-10)
-        x, y, z = solution.x, solution.y[:, None], solution.z[:, None, None]
-        errors.append(abs(solution.field - u(x, y, z)).max())
-    assert (np.log2(np.divide(errors[:-1], errors[1:])) > 1.8).all(), errors
-
-
 @pytest.mark.parametrize(
     ("name", "condition", "says"),
     [

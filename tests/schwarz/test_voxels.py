@@ -1,18 +1,14 @@
 """Domains of voxels in space: beside equations put together voxel by voxel, on ranks, with floating parts."""
 
-import itertools
 import re
 
 import numpy as np
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
 
 import mosaicdd as m
 from mosaicdd.schwarz.local_solvers.exact import Exact
 
 STEPS = (0.15, 0.1, 0.12)  # of z, y and x
-NODES_OF = list(itertools.product((0, 1), repeat=3))
 
 
 def porous(shape, share=0.6, seed=3):
@@ -20,62 +16,6 @@ def porous(shape, share=0.6, seed=3):
     mask = np.random.default_rng(seed).random(shape) < share
     mask[:, :, :2] = True
     return mask
-
-
-def by_voxels(mask, a, f, values_on, exchange_on, c=0.0):
-    """Solve with what each voxel gives to its corners, by a sparse factorisation.
-
-    ``values_on`` and ``exchange_on`` get faces as (middle (x, y, z), axis, the box's side or None) and return a value or
-    None, and (alpha, g).
-    """
-    shape = np.array(mask.shape)
-    nodes = tuple(shape + 1)
-    number = np.arange(np.prod(nodes)).reshape(nodes)
-    entries, b, given = [], np.zeros(number.size), {}
-    volume, diagonal = np.prod(STEPS), np.zeros(number.size)
-    for at in np.argwhere(mask):
-        corners = {step: number[tuple(at + step)] for step in NODES_OF}
-        for step, node in corners.items():
-            b[node] += f * volume / 8
-            diagonal[node] += c * volume / 8
-            for axis in range(3):
-                if step[axis] == 0:
-                    other = corners[tuple(s + (i == axis) for i, s in enumerate(step))]
-                    k = a[tuple(at)] * volume / STEPS[axis] ** 2 / 4
-                    entries += [
-                        (node, node, k),
-                        (other, other, k),
-                        (node, other, -k),
-                        (other, node, -k),
-                    ]
-        for axis, end in itertools.product(range(3), (0, 1)):
-            beside = at + np.eye(3, dtype=int)[axis] * (2 * end - 1)
-            side = (axis, end) if not 0 <= beside[axis] < shape[axis] else None
-            if side is None and mask[tuple(beside)]:
-                continue
-            middle = (at + 0.5 + (np.arange(3) == axis) * (end - 0.5)) * STEPS
-            value = values_on(middle[::-1], side)
-            alpha, g = exchange_on(middle[::-1], side)
-            for step, node in corners.items():
-                if step[axis] != end:
-                    continue
-                if value is not None:
-                    given.setdefault(node, []).append((side is not None, value))
-                else:
-                    area = volume / STEPS[axis] / 4
-                    diagonal[node] += alpha * area
-                    b[node] += g * area
-    rows, columns, k = zip(*entries, strict=True)
-    matrix = scipy.sparse.coo_array((k, (rows, columns)), shape=(number.size,) * 2).tocsr()
-    matrix = matrix + scipy.sparse.diags_array(diagonal)
-    u = np.full(number.size, np.nan)
-    for node, values in given.items():
-        u[node] = min(values)[1]  # where an outline meets a side, what is said of the outline holds
-    free = np.setdiff1d(np.flatnonzero(matrix.diagonal() > 0), list(given))
-    known = np.array(sorted(given), int)
-    right = b[free] - matrix[free][:, known] @ u[known]
-    u[free] = scipy.sparse.linalg.spsolve(matrix[free][:, free].tocsc(), right)
-    return u.reshape(nodes)
 
 
 CASES = {
@@ -100,43 +40,6 @@ def solved(mask, sides, a=None, ranks=None, **fields):
     fields = {"a": 1.0 if a is None else a, **fields}
     problem = m.Problem(m.Domain.from_mask(mask, STEPS), "diffusion", fields, sides)
     return m.solve(m.without_floating(problem), Exact(16), ranks=ranks, rtol=1e-11)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_equations_are_those_of_the_voxels(case):
-    mask, rng = porous((9, 8, 10)), np.random.default_rng(1)
-    a = np.where(rng.random(mask.shape) < 0.3, 40.0, 1.0)
-    a[~mask] = np.nan
-    solution = solved(mask, CASES[case], a, f=1.5, c=0.3)
-    sides = CASES[case]
-
-    def values_on(place, side):
-        x, _, z = place
-        if side is not None:
-            name = {(2, 0): "left", (2, 1): "right"}.get(side)
-            condition = sides.get(name)
-            return condition.values if isinstance(condition, m.Dirichlet) else None
-        if case == "parts":
-            return 2.5 if z > 0.6 and x < 0.7 and not z > 0.8 else None
-        return 2.0 if case == "values" else None
-
-    def exchange_on(place, side):
-        _, y, z = place
-        if case == "parts of sides":
-            there = {(2, 0): 0.2 < y < 0.5 and z > 0.3, (2, 1): y < 0.4 and 0.3 < z < 0.9}
-            return (
-                {(2, 0): (4.0, 2.0), (2, 1): (0.0, -0.7)}[side] if there.get(side) else (0.0, 0.0)
-            )
-        if side is not None:
-            return (0.0, 0.4) if case == "exchange" and side == (2, 1) else (0.0, 0.0)
-        if case == "parts":
-            return (5.0, 2.0) if z > 0.8 else (0.0, 0.2)
-        return (3.0, 0.7) if case == "exchange" else (0.0, 0.0)
-
-    expected = by_voxels(mask, a, 1.5, values_on, exchange_on, c=0.3)
-    assert solution.converged
-    np.testing.assert_array_equal(np.isnan(solution.field), np.isnan(expected))
-    assert np.nanmax(np.abs(solution.field - expected)) < 1e-9 * np.nanmax(expected)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
