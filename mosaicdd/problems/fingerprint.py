@@ -13,7 +13,7 @@ import numpy as np
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import checksum_of, checksum_of_row, evaluate
 from mosaicdd.problems.fields.fields import Part
-from mosaicdd.problems.fields.given import is_number, real_array
+from mosaicdd.problems.fields.given import is_immutable, is_number, real_array
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.outline import OutlinePiece
 from mosaicdd.problems.shapes.sampling import cells_within
@@ -115,7 +115,7 @@ def _fingerprint_of_part(
 ) -> object:
     """Return the fingerprint of values on a side or an outline."""
     what = part.called
-    if isinstance(values, (str, float, int)):
+    if is_immutable(values):
         return values
     if not callable(values):
         numbers = real_array(values, what)

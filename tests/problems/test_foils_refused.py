@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
+from mosaicdd.storage.field_file import FieldFile
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 WALLS = {
@@ -52,6 +53,15 @@ def test_where_foils_are_not_known_they_are_refused(pde, name, others, message):
     foils = m.Foils([m.Foil([(0, 0.5), (1, 0.5)], 1.0)])
     with pytest.raises(ValueError, match=message):
         m.Problem(m.Domain((32, 32), 1 / 32), pde, {name: foils, **others})
+
+
+def test_a_plan_is_not_for_other_foils_in_a_medium_of_a_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((33, 33)))
+    medium = FieldFile(tmp_path / "a.npy")
+    each = (m.Foils([m.Foil([(0.5, 0), (0.5, 1)], r)], medium) for r in (1.0, 9.0))
+    one, other = (m.Problem(m.Domain((32, 32), 1 / 32), "diffusion", {"a": a}, WALLS) for a in each)
+    with pytest.raises(ValueError, match="the problem has another field a: make a new one"):
+        m.Solver(one)(other)
 
 
 @RANKS

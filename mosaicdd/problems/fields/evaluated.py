@@ -13,6 +13,7 @@ import numpy as np
 from mosaicdd.axes import Slices, coordinates, in_rows, letters, within
 from mosaicdd.problems.fields.expressions import Expression, require_arguments, require_coordinates
 from mosaicdd.problems.fields.given import is_number, real_array
+from mosaicdd.problems.limits import exact
 
 STRIP = 2**14
 """Values that are sampled or summed up at a time: with what a function makes by the way they stay in the cache."""
@@ -113,6 +114,12 @@ def evaluate(values: Any, places: Sequence[np.ndarray | float], what: str) -> np
 def expression_at(text: str, axes: int) -> Expression:
     """Parse an expression, with ``expr:`` in front or not; cached."""
     return Expression(text.removeprefix("expr:"), variables=(*reversed(letters(axes)), "pi"))
+
+
+def expression_in_time(text: str, variables: tuple[str, ...], t: float) -> Expression:
+    """Return an expression at a time; at the very time of a `TimeLimit` unless it may jump there."""
+    expression = Expression(text, variables, t=t)
+    return expression if expression.may_jump("t") else Expression(text, variables, t=exact(t))
 
 
 def require_finite(

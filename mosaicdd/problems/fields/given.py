@@ -108,8 +108,13 @@ def of_colours(values: Any) -> str:
 
 def is_read_later(values: Any) -> bool:
     """Say whether a field holds the given object itself, or an immutable one, and no copy."""
-    fixed = isinstance(values, (float, int, str)) or callable(values)
-    return fixed or (type(values) is np.ndarray and values.ndim > 0)
+    held = callable(values) or (type(values) is np.ndarray and values.ndim > 0)
+    return held or is_immutable(values)
+
+
+def is_immutable(values: Any) -> bool:
+    """Say whether values are a number or a text of Python."""
+    return isinstance(values, (float, int, str))
 
 
 def is_number(values: Any) -> bool:

@@ -9,13 +9,14 @@ import numpy as np
 
 from mosaicdd.axes import Slices
 from mosaicdd.grid.grid import Grid
+from mosaicdd.problems.fields.evaluated import expression_in_time
 from mosaicdd.problems.fields.expressions import Expression, require_of_time
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.problems.fields.given import is_number, real_array, same_values, usable
-from mosaicdd.problems.limits import exact
 from mosaicdd.unsupported import Unsupported
 
 Strength = float | str | Callable[[float], float]
+_NAMES = ("pi",)
 _STRENGTH = "the strength of a well"
 
 
@@ -181,8 +182,5 @@ def _at(strength: Strength, t: float | None) -> float:
 
 
 def _expression(text: str, t: float | None) -> Expression:
-    """Return the expression of a strength at a time, a one-sided limit where it may jump."""
-    if t is None:
-        return Expression(text, ("pi",))
-    expression = Expression(text, ("pi",), t=t)
-    return expression if expression.may_jump("t") else Expression(text, ("pi",), t=exact(t))
+    """Return the expression of a strength at a time, or without a time."""
+    return Expression(text, _NAMES) if t is None else expression_in_time(text, _NAMES, t)

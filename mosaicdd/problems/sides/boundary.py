@@ -18,11 +18,10 @@ import scipy.ndimage
 
 from mosaicdd.axes import Slices, letters, times
 from mosaicdd.grid.grid import Grid, perimeter_faces
-from mosaicdd.problems.fields.evaluated import evaluate, require_finite
+from mosaicdd.problems.fields.evaluated import evaluate, expression_in_time, require_finite
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, same_values
 from mosaicdd.problems.fields.random_media import sample_closed_curve
-from mosaicdd.problems.limits import exact
 from mosaicdd.problems.shapes.outline import Side, name_of_side, side_names, sides
 from mosaicdd.settings import read_settings
 from mosaicdd.unsupported import Unsupported
@@ -352,16 +351,12 @@ class BoundarySpec(EdgeData):
 
     def at_time(self, t: float, axes: int) -> Self:
         """Return the data at a time; themselves if constant in time."""
-        if not self._expression:
-            return self
-        formula = self._formula(t, axes)
-        if not formula.uses("t"):
-            return self
-        return type(self)(self.text, t=t if formula.may_jump("t") else exact(t))
+        changes = self._expression and self._formula(t, axes).uses("t")
+        return type(self)(self.text, t) if changes else self
 
     def _formula(self, t: float | None, axes: int) -> Expression:
         text, variables = self.text.removeprefix("expr:"), (*reversed(letters(axes)), "pi")
-        return Expression(text, variables, **({} if t is None else {"t": t}))
+        return Expression(text, variables) if t is None else expression_in_time(text, variables, t)
 
     def boundaries(self, grid: Grid) -> list[Boundary]:
         """Return the values of each problem on the edges of a grid.

@@ -75,6 +75,11 @@ class SidePart:
         """Functions and texts of each problem in a list; other values alone."""
         return [*self.values] if is_one_each(self.values) else [self.values]
 
+    @property
+    def texts(self) -> list[str]:
+        """The expressions among the values."""
+        return [values for values in self.each if isinstance(values, str)]
+
     def problems(self, axes: int) -> int:
         """Return the number of problems that values in a domain of ``axes`` axes are for."""
         shape = (len(self.each), *shape_of(self.values))

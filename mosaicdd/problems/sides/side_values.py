@@ -65,15 +65,14 @@ class EvaluatedPart:
         if self.kind == "Periodic":
             return Periodic(float(np.ravel(self.values)[0]))
         values: Any = self.values
-        if isinstance(values, np.ndarray):
+        alpha: Any = self.alpha
+        if np.ndim(values):
             values = values[number % len(values)]
         if self.kind == "Held":
             return Held(nodes_at(np.asarray(self.points)), values)
-        alpha: Any = self.alpha
         if self.points is not None:
             values, alpha = (
-                Scattered(self.points, v) if isinstance(v, np.ndarray) else v
-                for v in (values, alpha)
+                Scattered(self.points, v) if np.ndim(v) else v for v in (values, alpha)
             )
         if self.kind == "Robin":
             return Robin(alpha, values)
@@ -82,7 +81,7 @@ class EvaluatedPart:
     def digest(self) -> bytes:
         """Return the bytes of all members, for a digest."""
         alpha, values = (
-            v.tobytes() if isinstance(v, np.ndarray) else str(v).encode()
+            np.asarray(v).tobytes() if np.ndim(v) else str(v).encode()
             for v in (self.alpha, self.values)
         )
         where = b"" if self.points is None else self.points.tobytes()

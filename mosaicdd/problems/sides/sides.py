@@ -23,7 +23,13 @@ from mosaicdd.axes import crossed, others, times
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import expression_at, require_finite
 from mosaicdd.problems.fields.fields import Part, Periods
-from mosaicdd.problems.fields.given import is_number, is_one_each, real_array, same_values
+from mosaicdd.problems.fields.given import (
+    is_immutable,
+    is_number,
+    is_one_each,
+    real_array,
+    same_values,
+)
 from mosaicdd.problems.shapes.outline import OutlinePiece, rectangle_outline, side_names
 from mosaicdd.problems.shapes.shape import Shape
 from mosaicdd.problems.sides import side_values
@@ -139,9 +145,9 @@ class Sides:
         """Raise `ValueError` for a part that exceeds its side, or a text that is no expression."""
         names = side_names(self.axes)
         for part in self.parts:
-            for text in filter(_is_text, part.each):
+            for text in part.texts:
                 expression_at(text, self.axes)
-            for text in filter(_is_text, part.exchanging.each):
+            for text in part.exchanging.texts:
                 with concerning(part.exchanging.called):
                     expression_at(text, self.axes)
             if is_outline(part.name) or part.whole:
@@ -218,7 +224,7 @@ class Sides:
     def _is_fixed(self) -> bool:
         """Whether all values are immutable, numbers and texts, so that they can be cached."""
         values = [part.values for part in self.parts if not is_outline(part.name)]
-        return self.data is None and all(isinstance(v, (str, float, int)) for v in values)
+        return self.data is None and all(map(is_immutable, values))
 
     def _boundaries(self, grid: Grid) -> list[Boundary]:
         pieces = rectangle_outline(grid)
@@ -318,10 +324,6 @@ class Sides:
             for name, side in side_names(len(grid.shape)).items()
             if boundaries
         }
-
-
-def _is_text(values: Any) -> bool:
-    return isinstance(values, str)
 
 
 def jumps_of(sides: Sides) -> tuple[float, ...]:
