@@ -71,6 +71,15 @@ def test_a_table_is_refused_with_the_way_out():
         problem(table)
 
 
+def test_texts_and_numbers_of_numpy_s_are_texts_and_numbers():
+    same = problem("x").source_at(GRID, WHOLE)
+    np.testing.assert_array_equal(problem(np.str_("x")).source_at(GRID, WHOLE), same)
+    sides = {"left": m.Dirichlet(np.str_("y")), "right": m.Dirichlet(np.array(2.0))}
+    (edges,) = problem(np.float32(1.0), sides=sides).boundaries(GRID)
+    np.testing.assert_array_equal(edges.named["left"][1:-1], Y[1:-1])
+    np.testing.assert_array_equal(edges.named["right"][1:-1], 2.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int32])
 def test_tensors_of_few_bits_are_taken_as_they_are(dtype):
     values = torch.from_numpy(VALUES).to(dtype)  # whole numbers up to 35 have 6 bits

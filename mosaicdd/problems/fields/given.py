@@ -88,7 +88,7 @@ def of_colours(values: Any) -> str:
     shape = shape_of(values)
     if len(shape) != 3 or shape[-1] not in (3, 4) or min(shape[:2]) < _PICTURE:
         return ""
-    kind, coloured = str(values.dtype), False
+    kind, coloured = str(getattr(values, "dtype", "")), False
     if kind == "uint8":
         coloured = bool(values.max() > 1)
     elif kind in ("float32", "float64"):  # as matplotlib and scikit-image read pictures
@@ -119,18 +119,16 @@ def is_immutable(values: Any) -> bool:
 
 def is_number(values: Any) -> bool:
     """Say whether values are one real number, possibly an array without axes."""
-    if isinstance(values, numbers.Real):
-        return True
-    return getattr(values, "shape", None) == () and "complex" not in str(
-        getattr(values, "dtype", "")
-    )
+    if isinstance(values, numbers.Real | np.generic):  # of numpy's scalars texts are none
+        return isinstance(values, numbers.Real)
+    dtype = str(getattr(values, "dtype", ""))
+    return getattr(values, "shape", None) == () and "complex" not in dtype
 
 
 def is_one_each(values: Any) -> bool:
     """Say whether values are a list of functions or texts, one for each problem."""
-    return isinstance(values, (list, tuple)) and any(
-        isinstance(v, str) or callable(v) for v in values
-    )
+    listed = isinstance(values, (list, tuple))
+    return listed and any(isinstance(v, str) or callable(v) for v in values)
 
 
 def shape_of(values: Any) -> tuple[int, ...]:

@@ -75,11 +75,11 @@ class HeldPlace:
 
 def nodes_at(points: np.ndarray) -> HeldPlace:
     """Return the place of nodes at points ``(K, axes)``, (x, y), as in files."""
-    return HeldPlace(points, f"{len(points)} nodes", _nodes_at)
-
-
-def _nodes_at(points: np.ndarray, grid: Grid) -> np.ndarray:
-    return np.rint(grid.cells(points[:, ::-1])).astype(int)
+    return HeldPlace(
+        points,
+        f"{len(points)} nodes",
+        lambda at, grid: np.rint(grid.cells(at[:, ::-1])).astype(int),
+    )
 
 
 def _nodes_where(formula: Any, grid: Grid) -> np.ndarray:

@@ -222,11 +222,6 @@ def _ways(piece: OutlinePiece) -> np.ndarray:
     return np.array(list(itertools.product((-1, 1), repeat=piece.nodes.shape[1] - 1)))[..., None]
 
 
-def holds_a_node(low: np.ndarray, high: np.ndarray) -> bool:
-    """Say whether nodes lie between two places in cells."""
-    return bool((np.ceil(low - ROUNDING_OF_ENDS) <= high + ROUNDING_OF_ENDS).all())
-
-
 def ends_of_part(part: SidePart, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper ends of a part of a side along its axes, in cells."""
     axes = len(grid.shape)

@@ -42,6 +42,7 @@ from mosaicdd.problems.sides.parts import (
     part_on_outline,
     require_conditions,
 )
+from mosaicdd.problems.sides.side_values import ROUNDING_OF_ENDS
 from mosaicdd.settings import concerning
 from mosaicdd.unsupported import Unsupported
 
@@ -154,17 +155,16 @@ class Sides:
                 continue
             along = others(names[part.name][0], self.axes)[::-1]
             low, high = (ends[::-1] for ends in side_values.ends_of_part(part, grid))
-            beyond = (
-                np.minimum(low, np.take(grid.shape, along) - high) < -side_values.ROUNDING_OF_ENDS
-            )
-            if (beyond | (low >= high)).any():
+            inside = np.minimum(low, np.take(grid.shape, along) - high) >= -ROUNDING_OF_ENDS
+            if not (inside & (low < high)).all():
                 first, last = (
                     ", ".join(f"{grid.ends[axis][end]:.10g}" for axis in along) for end in (0, 1)
                 )
                 raise ValueError(
                     f"{part} reaches beyond the side, which goes from {first} to {last}"
                 )
-            if part.condition.fixed and not side_values.holds_a_node(low, high):
+            empty = np.ceil(low - ROUNDING_OF_ENDS) > high + ROUNDING_OF_ENDS
+            if part.condition.fixed and empty.any():
                 apart = times([f"{grid.steps[axis]:g}" for axis in along[::-1]])
                 raise ValueError(
                     f"{part} holds no node, so its value would have no effect: nodes are "
@@ -290,7 +290,7 @@ class Sides:
         """Say whether the conditions on parts of a side do not cover it."""
         parts = [part for part in self.parts if part.name == name and not part.inside]
         rest = piece.lengths - sum(side_values.covered(part, piece, grid)[0] for part in parts)
-        return not parts or bool((rest > side_values.ROUNDING_OF_ENDS).any())
+        return not parts or bool((rest > ROUNDING_OF_ENDS).any())
 
     def periods(self, grid: Grid) -> Periods:
         """Return the period of each axis in nodes; None where it is not periodic."""
