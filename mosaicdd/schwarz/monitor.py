@@ -16,7 +16,7 @@ from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.schwarz.interface import Interface
 from mosaicdd.schwarz.layouts import CALLS, SUMS, count_of_sums
-from mosaicdd.schwarz.residuals import OwnedNorms
+from mosaicdd.schwarz.residuals import owned_difference, owned_squares
 from mosaicdd.solvers.outcome import BLOW_UP, History, Progress
 from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS, StoppingRule
 
@@ -68,7 +68,6 @@ class Monitor:
         self._watch = watch or Watch()
         lattice = v.block.lattice
         self._unknowns, self._nodes = lattice.unknowns, math.prod(lattice.subdomains)
-        self._norms = OwnedNorms(v)
         self._local = np.zeros(count_of_sums(v.problems))
         self._start = time.perf_counter()
         self._results = v.like() if v.problems > 1 else None
@@ -152,11 +151,11 @@ class Monitor:
 
     def size_of(self, v: Interface) -> np.ndarray:
         """Return the root mean square of the values on the interface, of each problem."""
-        return np.sqrt(self._ranks.sum(self._norms.squares(v, v)[1]) / self._unknowns)
+        return np.sqrt(self._ranks.sum(owned_squares(v, v)[1]) / self._unknowns)
 
     def distance(self, v: Interface, other: Interface) -> np.ndarray:
         """Return the root mean square of a difference over the interface, of each problem."""
-        return np.sqrt(self._ranks.sum(self._norms.squares(v, other)[0]) / self._unknowns)
+        return np.sqrt(self._ranks.sum(owned_squares(v, other)[0]) / self._unknowns)
 
     def record(
         self,
@@ -180,7 +179,7 @@ class Monitor:
 
     def measure_settled(self, old: Interface, new: Interface) -> np.ndarray:
         """Return this rank's share of what `measure` takes of the parts to which no other block contributes."""
-        return self._norms.squares(new, old, Interface.settled_parts)
+        return owned_squares(new, old, Interface.settled_parts)
 
     def measure(
         self,
@@ -197,13 +196,13 @@ class Monitor:
         self._local[:CALLS] = self._watch.calls()
         sums = self._local[CALLS:].reshape(SUMS, -1)
         if settled is None:
-            sums[:2] = self._norms.squares(new, old)
+            sums[:2] = owned_squares(new, old)
         else:
-            sums[:2] = settled + self._norms.squares(new, old, Interface.late_parts)
+            sums[:2] = settled + owned_squares(new, old, Interface.late_parts)
         squares = residual.double().square().flatten(1).sum(dim=1).cpu().numpy()
         sums[2] = squares * (self._unknowns / self._nodes)
         if self._reference is not None:
-            sums[3] = self._norms.absolute_difference(new, self._reference)
+            sums[3] = owned_difference(new, self._reference)
         return self._local
 
     def enter(self, totals: np.ndarray, new: Interface) -> list[int]:

@@ -34,57 +34,44 @@ _NORM_PIECE = {"cpu": 2**17, "cuda": 2**24}
 Parts = Callable[[Interface], list[torch.Tensor]]
 
 
-class OwnedNorms:
-    """Sums of squares and of absolute values of interfaces of one block, per problem.
+def owned_squares(
+    v: Interface, other: Interface, parts: Parts = Interface.owned_parts
+) -> np.ndarray:
+    """Return the sums of squares of ``v - other`` and of ``v`` over owned parts of a block, ``(2, n)``."""
+    differences = values = v.flat.new_zeros(v.problems)
+    for mine, theirs, room in _pieces(v, other, parts):
+        differences = differences + _squares(torch.sub(mine, theirs, out=room))
+        values = values + _squares(room.copy_(mine))
+    return np.stack([_host(differences), _host(values)])
 
-    ``v``: an interface, for shapes.
-    """
 
-    def __init__(self, v: Interface):
-        piece = _NORM_PIECE[v.flat.device.type]
-        largest = 0
-        for part in v.owned_parts():
-            line = v.problems * part[0, :1].numel()
-            largest = max(largest, min(max(1, piece // max(1, line)), part.shape[1]) * line)
-        self._scratch = v.flat.new_empty(largest)
-        self._problems = v.problems
-        self._zeros = v.flat.new_zeros(v.problems)
+def owned_difference(v: Interface, other: Interface) -> np.ndarray:
+    """Return the sum of the absolute values of ``v - other`` over what a block owns, ``(n,)``."""
+    total = v.flat.new_zeros(v.problems)
+    for mine, theirs, room in _pieces(v, other, Interface.owned_parts):
+        total = total + torch.sub(mine, theirs, out=room).flatten(1).abs_().sum(dim=1)
+    return _host(total)
 
-    def squares(
-        self, v: Interface, other: Interface, parts: Parts = Interface.owned_parts
-    ) -> np.ndarray:
-        """Return the sums of squares of ``v - other`` and of ``v``, ``(2, n)``, over some of the parts that are owned."""
-        differences, values = self._zeros, self._zeros
-        for mine, theirs, room in self._pieces(v, other, parts):
-            differences = differences + self._squares(torch.sub(mine, theirs, out=room))
-            values = values + self._squares(room.copy_(mine))
-        return np.stack([_host(differences), _host(values)])
 
-    def absolute_difference(self, v: Interface, other: Interface) -> np.ndarray:
-        """Return the sum of the absolute values of a difference, ``(n,)``."""
-        total = self._zeros
-        for mine, theirs, room in self._pieces(v, other):
-            difference = torch.sub(mine, theirs, out=room).view(self._problems, -1)
-            total = total + difference.abs_().sum(dim=1)
-        return _host(total)
+def _pieces(
+    v: Interface, other: Interface, parts: Parts
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yield pieces of both, and room for what is made of them; the next piece overwrites it."""
+    largest, scratch = _NORM_PIECE[v.flat.device.type], v.flat.new_empty(0)
+    for mine, theirs in zip(parts(v), parts(other), strict=True):
+        rows = max(1, largest // max(1, v.problems * mine[0, :1].numel()))
+        for piece, beside in zip(mine.split(rows, dim=1), theirs.split(rows, dim=1), strict=True):
+            if len(scratch) < piece.numel():
+                scratch = v.flat.new_empty(piece.numel())
+            yield piece, beside, scratch[: piece.numel()].view(piece.shape)
 
-    def _pieces(
-        self, v: Interface, other: Interface, parts: Parts = Interface.owned_parts
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield pieces of both, and room for what is made of them."""
-        for mine, theirs in zip(parts(v), parts(other), strict=True):
-            rows = max(1, len(self._scratch) // max(1, v.problems * mine[0, :1].numel()))
-            for piece, beside in zip(
-                mine.split(rows, dim=1), theirs.split(rows, dim=1), strict=True
-            ):
-                yield piece, beside, self._scratch[: piece.numel()].view(piece.shape)
 
-    def _squares(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of squares of each problem; the values are overwritten."""
-        values = values.view(self._problems, -1)
-        if self._problems == 1:
-            return torch.dot(values[0], values[0])[None]
-        return values.square_().sum(dim=1)
+def _squares(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of squares of each problem; the values are overwritten."""
+    values = values.flatten(1)
+    if len(values) == 1:
+        return torch.dot(values[0], values[0])[None]
+    return values.square_().sum(dim=1)
 
 
 def _host(total: torch.Tensor) -> np.ndarray:

@@ -83,52 +83,31 @@ _MB = 2**20
 
 
 @dataclass(frozen=True)
-class MemoryLevel:
-    """Bytes on one device during a step."""
-
-    sharding: str  # as in `ExecutionSettings`
-    # weights, gradients, optimiser: the last one's state; all that a rank holds of them at a time
-    weights: int
-    gradients: int
-    optimiser: int
-    activations: int  # what the largest forward pass keeps
-    samples: int  # the training data
-
-    @property
-    def total(self) -> int:
-        """Sum of all parts."""
-        return sum((self.weights, self.gradients, self.optimiser, self.activations, self.samples))
-
-
-@dataclass(frozen=True)
 class MemoryPlan:
-    """The levels of sharding beside the memory that there is."""
+    """The bytes of a step on one device, by levels of sharding, beside the memory that there is."""
 
-    levels: list[MemoryLevel]  # as `memory_plan` returns them
-    # ranks, device_memory: number of ranks, and the bytes that each has
+    levels: dict[str, dict[str, int]]  # as `memory_plan` returns them
     ranks: int
-    device_memory: int
+    device_memory: int  # of each rank
 
     @property
     def fits(self) -> str | None:
         """The first level that fits, if there is one."""
-        enough = (level for level in self.levels if level.total <= self.device_memory)
-        return next((level.sharding for level in enough), None)
+        enough = (n for n, part in self.levels.items() if part["total"] <= self.device_memory)
+        return next(enough, None)
 
     @property
     def figures(self) -> dict:
         """All of it as plain values."""
-        rows = [asdict(level) | {"total": level.total} for level in self.levels]
+        rows = [{"sharding": name} | parts for name, parts in self.levels.items()]
         return asdict(self) | {"levels": rows, "fits": self.fits}
 
     @property
     def table(self) -> str:
         """The levels in lines, in MB."""
         lines = [f"{'MB per device':14}" + "".join(f"{part:>13}" for part in _PARTS)]
-        for level in self.levels:
-            parts = asdict(level) | {"total": level.total}
-            values = "".join(f"{parts[part] / _MB:13.1f}" for part in _PARTS)
-            lines.append(f"{level.sharding:14}{values}")
+        for name, parts in self.levels.items():
+            lines.append(f"{name:14}" + "".join(f"{parts[part] / _MB:13.1f}" for part in _PARTS))
         return "\n".join(lines)
 
 
@@ -139,10 +118,12 @@ def memory_plan(
     settings: TrainingSettings,
     execution: ExecutionSettings,
     ranks: RankGroup,
-) -> list[MemoryLevel]:
-    """Return the levels from the simplest to the one that needs the least, of those that optimiser and ranks allow.
+) -> dict[str, dict[str, int]]:
+    """Return the bytes of each part on a device, by the levels of sharding that optimiser and ranks allow.
 
-    On a processor a pass has few samples unless the settings say how many.
+    The simplest level comes first, the one that needs the least last. Weights and gradients are all that a rank holds
+    of them at a time; activations, what the largest forward pass keeps. On a processor a pass has few samples unless
+    the settings say how many.
     """
     network = copy.deepcopy(network)
     if execution.recompute:
@@ -166,11 +147,12 @@ def memory_plan(
         "zero1": (weights, weights, state // ranks.size),
         "fsdp": (beside, beside, state // ranks.size),
     }
-    return [
-        MemoryLevel(name, *parts, activations, sample_bytes)
-        for name, parts in levels.items()
-        if _possible(replace(execution, sharding=name), ranks.size, settings, learned)
-    ]
+    plan = {}
+    for name, parts in levels.items():
+        if _possible(replace(execution, sharding=name), ranks.size, settings, learned):
+            sizes = *parts, activations, sample_bytes
+            plan[name] = dict(zip(_PARTS, (*sizes, sum(sizes)), strict=True))
+    return plan
 
 
 def _possible(

@@ -19,6 +19,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -90,50 +91,6 @@ def _shares(remainder: torch.Tensor, frequencies: Sequence[int]) -> torch.Tensor
     return sums[:, 1:] / torch.where(total > 0, total, 1.0)
 
 
-class GuardedSolver(SharedSolver):
-    """Solve by a network where it was trained, as its card must say, exactly elsewhere.
-
-    Which of the two depends on the perimeter values, so the map is not linear.
-    """
-
-    linear = False
-
-    def __init__(self, network_solver: "NetworkSolver"):
-        if not network_solver.card.spectrum:
-            raise ValueError(
-                f"the card of {network_solver.name} states no range of boundary data: leave out "
-                "out_of_range='exact'"
-            )
-        self.name = network_solver.name
-        self.operator = network_solver.operator
-        self.subdomain = network_solver.subdomain
-        self.source = network_solver.source
-        self._network_solver = network_solver
-        self._exact = ExactSolver(self.operator, self.subdomain)
-
-    def plan(
-        self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
-    ) -> Plan:
-        """Prepare both solves for grid nodes ``points``, ``(Q, 2)`` integers in cells."""
-        network = self._network_solver.plan(points, weights=weights, **tensors)
-        exact = self._exact.plan(points, weights=weights, **tensors)
-        outside_of: Any = self._network_solver.outside_range(**tensors)
-
-        def plan(g: torch.Tensor, out: torch.Tensor) -> None:
-            network(g, out)
-            outside = outside_of(g)
-            if outside.any():
-                corrected = torch.empty(int(outside.sum()), out.shape[1], **tensors)
-                exact(g[outside], corrected)
-                out[outside] = corrected
-
-        return plan
-
-    def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
-        """Return what tells perimeters outside of the network's training range."""
-        return self._network_solver.outside_range(**tensors)
-
-
 _BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is made on the way
 
 
@@ -158,6 +115,7 @@ _ACTIVATION_BYTES = {"cpu": 2**22, "cuda": 2**28}
 _VALUES = 8  # per perimeter node and perimeter, as of an embedding in 8 channels
 
 
+@dataclass(eq=False)
 class NetworkSolver(SharedSolver):
     """Solve on a subdomain by a trained network under the lifting.
 
@@ -172,39 +130,44 @@ class NetworkSolver(SharedSolver):
     outside
         Why the operator lies outside of the family that the model was trained for; empty if it does
         not.
-
-    Attributes
-    ----------
     precision
         In which a network that is not linear is evaluated; None for that of the iteration.
+    exact_outside
+        Whether perimeters outside of the training range, which the card must state, are solved exactly.
+        Which these are depends on their values, so the map is not linear.
     """
 
-    def __init__(
-        self,
-        name: str,
-        operator: EllipticOperator,
-        subdomain: Subdomain,
-        network: Network,
-        card: ModelCard,
-        source: Source | None = None,
-        outside: str = "",
-    ):
-        self.name, self.outside, self.operator = name, outside, operator
-        self.subdomain, self.source, self.network = subdomain, source, network
-        self.card = card
-        self.linear = network.linear
+    name: str
+    operator: EllipticOperator
+    subdomain: Subdomain
+    network: Network
+    card: ModelCard
+    source: Source | None = None
+    outside: str = ""
+    precision: torch.dtype | None = None
+    exact_outside: bool = False
+
+    def __post_init__(self) -> None:
+        self.linear = self.network.linear and not self.exact_outside
         # The effect of a source is known at nodes only.
-        self.between_nodes = source is None and network.between_nodes
+        at_nodes = self.source is not None or self.exact_outside
+        self.between_nodes = not at_nodes and self.network.between_nodes
         self._compiled: dict[bytes, np.ndarray] = {}
-        self.precision: torch.dtype | None = None
 
     def in_precision(self, name: str) -> "NetworkSolver":
         """Return the solver with its network, which is not linear, evaluated in another precision."""
         if self.linear:
             return super().in_precision(name)
-        changed = copy.copy(self)
-        changed.precision = getattr(torch, name)
-        return changed
+        return replace(self, precision=getattr(torch, name))
+
+    def guarded(self) -> "NetworkSolver":
+        """Return the solver that solves exactly outside of the training range."""
+        if not self.card.spectrum:
+            raise ValueError(
+                f"the card of {self.name} states no range of boundary data: leave out "
+                "out_of_range='exact'"
+            )
+        return replace(self, exact_outside=True)
 
     def plan(
         self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
@@ -216,14 +179,25 @@ class NetworkSolver(SharedSolver):
             raise ValueError(
                 f"query points must lie within 0..{m} cells, got {points.min():g}..{points.max():g}"
             )
-        if self.linear:
+        if self.network.linear:
             rows = self.matrix(points)
-            return linear_plan(rows, points, self.subdomain, weights=weights, **tensors)
-        return _network_plan(self, points, weights, **tensors)
+            plan = linear_plan(rows, points, self.subdomain, weights=weights, **tensors)
+        else:
+            plan = _network_plan(self, points, weights, **tensors)
+        if not self.exact_outside:
+            return plan
+        by_network, outside_of = plan, self._outside_range(**tensors)
+        exact = ExactSolver(self.operator, self.subdomain).plan(points, weights=weights, **tensors)
 
-    def guarded(self) -> GuardedSolver:
-        """Return what solves exactly outside of the training range."""
-        return GuardedSolver(self)
+        def guarded_plan(g: torch.Tensor, out: torch.Tensor) -> None:
+            by_network(g, out)
+            outside = outside_of(g)
+            if outside.any():
+                corrected = torch.empty(int(outside.sum()), out.shape[1], **tensors)
+                exact(g[outside], corrected)
+                out[outside] = corrected
+
+        return guarded_plan
 
     def require_sound(self) -> None:
         """Raise `ValueError` if the operator is outside of the family, or the network fails its self-test."""
@@ -280,15 +254,16 @@ class NetworkSolver(SharedSolver):
 
     def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
         """Return what tells perimeters outside of the training range, if the card states one."""
-        if not self.card.spectrum:
-            return None
+        return self._outside_range(**tensors) if self.card.spectrum else None
+
+    def _outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange:
         lifting = self.lifting(**tensors)
         return functools.partial(outside_spectrum, spectrum=self.card.spectrum, lifting=lifting)
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:
         """Compile a network, which must be linear, to its matrix ``(Q, P)``, in float64, once for the same points."""
-        if not self.linear:
+        if not self.network.linear:
             raise Unsupported(
                 f"{self.name} is not linear in the perimeter values: it has no matrix"
             )

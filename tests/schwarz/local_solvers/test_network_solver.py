@@ -17,7 +17,6 @@ from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver, model_path
 from mosaicdd.schwarz.local_solvers.network_solver import (
-    GuardedSolver,
     NetworkSolver,
     self_test_error,
 )
@@ -247,11 +246,11 @@ def test_a_guarded_network_is_exact_outside_and_the_network_inside():
     g = torch.cat([curves(20, 0.3), ROUGH[:20]])
     outside = network.outside_range(**KIND)(g)
     assert 0 < outside.sum() < len(g)
-    solvers = GuardedSolver(network), network, ExactSolver(LAPLACE.at(), square)
+    solvers = network.guarded(), network, ExactSolver(LAPLACE.at(), square)
     mixed, by_network, by_exact = (solve(one, g, square.centre_lines) for one in solvers)
     np.testing.assert_array_equal(mixed[~outside], by_network[~outside])
     # The same products in batches of another size.
     np.testing.assert_allclose(mixed[outside], by_exact[outside], rtol=0, atol=1e-14)
-    network.card = dataclasses.replace(network.card, spectrum={})
+    card = dataclasses.replace(network.card, spectrum={})
     with pytest.raises(ValueError, match="states no range"):
-        GuardedSolver(network)
+        dataclasses.replace(network, card=card).guarded()
