@@ -331,23 +331,18 @@ def _alone(inside: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """Return the simplices of which each vertex is inside alone, or outside; of lines none."""
     if len(inside) < 3:
         return []
-    count = inside.sum(0)
-    lonely = ((inside, count == 1), (~inside, count == len(inside) - 1))
-    return [
-        (i, lonely[0][0][i] & lonely[0][1] | lonely[1][0][i] & lonely[1][1])
-        for i in range(len(inside))
-    ]
+    count, most = inside.sum(0), len(inside) - 1
+    return [(i, np.where(within, count == 1, count == most)) for i, within in enumerate(inside)]
 
 
 def _pairs(inside: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int], np.ndarray]]:
     """Return the pairs of vertices inside and outside, and the tetrahedra with these."""
     if len(inside) < 4:
         return []
-    halves = [((0, i), tuple(j for j in (1, 2, 3) if j != i)) for i in (1, 2, 3)]
-    every = [*halves, *((outer, inner) for inner, outer in halves)]
+    pairs = list(itertools.combinations(range(4), 2))  # the complements come in reversed order
     return [
         ((a, b), (c, d), inside[a] & inside[b] & ~inside[c] & ~inside[d])
-        for (a, b), (c, d) in every
+        for (a, b), (c, d) in zip(pairs, reversed(pairs), strict=True)
     ]
 
 

@@ -108,11 +108,10 @@ class VoxelMask(Shape):
 
 def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:
     """Return values of voxels around the nodes of a part; beyond the box those of the nearest ones."""
-    places = []
-    for p, count, period in zip(part, values.shape, periods, strict=True):
-        at = np.arange(p.start - 1, p.stop)
-        places.append(at.clip(0, count - 1) if period is None else at % period)
-    return values[np.ix_(*places)]
+    for axis, (p, period) in enumerate(zip(part, periods, strict=True)):
+        mode = "clip" if period is None else "wrap"
+        values = values.take(np.arange(p.start - 1, p.stop), axis, mode=mode)
+    return values
 
 
 @dataclass(frozen=True)
