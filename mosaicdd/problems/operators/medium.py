@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from mosaicdd.axes import ends, even, letters
+from mosaicdd.axes import ends, even, letters, sizes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import DIFFUSION, Field, Part, require_sign
 from mosaicdd.problems.operators.conductances import Conductances
@@ -161,7 +161,7 @@ class Medium:
         `ValueError` if a value is not finite, ``a`` is not positive, or ``c`` is negative, with its place.
         """
         c = _sampled(self.reaction, grid, part, cover, positive=False, cells=False)
-        reaction = np.broadcast_to(grid.spacing**2 * c, [p.stop - p.start for p in part])
+        reaction = np.broadcast_to(grid.spacing**2 * c, sizes(part))
         if self.couples_corners:  # of a rectangle, whose cells are whole
             return self.of_tensors(tensors_of_cells(self.fields, grid, part), reaction)
         signs: dict[str, bool | None] = dict.fromkeys(self._diffusion(len(part)), True)
@@ -198,7 +198,7 @@ class Medium:
             The module of the arrays.
         """
         axes, along = len(part), list[Any]()
-        nodes = tuple([p.stop - p.start for p in part])
+        nodes = sizes(part)
         edges = [(*nodes[:axis], nodes[axis] - 1, *nodes[axis + 1 :]) for axis in range(axes)]
         faces = [1.0] * axes if cover is None else cover.edge_faces
         halves = {n: 0.5 / a for n, a in values.items() if n in DIFFUSION and a.shape == nodes}

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from mosaicdd.axes import at, ends, last
+from mosaicdd.axes import at, ends, last, sizes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods
@@ -214,7 +214,7 @@ class Nonlinear:
                 continue
             if field.number is not None:
                 number = torch.tensor(field.number, dtype=torch.float64)
-                samples[name] = number.expand([p.stop - p.start for p in part])
+                samples[name] = number.expand(sizes(part))
                 continue
             fill, positive = float(name in self.signs), self.signs.get(name)
             (values,) = sample_near(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaicdd.axes import at, ends, letters
+from mosaicdd.axes import at, ends, letters, sizes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.evaluated import require_finite
 from mosaicdd.problems.fields.fields import Field, Part, overlap
@@ -77,9 +77,9 @@ def tensors_of_cells(fields: Mapping[str, Field], grid: Grid, part: Part) -> np.
     """
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
     cells, where = overlap(wide, grid.shape)
-    shape = tuple(p.stop - p.start for p in cells)
+    shape = sizes(cells)
     names, axes = names_of(len(part)), len(part)
-    total = np.zeros((len(names), *(p.stop - p.start for p in wide)))
+    total = np.zeros((len(names), *sizes(wide)))
     if not all(shape):
         return total
     defaults = [fields.get("a", Field("", 1.0))] * axes + [Field("", 0.0)] * (len(names) - axes)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaicdd.axes import common, times, within
+from mosaicdd.axes import all_of, common, sizes, times, within
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Part, Periods
 from mosaicdd.problems.fields.given import real_array, same_values
@@ -96,7 +96,7 @@ class Polygons(Shape):
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, as given, and which one each node outside belongs to."""
-        whole = tuple(slice(0, n) for n in grid.nodes)
+        whole = all_of(grid.nodes)
         distance, numbers = self._distances(grid, whole)
         off = distance >= _ON * min(grid.steps)
         numbers[off] = 0
@@ -108,7 +108,7 @@ class Polygons(Shape):
         """Return the distances to the nearest polygon, and its number, near to the polygons."""
         h = max(grid.steps)  # edges of the grid that cross a polygon are as long
         more = [int(np.ceil(_BAND * h / step)) + 1 for step in grid.steps]
-        shape = [p.stop - p.start for p in part]
+        shape = sizes(part)
         distance, number = np.full(shape, _BAND * h), np.zeros(shape, np.int32)
         for which, edges in enumerate(self._edges):
             for edge in _short(edges, 32 * h):
@@ -241,7 +241,7 @@ def _from_edge(edge: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _inside(edges: np.ndarray, grid: Grid, part: Part) -> np.ndarray:
     """Say which nodes of a part have an odd number of edges to their left."""
-    rows, columns = (p.stop - p.start for p in part)
+    rows, columns = sizes(part)
     crossed = np.zeros((rows, columns + 1), np.int32)
     for (y0, x0), (y1, x1) in grid.cells(edges[..., ::-1]):
         if y0 > y1:

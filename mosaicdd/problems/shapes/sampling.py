@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mosaicdd.axes import grown, sizes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import (
     Field,
@@ -48,10 +49,10 @@ def cells_around(
         The value of cells beyond the grid, and outside of the domain.
     """
     wide = tuple(slice(p.start - 1, p.stop) for p in part)
-    values = np.full((field.problems, *(p.stop - p.start for p in wide)), fill)
+    values = np.full((field.problems, *sizes(wide)), fill)
     inside = None if cover is None else cover.known_cells
     for cells, where in overlaps(wide, grid.shape, periods or (None,) * len(part)):
-        shape = [p.stop - p.start for p in cells]
+        shape = sizes(cells)
         held = (
             np.full(shape, field.number) if field.number is not None else field.sample_cells(cells)
         )
@@ -105,9 +106,8 @@ def sample_near(
     periods
         Of the grid, by default none. The values of the last node are those of the first where there is one.
     """
-    shape = [p.stop - p.start for p in part]
     if field.number is not None:
-        values = np.full((1, *shape), field.number)
+        values = np.full((1, *sizes(part)), field.number)
     elif field.per_cell(grid) and cover is not None and cover.quarters:
         around = cells_around(
             field, grid, part, cover, positive=positive, periods=periods, fill=fill
@@ -129,19 +129,17 @@ def _at_nodes(
     field: Field, grid: Grid, part: Part, cover: Apertures | None, fill: float, periods: Periods
 ) -> np.ndarray:
     """Return `sample_near` of a field that is no number, by its values at nodes."""
-    shape = [p.stop - p.start for p in part]
     inside = None if cover is None else cover.inside
     if cover is None or inside is None or field.of_rank:  # with values outside of the domain
         if all(p.start >= 0 and p.stop <= n for p, n in zip(part, grid.nodes, strict=True)):
             return field.sample(grid, part)
-        values = np.full((field.problems, *shape), fill)
+        values = np.full((field.problems, *sizes(part)), fill)
         for nodes, where in overlaps(part, grid.nodes, periods):
             values[:, *where] = field.sample(grid, nodes)
         return values
-    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
     known = np.zeros(inside.shape, bool)
     values = np.full((field.problems, *inside.shape), np.nan)
-    for nodes, where in overlaps(ring, grid.nodes, periods):
+    for nodes, where in overlaps(grown(part), grid.nodes, periods):
         known[where] = inside[where]
         values[:, *where] = field.sample(grid, nodes, known[where])
     return NearOutline(known, known)(values, fill, cover.counts)

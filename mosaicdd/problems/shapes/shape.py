@@ -25,7 +25,7 @@ import scipy.ndimage
 import scipy.sparse
 import scipy.sparse.csgraph
 
-from mosaicdd.axes import in_rows
+from mosaicdd.axes import all_of, grown, in_rows, sizes
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods, overlap
@@ -176,7 +176,7 @@ class Level(Shape):
 
     def outlines(self, grid: Grid, periods: Periods) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the outlines, and their numbers at the nodes outside."""
-        outside = self.level(grid, tuple(slice(0, nodes) for nodes in grid.nodes)) >= 0
+        outside = self.level(grid, all_of(grid.nodes)) >= 0
         numbers, count = labelled(outside, periods, np.ones((3,) * outside.ndim))
         return named_pieces(numbers, count, periods)
 
@@ -192,8 +192,7 @@ def _number(name: str, value: Any) -> float:
 
 def require_inside(shape: Shape, grid: Grid) -> None:
     """Check that some node lies inside a shape; else raise `ValueError`."""
-    every = tuple(slice(0, nodes) for nodes in grid.nodes)
-    strips = in_rows(every, _AT_ONCE)
+    strips = in_rows(all_of(grid.nodes), _AT_ONCE)
     if not any((shape.level(grid, strip) < 0).any() for strip in strips):
         raise ValueError(
             f"the domain is empty: none of the {math.prod(grid.nodes)} nodes lies inside"
@@ -204,9 +203,9 @@ def inside_ring(shape: Shape | None, grid: Grid, part: Part) -> np.ndarray | Non
     """Return the mask of nodes inside a shape, with one more all around; None of a rectangle."""
     if shape is None:
         return None
-    ring = tuple(slice(p.start - 1, p.stop + 1) for p in part)
+    ring = grown(part)
     there, where = overlap(ring, grid.nodes)
-    inside = np.zeros([p.stop - p.start for p in ring], bool)
+    inside = np.zeros(sizes(ring), bool)
     inside[where] = shape.inside(shape.level(grid, there))
     return inside
 
