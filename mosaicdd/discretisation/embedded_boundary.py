@@ -106,9 +106,13 @@ class EmbeddedBoundary:
 
     def _require_no_loss(self) -> None:
         """Check that a mask loses no cell whose sources, or heat, would count."""
-        if not isinstance(self._shape, Level) or not len(self._shape.lost) or not self.natural:
+        if (
+            not isinstance(self._shape, Level)
+            or not len(self._shape.lost_cells)
+            or not self.natural
+        ):
             return
-        cells = self._shape.lost
+        cells = self._shape.lost_cells
         whole = all_of(self._grid.nodes)
         lost = cells[~self._given[self._outline_of(whole)[tuple(cells.T)]]]
         if len(lost):

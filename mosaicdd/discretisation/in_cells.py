@@ -47,7 +47,7 @@ class InCells:
         def known(field: Field, positive: bool | None) -> np.ndarray:
             return cells_around(field, *around, positive=positive, periods=periods)[0]
 
-        fields = {name: known(operator.taken[name], sign) for name, sign in signs.items()}
+        fields = {name: known(operator.residual_fields[name], sign) for name, sign in signs.items()}
         counts: np.ndarray | float = 1.0
         if operator.factor is not None and operator.fields[operator.factor].per_cell(grid):
             counts = known(operator.fields[operator.factor], True)

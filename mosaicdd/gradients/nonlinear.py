@@ -26,7 +26,7 @@ def _axes_of(parameters: Parameters, name: str, shape: tuple[int, ...]) -> list[
     operator, grid = parameters.problem.operator, parameters.grid
     if operator.linear or shape != grid.nodes:
         return []
-    if name not in operator.taken or name == operator.factor:
+    if name not in operator.residual_fields or name == operator.factor:
         return []
     periods = parameters.problem.conditions.periods(grid)
     return [axis for axis, period in enumerate(periods) if period is not None]
@@ -90,7 +90,7 @@ class NonlinearLagrangian(Lagrangian):
     ) -> torch.Tensor:
         axes, named, v = self._axes, inputs.named, torch.where(self.active, v, 0.0)
         operator = self.operator.with_numbers({n: named[n] for n in self._parameters.numbers})
-        taken = {name: self._of_residual(name, inputs) for name in operator.taken}
+        taken = {name: self._of_residual(name, inputs) for name in operator.residual_fields}
         fields = {name: StencilValues.of(_ringed(values), axes) for name, values in taken.items()}
         if operator.two_point_flux and (operator.by_flows or not self._parameters.problem.plain):
             unit = torch.ones((), dtype=torch.float64)

@@ -286,7 +286,7 @@ class Problem:
         """Return the domain's pieces of the rectangle's sides, and nodes held inside, by name."""
         pieces, shape = dict(rectangle_outline(grid)), self.domain.shape
         if shape is not None:
-            pieces = {name: shape.has_of(piece, grid) for name, piece in pieces.items()}
+            pieces = {name: shape.clip_side(piece, grid) for name, piece in pieces.items()}
         return pieces | self.conditions.pieces_inside(grid, shape)
 
     @cached_property

@@ -25,7 +25,7 @@ import numpy as np
 from mosaicdd.problems.fields.given import is_number
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.operators.medium import Medium
-from mosaicdd.problems.operators.tensors import is_definite, not_definite, told
+from mosaicdd.problems.operators.tensors import is_definite, not_definite, spelled_tensor
 from mosaicdd.settings import meant
 
 
@@ -314,7 +314,7 @@ def _directed(
     ayz: float = 0.0,
 ) -> EllipticOperator:
     if azz is not None and not is_definite(tensor := (azz, ayy, axx, ayz, axz, axy)):
-        raise ValueError(f"{not_definite(3)}; {told(tensor)}")
+        raise ValueError(f"{not_definite(3)}; {spelled_tensor(tensor)}")
     return EllipticOperator(axx=axx, ayy=ayy, axy=axy)
 
 

@@ -99,7 +99,7 @@ class Nonlinear:
 
     Attributes
     ----------
-    taken
+    residual_fields
         The fields of the residual, by name.
     signs
         Which fields must be positive (True), or at least not negative (False).
@@ -120,17 +120,15 @@ class Nonlinear:
     ):
         self.axes, self.aspect = (2, ()) if grid is None else (len(grid.shape), grid.aspect)
         self.fields, self.factor = dict(fields), factor
-        self.taken, self.signs = self.fields, equation.signs
+        self.residual_fields, self.signs = self.fields, equation.signs
         if factor is not None:
             plain = self.fields | {factor: Field(factor, 1.0, self.axes)}
-            taken = (name for name in equation.parameters if name not in equation.numbers)
-            self.taken, self.signs = (
-                {name: plain[name] for name in taken},
-                {**self.signs, factor: True},
-            )
+            names = [name for name in equation.parameters if name not in equation.numbers]
+            self.residual_fields = {name: plain[name] for name in names}
+            self.signs = {**self.signs, factor: True}
         self.self_adjoint = equation.self_adjoint
         cells = (name for name, field in fields.items() if grid and field.per_cell(grid))
-        self._per_cell = [name for name in cells if name in self.taken and name != factor]
+        self._per_cell = [name for name in cells if name in self.residual_fields and name != factor]
         self._residual = equation.residual
         self._given, self._numbers = {**functions, **numbers}, dict(numbers)
         of_u = {name: function_of_u(name, value) for name, value in functions.items()}
@@ -209,7 +207,7 @@ class Nonlinear:
         are as `sample_near` has them.
         """
         samples = {}
-        for name, field in self.taken.items():
+        for name, field in self.residual_fields.items():
             if name in self.in_cells:
                 continue
             if field.number is not None:
@@ -234,7 +232,9 @@ class Nonlinear:
 
         ``inside``: says which nodes of a part are of interest.
         """
-        varying = {name: field for name, field in self.taken.items() if field.number is None}
+        varying = {
+            name: field for name, field in self.residual_fields.items() if field.number is None
+        }
         if self.pure or not varying:
             return not self.pure
         for strips in zip(*(field.strips(grid) for field in varying.values()), strict=True):
@@ -307,7 +307,7 @@ class Nonlinear:
     def ordinary(self, like: torch.Tensor, seed: int = 0) -> dict[str, StencilValues]:
         """Return sample values of the fields: their numbers, or random ones that are never 1."""
         rng, patches = np.random.default_rng(seed), {}
-        for name, field in self.taken.items():
+        for name, field in self.residual_fields.items():
             drawn = torch.from_numpy(rng.choice(_ORDINARY, tuple(like.shape)))
             number = drawn if field.number is None else torch.full_like(drawn, field.number)
             patches[name] = self.uniform(number)

@@ -79,7 +79,9 @@ def _loses_nothing(operator: "Nonlinear") -> bool:
 
     u = StencilValues.of(corners(), axes, cells=cells)
     fields = {
-        name: StencilValues.of(corners(), axes) if operator.taken[name].number is None else patch
+        name: StencilValues.of(corners(), axes)
+        if operator.residual_fields[name].number is None
+        else patch
         for name, patch in operator.ordinary(u.centre).items()
     }
     alone = StencilValues(*[u.centre] * len(u.values), cells=cells)
@@ -90,7 +92,9 @@ def _loses_nothing(operator: "Nonlinear") -> bool:
 def is_as_in_squares(operator: "Nonlinear") -> bool:
     """Say whether variation along one axis has the residual of squares, or cubes, of its side."""
     rng, axes = np.random.default_rng(0), operator.axes
-    whole = {name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in operator.taken}
+    whole = {
+        name: torch.from_numpy(rng.uniform(1, 2, (3,) * axes)) for name in operator.residual_fields
+    }
     fields = {name: StencilValues.of(values, axes) for name, values in whole.items()}
     for axis, side in enumerate(operator.aspect):
         line = torch.from_numpy(rng.uniform(0.4, 0.6, at(axis, axes, 3, 1)))

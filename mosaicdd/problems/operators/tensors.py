@@ -185,7 +185,7 @@ def _require_definite(corners: Sequence[Tensors], cells: Part) -> None:
     place = tuple(int(i) + p.start for i, p in zip(first, cells, strict=True))
     order = ", ".join(letters(len(cells)))
     raise ValueError(
-        f"{not_definite(len(cells))}; in the cell {place} ({order}) {told(values[first] for values in tensor)}"
+        f"{not_definite(len(cells))}; in the cell {place} ({order}) {spelled_tensor(values[first] for values in tensor)}"
     )
 
 
@@ -195,7 +195,7 @@ def not_definite(axes: int) -> str:
     return f"the diffusion tensor must be positive definite everywhere ({but})"
 
 
-def told(tensor: Iterable[float]) -> str:
+def spelled_tensor(tensor: Iterable[float]) -> str:
     """Return the numbers of a tensor by their names, in the order of the alphabet: ``axx is 1, axy 0, ayy 1``."""
     values = list(tensor)
     names = names_of(math.isqrt(2 * len(values)))

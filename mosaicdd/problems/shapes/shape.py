@@ -69,7 +69,7 @@ class Shape(ABC):
         The numbers ``(ny + 1, nx + 1)`` of nodes inside are 0. Of voxels, those that they themselves belong to.
         """
 
-    def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
+    def clip_side(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
         """Return the part of a side that the shape has."""
         return piece.within(self.level(grid, piece.place))
 
@@ -100,7 +100,7 @@ class Level(Shape):
     ----------
     values
         A function ``f(x, y)``, the text of an expression, or node values ``(ny + 1, nx + 1)``; in space with z, too.
-    lost
+    lost_cells
         Cells of a mask, ``(L, 2)``, that have no node inside: parts that are one cell wide.
     parameters
         Numbers by the names that they have in the expression, or as arguments of the function.
@@ -109,7 +109,7 @@ class Level(Shape):
     values: Any
     staircase: bool = False
     of_cells: bool = False
-    lost: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 2), int))
+    lost_cells: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 2), int))
     parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -328,7 +328,7 @@ def level_of_cells(cells: np.ndarray) -> Level:
     held = cells_touching(nodes)
     on = cells_touching(np.pad(held, 1))
     level = np.where(nodes, -1, np.where(on, 0, 1)).astype(np.int8)
-    return Level(level, lost=np.argwhere(cells & ~held), of_cells=True)
+    return Level(level, lost_cells=np.argwhere(cells & ~held), of_cells=True)
 
 
 def mask_of_cells(cells: np.ndarray) -> np.ndarray:

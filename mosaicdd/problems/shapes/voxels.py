@@ -97,7 +97,7 @@ class VoxelMask(Shape):
         """
         return named_pieces(*pieces_of(~self.voxels, periods), periods)
 
-    def has_of(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
+    def clip_side(self, piece: OutlinePiece, grid: Grid) -> OutlinePiece:
         """Return the part of a side that the voxels have."""
         if piece.side is None:
             return piece
