@@ -347,7 +347,7 @@ class Problem:
 
 
 def common_count(counts: Mapping[str, int]) -> int:
-    """Return the number of problems of data that serve one or all; `ValueError` where numbers differ."""
+    """Return the common number of problems of data; `ValueError` where numbers differ."""
     most = max(counts.values(), default=1)
     for what, count in counts.items():
         if count not in (1, most):

@@ -20,7 +20,7 @@ STRIP = 2**14
 
 
 def checksum(values: np.ndarray, place: Slices) -> int:
-    """Return the checksum of values ``(n, ..)`` at the nodes of a part of the grid.
+    """Return the checksum of values ``(n, ..)`` at the nodes of a part.
 
     The factors are odd and differ in all bits. As a number's last bits are often zeros, which would take
     the first bits of its factor away, its first bits are added to them.
@@ -36,7 +36,7 @@ def checksum(values: np.ndarray, place: Slices) -> int:
 def checksum_of(
     sample: Callable[[Slices], np.ndarray], part: Slices, *, strip: int = STRIP, summed: bool = True
 ) -> int:
-    """Return the checksum of samples at the nodes of a part, taken ``strip`` values at a time.
+    """Return the checksum of a part's samples, ``strip`` values at a time.
 
     Unless ``summed`` it is 0: sampled only, as for a check.
     """
@@ -117,7 +117,7 @@ def expression_at(text: str, axes: int) -> Expression:
 
 
 def expression_in_time(text: str, variables: tuple[str, ...], t: float) -> Expression:
-    """Return an expression at a time; at the very time of a `TimeLimit` unless it may jump there."""
+    """Return an expression at a time, a one-sided limit where it may jump."""
     expression = Expression(text, variables, t=t)
     return expression if expression.may_jump("t") else Expression(text, variables, t=exact(t))
 

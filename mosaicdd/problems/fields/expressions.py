@@ -151,7 +151,7 @@ def _arguments(signature: inspect.Signature) -> dict[str, bool]:
 
 
 def _tried(function: Callable, axes: int) -> Takes | None:
-    """Find out by calls at one point how a function of any number of arguments takes the time."""
+    """Find out by calls at one point how a variadic function takes the time."""
     works = []
     for count in (axes, axes + 1):
         with np.errstate(all="ignore"):
@@ -204,7 +204,7 @@ _LOGIC = {
 
 
 def _in_float(functions: dict) -> dict:
-    """Compute in float64: in integers or truth values numpy's sum of two comparisons is their "or"."""
+    """Compute in float64, as numpy's sum of two truth values is their "or"."""
     return {key: functools.partial(function, dtype=float) for key, function in functions.items()}
 
 

@@ -1,4 +1,4 @@
-"""Fields over the domain in any form, sampled at the nodes of a part; signs of coefficients."""
+"""Fields over the domain, sampled at the nodes of a part; signs of coefficients."""
 
 import functools
 import itertools
@@ -114,7 +114,7 @@ class Field:
         return total if self.foils is None else (total, self.foils.foils)
 
     def keep(self, grid: Grid, part: Part) -> None:
-        """Cache the values of a function at the nodes of a part, for samples within it."""
+        """Cache the values of a function at the nodes of a part."""
         if callable(self.values) and not isinstance(self.values, Expression):
             strips = [self.sample_as_given(grid, s, checked=False) for s in in_rows(part, STRIP)]
             if strips:
@@ -290,12 +290,12 @@ def cells_of(part: Part, grid: Grid) -> Part:
 
 
 def overlap(part: Part, counts: tuple[int, ...]) -> tuple[Part, Part]:
-    """Return the intersection of a part with an array of some shape, in the array and in the part."""
+    """Return a part's intersection with an array of a shape, as places in both."""
     return next(overlaps(part, counts, (None,) * len(counts)))
 
 
 def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[tuple[Part, Part]]:
-    """Yield the intersections of a part with the periodic images of an array, in the array and in the part."""
+    """Yield a part's intersections with the periodic images of an array, as places in both."""
     along = []
     for p, n, period in zip(part, counts, periods, strict=True):
         shared = []
@@ -314,7 +314,7 @@ def overlaps(part: Part, counts: tuple[int, ...], periods: Periods) -> Iterator[
 def require_sign(
     values: np.ndarray, field: Field, grid: Grid, part: Part, *, positive: bool
 ) -> np.ndarray:
-    """Check the sign of a coefficient's values in a part of a grid; return the values.
+    """Check the sign of a coefficient in a part of a grid; return the values.
 
     `ValueError` if one is not positive, or negative: with its place, how many there are in the array that was given,
     and what to do where nothing conducts.

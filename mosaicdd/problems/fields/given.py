@@ -1,4 +1,4 @@
-"""Conversion of numbers and arrays of any library to numpy: every array of a user passes here.
+"""Conversion of users' numbers and arrays of any library to numpy.
 
 What would lose something on the way is refused with the way out: gradients, zeros that are not stored,
 labels. A masked value is NaN, so that the rules for values that are not finite hold for it. Rows lie along
@@ -84,7 +84,7 @@ def _of_numpy(values: Any) -> Any:
 
 
 def of_colours(values: Any) -> str:
-    """Return a hint for a picture in colours, ``(rows, columns, 3 or 4)``; empty for other arrays."""
+    """Return a hint for a picture in colours, ``(rows, columns, 3 or 4)``, else nothing."""
     shape = shape_of(values)
     if len(shape) != 3 or shape[-1] not in (3, 4) or min(shape[:2]) < _PICTURE:
         return ""

@@ -36,7 +36,7 @@ def on_side(side: Side) -> Place:
 
 
 def edges_of(part: Slices, nodes: tuple[int, ...]) -> Iterator[tuple[Side, Slices, Place]]:
-    """Yield the sides of the grid on a part, the sides' nodes, and their index in the part."""
+    """Yield the grid's sides on a part, their nodes, and their index in it."""
     for axis, (along, count) in enumerate(zip(part, nodes, strict=True)):
         for end, ends in enumerate((along.start == 0, along.stop == count)):
             if ends:
@@ -147,7 +147,7 @@ class Boundary:
         return self.each(lambda edge: edge[(slice(None, None, apart),) * edge.ndim])
 
     def impose(self, field: np.ndarray, part: Slices | None = None) -> np.ndarray:
-        """Write the values to the edges of a field, or of a part of it, and return the field."""
+        """Write the values to the edges of a field, or of a part; return the field."""
         nodes = tuple(cells + 1 for cells in self.shape)
         for side, along, place in edges_of(part or tuple(map(slice, [0, 0, 0], nodes)), nodes):
             field[place] = self.edges[side][along]

@@ -71,7 +71,7 @@ class Neumann(BoundaryCondition):
 
 @dataclass(frozen=True, eq=False)
 class Robin(BoundaryCondition):
-    """``a du/dn + alpha u = values``, outward, ``alpha >= 0`` of any kind, common to all problems."""
+    """``a du/dn + alpha u = values``, outward, with one ``alpha >= 0`` for all problems."""
 
     exchanges: ClassVar[bool] = True
     alpha: Values
@@ -86,9 +86,9 @@ class Robin(BoundaryCondition):
 
 @dataclass(frozen=True, eq=False)
 class Periodic(BoundaryCondition):
-    """``u`` at the high side is ``u`` at the low side plus ``jump``; given for both sides.
+    """``u`` at the high side is ``u`` at the low side plus ``jump``.
 
-    A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
+    It is given for both sides. A jump over the length of the domain is a mean gradient that is imposed. `ValueError` if it is not finite.
     """
 
     periodic: ClassVar[bool] = True

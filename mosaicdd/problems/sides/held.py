@@ -1,4 +1,4 @@
-"""Values prescribed inside of a domain: at nodes, along lines, or by a formula or a mask.
+"""Values prescribed inside of a domain: at points, along lines, by formulas or masks.
 
 A place is known to a grid by the nodes that it has there: of a line those nearest to it, one for each step along the
 axis that it goes most along, so that no edge of the grid crosses it between two of them.

@@ -109,7 +109,7 @@ class SidePart:
 
 
 def part_of_name(name: str, condition: Condition, axes: int = 2) -> SidePart:
-    """Parse the name of a side or an outline, or of a part of one; else raise `ValueError`.
+    """Parse the name of a side or an outline, or of a part; else `ValueError`.
 
     What is held inside has any other name.
     """
@@ -213,7 +213,7 @@ def _require_pairs(parts: Sequence[SidePart], axes: int) -> None:
 
 
 def part_on_outline(parts: Sequence[SidePart], name: str) -> SidePart | None:
-    """Return the condition on an outline of a shape, or on a part of one, if any."""
+    """Return the condition on an outline, or on a part of one, if any."""
     named = {str(part): part for part in parts}
     return named.get(name, named.get("outline"))
 

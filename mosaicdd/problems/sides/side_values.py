@@ -196,7 +196,7 @@ def _finite_near(values: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 
 def covered(part: SidePart, piece: OutlinePiece, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lengths that a part covers around nodes, in cells, and a mask of its nodes."""
+    """Return a part's lengths around nodes, in cells, and a mask of its nodes."""
     if part.whole:
         return piece.lengths, np.ones(len(piece.nodes), bool)
     nodes = _along(piece)
@@ -223,7 +223,7 @@ def _ways(piece: OutlinePiece) -> np.ndarray:
 
 
 def ends_of_part(part: SidePart, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper ends of a part of a side along its axes, in cells."""
+    """Return the lower and upper ends of a part of a side, in cells."""
     axes = len(grid.shape)
     along = list(others(side_names(axes)[part.name][0], axes))
     places = np.array(grid.ends).T  # of all axes, as those of the side alone are no place
