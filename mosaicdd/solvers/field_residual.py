@@ -16,86 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.axes import Slices, ends_of, even, within
+from mosaicdd.axes import Slices, even, within
 from mosaicdd.discretisation.discretisation import Discretisation
 from mosaicdd.discretisation.node_equations import Equations, RowWeights
 from mosaicdd.grid.partition import Region
 from mosaicdd.grid.window import Strip
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.sides import mean_slope
 from mosaicdd.solvers.measure import NodeSource
 
 _VALUES = 2**16  # of a field that are handled at once, for the cache
-
-
-_INNER = slice(1, -1)
-
-
-class Stencil:
-    """The equations of the nodes inside a part of the grid, whose residual takes few passes over the values.
-
-    That is `Conductances.apply` less a source, for fields that are much larger than a cache: a product and its sum
-    are one pass here, and nothing is allocated by the way.
-
-    ``conductances``: between the nodes of the part, ``(rows, columns)``.
-    """
-
-    def __init__(self, conductances: Conductances):
-        c = conductances
-        self._terms = []
-        for step, forth, back in c.edges():
-            inner = tuple(slice(None) if s else _INNER for s in step)
-            (first, last), (before, after) = ends_of(step, _INNER), ends_of(step)
-            rise = torch.empty(forth[inner].shape, dtype=torch.float64)
-            to, away = _factor(back[inner][before]), _factor(forth[inner][after])
-            self._terms.append((first, last, rise, (rise[before], to), (rise[after], away)))
-        self._inside = (_INNER,) * c.axes
-        reaction = c.reaction[self._inside]
-        self._reaction = _factor(reaction)
-        self._total = torch.empty(reaction.shape, dtype=torch.float64)
-
-    def residual(
-        self, u: torch.Tensor, source: torch.Tensor | None = None, scale: float = 1.0
-    ) -> torch.Tensor:
-        """Return ``h^2 A u`` less a scaled source at the nodes inside: room that the next is written to.
-
-        Parameters
-        ----------
-        u
-            ``(rows, columns)``.
-        source
-            At the nodes inside; None for zero.
-        """
-        total = self._total
-        if source is None:
-            total.zero_()
-        else:
-            torch.mul(source, -scale, out=total)
-        for first, last, rise, before, after in self._terms:
-            torch.sub(u[last], u[first], out=rise)
-            _add(total, *before, 1.0)
-            _add(total, *after, -1.0)
-        _add(total, u[self._inside], self._reaction, 1.0)
-        return total
-
-
-def _factor(values: np.ndarray) -> torch.Tensor | float:
-    """Return an array as a tensor, a copy of what may not be written to, for which torch would warn; or its only number."""
-    if not values.size or not any(values.strides) or not (values.flat[0] or values.any()):
-        return float(values.flat[0]) if values.size else 0.0
-    return torch.from_numpy(values if values.flags.writeable else values.copy())
-
-
-def _add(
-    total: torch.Tensor, values: torch.Tensor, factor: torch.Tensor | float, sign: float
-) -> None:
-    """Add values times a factor."""
-    if isinstance(factor, torch.Tensor):
-        total.addcmul_(values, factor, value=sign)
-    elif factor:
-        total.add_(values, alpha=sign * factor)
 
 
 class FieldResidual:
@@ -132,9 +63,11 @@ class FieldResidual:
         for rows in even(values.shape[1] - 2, max(1, _VALUES // math.prod(across))):
             place = slice(here[0].start + rows.start, here[0].start + rows.stop), *here[1:]
             around = slice(rows.start, rows.stop + 2), *(slice(0, count) for count in across)
-            equations = Stencil(conductances.part(*around))
-            for i, u in enumerate(values[:, around[0]].double().cpu()):
-                residual = self._residual(i, u, place, equations)
+            equations = conductances.part(*around)
+            for i, u in enumerate(values[:, around[0]].double().cpu().numpy()):
+                residual = equations.apply(u)
+                self._subtract_source(residual, i, place)
+                self._weigh(residual, place)
                 self._squares[i] += np.vdot(residual, residual)
 
     def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
@@ -177,18 +110,15 @@ class FieldResidual:
         """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
         return np.finfo(float).eps * self._relative(self._rounded)
 
-    def _residual(self, i: int, u: torch.Tensor, here: Slices, equations: Stencil) -> np.ndarray:
-        """Return ``A u - b`` of a problem at some nodes of the region; ``u`` has one more all around."""
-        source = None if self._source is None else self._source[i]
-        if source is None or self._driven is not None:
-            residual = equations.residual(u).numpy()
-        else:
-            residual = equations.residual(u, torch.from_numpy(source[here]), self._scale).numpy()
-        if source is not None and self._driven is not None:
-            at, place = self._among(self._driven, here)
-            residual[place] -= self._scale * source.reshape(-1)[self._driven[at]]
-        self._weigh(residual, here)
-        return residual
+    def _subtract_source(self, residual: np.ndarray, i: int, here: Slices) -> None:
+        """Subtract the source of a problem at some nodes of the region, in place."""
+        if self._source is None:
+            return
+        if self._driven is None:
+            residual -= self._scale * self._source[i][here]
+            return
+        at, place = self._among(self._driven, here)
+        residual[place] -= self._scale * self._source[i].reshape(-1)[self._driven[at]]
 
     def _weigh(self, values: np.ndarray, here: Slices) -> None:
         """Let numbers of rows count as these do, at some nodes of the region."""

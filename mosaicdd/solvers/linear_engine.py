@@ -25,6 +25,7 @@ from mosaicdd.solvers.measure import EdgeValues, NodeSource, ResidualScale
 from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.outcome import (
+    ERROR_STEP,
     PLAUSIBLE,
     ROUNDINGS,
     Certificate,
@@ -143,15 +144,15 @@ def prepare(
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeSolution:
-    """The solution for one right-hand side.
+class Change:
+    """The solution for one right-hand side, as a change of values.
 
     Parameters
     ----------
     values
         At the nodes that this rank owns.
     size, error
-        Root mean squares of the values, and of their error, zero where it was not estimated.
+        Root mean squares over the domain: of the values, and, estimated, of their error; zero where it was not.
     status, residual
         How the iteration ended, and the relative residual that it left.
     """
@@ -160,7 +161,16 @@ class NodeSolution:
     size: float
     error: float
     status: str
-    residual: float
+    residual: float = 0.0
+
+    def at_samples(self, partition: Partition) -> torch.Tensor:
+        """Return the absolute values at this rank's nodes that have an estimate, see `ERROR_STEP`."""
+        step = ERROR_STEP[self.values.ndim]
+        sampled = tuple(
+            slice(step * part.start - own.start, own.stop - own.start, step)
+            for part, own in zip(partition.samples(step), partition.unknowns, strict=True)
+        )
+        return torch.from_numpy(abs(self.values[sampled]))
 
 
 def solve_at_nodes(
@@ -170,7 +180,7 @@ def solve_at_nodes(
     rule: StoppingRule,
     *,
     by_measure: bool = False,
-) -> NodeSolution:
+) -> Change:
     """Solve ``A u = force``, zero on the edge of the grid; all ranks together.
 
     Parameters
@@ -210,7 +220,7 @@ def solve_at_nodes(
         if residual <= ROUNDINGS * float(rounding.rounding()[0]):
             status = "converged_rounding"
     changes = field[within(partition.owned, region.nodes)] / power
-    return NodeSolution(changes, rms / power, error / power, status, residual)
+    return Change(changes, rms / power, error / power, status, residual)
 
 
 def _power(system: PreparedSystem, size: float, largest: float) -> float:

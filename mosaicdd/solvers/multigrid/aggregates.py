@@ -28,33 +28,27 @@ from mosaicdd.unsupported import Unsupported
 _ROUNDING = 1e-10  # of a solve beside SuperLU's
 
 
-class Factors:
-    """Sparse factors of a symmetric positive matrix in float64, ``P A P' = L D L'``.
+def factorised(matrix: scipy.sparse.csc_array) -> Callable[[np.ndarray], np.ndarray]:
+    """Factorise a symmetric positive matrix in float64, ``P A P' = L D L'``; return the solve for right-hand sides ``(n,)``.
 
-    They are SuperLU's, of which half is kept: it has ``D L'``, too, and room beside both, and goes over blocks, which are of
-    few numbers here. Solves in compiled code take half as long.
+    Factors are SuperLU's, of which half is kept: it has ``D L'``, too, and room beside both, and goes over blocks, which
+    are of few numbers here. Solves in compiled code take half as long.
     """
-
-    def __init__(self, matrix: scipy.sparse.csc_array):
-        # Such matrices need no pivots; those of aggregates have few neighbours.
-        factors = scipy.sparse.linalg.splu(
-            matrix,
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
-        self._solve: Callable[[np.ndarray], np.ndarray] = factors.solve
-        lean = _lean(factors)
-        if lean is None:
-            return
+    # Such matrices need no pivots; those of aggregates have few neighbours.
+    factors = scipy.sparse.linalg.splu(
+        matrix,
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+    lean = _lean(factors)
+    if lean is not None:
         b = np.cos(np.arange(matrix.shape[0]))
         expected = factors.solve(b)
         if np.allclose(lean(b), expected, rtol=0, atol=_ROUNDING * abs(expected).max()):
-            self._solve = lean
-
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        """Return what the matrix makes a right-hand side of, ``(n,)``."""
-        return self._solve(b)
+            return lean
+    solve: Callable[[np.ndarray], np.ndarray] = factors.solve
+    return solve
 
 
 def _lean(factors: Any) -> Callable[[np.ndarray], np.ndarray] | None:
@@ -106,7 +100,7 @@ class CoarseAggregates:
         self._labels, matrix = self._labelled(system)
         self.count = matrix.shape[0]
         give_back_memory(always=True)  # factors take larger blocks than pieces have left
-        self._factors = Factors(matrix)
+        self._solve = factorised(matrix)
         give_back_memory(always=True)  # what was beside those that are kept
 
     def _labelled(self, system: Coupled) -> tuple[torch.Tensor, scipy.sparse.csc_array]:
@@ -130,7 +124,7 @@ class CoarseAggregates:
         sums = torch.zeros(self.count + 1, dtype=torch.float64, device=left.device)
         for number, labels in enumerate(self._labels):
             add_up(labels, left[number], None if right is None else right[number], sums)
-        return self._factors.solve(self._ranks.sum(sums[:-1].cpu().numpy()))
+        return self._solve(self._ranks.sum(sums[:-1].cpu().numpy()))
 
     def prolong_add(self, constants: np.ndarray, vector: torch.Tensor) -> None:
         """Add constants on aggregates to a vector, copies included."""

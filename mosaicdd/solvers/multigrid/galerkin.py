@@ -223,9 +223,7 @@ def coarser(level: LevelOperator, by: Interpolation, transfer: LevelTransfer) ->
     for of in fine.classes:
         if level.positive and not level.directed and all(to.odd[of]):
             continue  # values there are those of their own equations, with nothing left
-        nodes = _NodesOfClass(level, by, values, of, tuple(ways))
-        for stretch in fine.stretches():
-            nodes.add(stretch, at_slots, excess)
+        _add_class(level, by, values, of, at_slots, excess)
 
     def below(values: torch.Tensor) -> torch.Tensor:
         return transfer.down(values, transfer.nodes.new(values.dtype))
@@ -310,97 +308,104 @@ Term = tuple[torch.Tensor, Mapping[Step, Step], Weights, slice]
 """Couplings in a direction, coarse nodes by how they are seen from the neighbours, weights there, and where these are."""
 
 
-class _NodesOfClass:
-    """What the nodes of a class contribute, by the ways to coarse nodes around."""
+def _add_class(
+    level: LevelOperator,
+    by: Interpolation,
+    values: Mapping[Class, Weights],
+    of: Class,
+    couplings: Mapping[Step, torch.Tensor],
+    excess: torch.Tensor,
+) -> None:
+    """Add the contributions of a class's nodes to couplings and excess of the coarse nodes around them, ``(K, M)``.
 
-    def __init__(
-        self,
-        level: LevelOperator,
-        by: Interpolation,
-        values: Mapping[Class, Weights],
-        of: Class,
-        ways: tuple[Step, ...],
-    ):
-        self._level, self._by, self._of = level, by, of
-        self._values, self._own = values[of], by.back_of(of)
-        self._beside = {q: values[level.nodes.neighbours[of, q][0]] for q in level.steps}
-        around = tuple([(step, tuple(weights)) for step, weights in self._beside.items()])
-        self._pairs, self._corners = _coupled(tuple(self._own), around, by.to, ways)
-
-    def add(
-        self, stretch: slice, couplings: Mapping[Step, torch.Tensor], excess: torch.Tensor
-    ) -> None:
-        """Add what those in a stretch do."""
-        own, values = [
-            {corner: None if weight is None else weight[stretch] for corner, weight in of.items()}
-            for of in (self._own, self._values)
+    ``values``: the weights of all classes.
+    """
+    nodes, own = level.nodes, by.back_of(of)
+    beside = {step: values[nodes.neighbours[of, step][0]] for step in level.steps}
+    around = tuple([(step, tuple(weights)) for step, weights in beside.items()])
+    pairs, corners = _coupled(tuple(own), around, by.to, tuple(couplings))
+    for stretch in nodes.stretches():
+        back, here = [
+            {
+                corner: None if weight is None else weight[stretch]
+                for corner, weight in of_all.items()
+            }
+            for of_all in (own, values[of])
         ]
-        row = self._level.row(self._of, stretch)
-        of_ones = self._of_ones(row, stretch)
-        for corner, weight in own.items():
-            _accumulate(self._at(excess, corner, stretch), weight, of_ones)
-        terms = [(k, self._corners[q], self._beside[q], there) for q, k, _, there in row]
-        for to, pairs in self._pairs.items():
-            if pairs:
-                flow = self._flow(to, values.get(to), terms, stretch)
-            for corner, step in pairs.items():
-                _accumulate(self._at(couplings[step], corner, stretch), own[corner], flow)
+        at = {}
+        for corner in back:
+            coarse, distance = nodes.neighbours[of, corner]
+            at[corner] = (
+                by.to.number[coarse],
+                slice(stretch.start + distance, stretch.stop + distance),
+            )
+        row = level.row(of, stretch)
+        diagonal = level.excess[nodes.number[of], stretch]
+        of_ones = _of_ones(level, by.missing, of, stretch, row)
+        for corner, weight in back.items():
+            _accumulate(excess[at[corner]], weight, of_ones)
+        terms = [(k, corners[step], beside[step], there) for step, k, _, there in row]
+        for to, ways in pairs.items():
+            if ways:
+                flow = _flow(to, here.get(to), terms, diagonal)
+            for corner, step in ways.items():
+                _accumulate(couplings[step][at[corner]], back[corner], flow)
 
-    def _at(self, values: torch.Tensor, corner: Step, stretch: slice) -> torch.Tensor:
-        """Return a view of values ``(K, M)`` at the coarse nodes so far from those of the class."""
-        of, distance = self._level.nodes.neighbours[self._of, corner]
-        return values[self._by.to.number[of], stretch.start + distance : stretch.stop + distance]
 
-    def _flow(
-        self, to: Step, here: torch.Tensor | None, terms: list[Term], stretch: slice
-    ) -> torch.Tensor:
-        """Return what flows into the nodes from all sides, of the coarse function of one node.
+def _flow(
+    to: Step, here: torch.Tensor | None, terms: list[Term], excess: torch.Tensor
+) -> torch.Tensor:
+    """Return the flow into the nodes of a class from all sides, of the coarse function of one node.
 
-        Parameters
-        ----------
-        here
-            Its values at the nodes; None for zero.
-        terms
-            By direction, the couplings and what values at the neighbours are made of.
-        """
-        level, of, flow = self._level, self._of, None
+    Parameters
+    ----------
+    here
+        Its values at the nodes; None for zero.
+    terms
+        By direction, the couplings and the weights of values at the neighbours.
+    excess
+        Of the nodes.
+    """
+    flow = None if here is None else torch.mul(excess, here).neg_()
+    for coupling, corners, weights, there in terms:
+        if to not in corners:
+            if here is not None and flow is not None:
+                flow.addcmul_(coupling, here, value=-1.0)
+            continue
+        value = weights[corners[to]]
+        if value is not None:
+            value = value[there]
         if here is not None:
-            flow = torch.mul(level.excess[level.nodes.number[of], stretch], here).neg_()
-        for coupling, corners, weights, there in terms:
-            if to not in corners:
-                if here is not None and flow is not None:
-                    flow.addcmul_(coupling, here, value=-1.0)
-                continue
-            value = weights[corners[to]]
-            if value is not None:
-                value = value[there]
-            if here is not None:
-                value = 1.0 - here if value is None else value - here
-            if flow is None:
-                flow = coupling.clone() if value is None else coupling * value
-            else:
-                _accumulate(flow, value, coupling)
-        if flow is None:
-            raise RuntimeError("a coarse node beside is of a neighbour")
-        return flow
+            value = 1.0 - here if value is None else value - here
+        if value is None:
+            flow = coupling.clone() if flow is None else flow.add_(coupling)
+        else:
+            flow = coupling * value if flow is None else flow.addcmul_(coupling, value)
+    if flow is None:
+        raise RuntimeError("a coarse node beside is of a neighbour")
+    return flow
 
-    def _of_ones(
-        self, row: list[tuple[Step, torch.Tensor, int, slice]], stretch: slice
-    ) -> torch.Tensor:
-        """Return what their equations make of ones, by what sums ``s`` of weights lack to 1."""
-        level, of, missing = self._level, self._of, self._by.missing
-        out = level.excess[level.nodes.number[of], stretch].clone()
-        mine = missing[of][stretch] if of in missing else None
-        if mine is not None:
-            out.addcmul_(out, mine, value=-1.0)
-        for _, coupling, number, there in row:
-            beside = level.nodes.classes[number]
-            if beside in missing:
-                theirs = missing[beside][there]
-                out.addcmul_(coupling, theirs if mine is None else theirs - mine)
-            elif mine is not None:
-                out.addcmul_(coupling, mine, value=-1.0)
-        return out
+
+def _of_ones(
+    level: LevelOperator,
+    missing: Mapping[Class, torch.Tensor],
+    of: Class,
+    stretch: slice,
+    row: list[tuple[Step, torch.Tensor, int, slice]],
+) -> torch.Tensor:
+    """Return ``A 1`` at the nodes of a class in a stretch, by what the sums of weights lack to 1; ``row``: its couplings."""
+    out = level.excess[level.nodes.number[of], stretch].clone()
+    mine = missing[of][stretch] if of in missing else None
+    if mine is not None:
+        out.addcmul_(out, mine, value=-1.0)
+    for _, coupling, number, there in row:
+        beside = level.nodes.classes[number]
+        if beside in missing:
+            theirs = missing[beside][there]
+            out.addcmul_(coupling, theirs if mine is None else theirs - mine)
+        elif mine is not None:
+            out.addcmul_(coupling, mine, value=-1.0)
+    return out
 
 
 def _accumulate(out: torch.Tensor, weight: torch.Tensor | None, values: torch.Tensor) -> None:

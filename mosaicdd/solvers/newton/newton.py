@@ -15,10 +15,11 @@ import torch
 from mosaicdd.axes import Slices
 from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
+from mosaicdd.solvers.linear_engine import Change
 from mosaicdd.solvers.measure import driven
 from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations
-from mosaicdd.solvers.newton.newton_steps import Change, NewtonContext, Step
+from mosaicdd.solvers.newton.newton_steps import NewtonContext, Step
 from mosaicdd.solvers.outcome import (
     ERROR_STEP,
     Certificate,

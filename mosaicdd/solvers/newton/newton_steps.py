@@ -33,7 +33,7 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import Stopwatch
-from mosaicdd.solvers.linear_engine import solve_at_nodes
+from mosaicdd.solvers.linear_engine import Change, solve_at_nodes
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.multigrid.vector_operations import (
     Image,
@@ -44,7 +44,6 @@ from mosaicdd.solvers.multigrid.vector_operations import (
     turning,
 )
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
-from mosaicdd.solvers.outcome import ERROR_STEP
 from mosaicdd.solvers.settings import SolveSettings, StoppingRule
 from mosaicdd.solvers.transforms.sine_solve import SineSolve
 
@@ -68,27 +67,6 @@ class NewtonContext:
     def ranks(self) -> Ranks:
         """The ranks of the partition."""
         return self.place.ranks
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of the values."""
-
-    values: np.ndarray  # at the nodes that this rank owns
-    # size, error: root mean squares over the domain: of the change, and what it lacks of that asked
-    # for, estimated
-    size: float
-    error: float
-    status: str  # as of an `Outcome`
-
-    def at_samples(self, partition: Partition) -> torch.Tensor:
-        """Return its absolute values at this rank's nodes that have an estimate, see `ERROR_STEP`."""
-        step = ERROR_STEP[self.values.ndim]
-        sampled = tuple(
-            slice(step * part.start - own.start, own.stop - own.start, step)
-            for part, own in zip(partition.samples(step), partition.unknowns, strict=True)
-        )
-        return torch.from_numpy(abs(self.values[sampled]))
 
 
 Step = Callable[[np.ndarray, float], Change | None]
