@@ -48,7 +48,6 @@ class FieldResidual:
         self._weights: RowWeights = system.measure.weights
         self._source = None if source is None else source.values.cpu().numpy()
         self._scale = 1.0 if source is None else source.scale
-        self._driven = None if source is None else source.nodes
         self.measures = measures
         self._squares, self._rounded = np.zeros(len(measures)), np.zeros(len(measures))
 
@@ -66,7 +65,8 @@ class FieldResidual:
             equations = conductances.part(*around)
             for i, u in enumerate(values[:, around[0]].double().cpu().numpy()):
                 residual = equations.apply(u)
-                self._subtract_source(residual, i, place)
+                if self._source is not None:
+                    residual -= self._scale * self._source[i][place]
                 self._weigh(residual, place)
                 self._squares[i] += np.vdot(residual, residual)
 
@@ -110,33 +110,16 @@ class FieldResidual:
         """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
         return np.finfo(float).eps * self._relative(self._rounded)
 
-    def _subtract_source(self, residual: np.ndarray, i: int, here: Slices) -> None:
-        """Subtract the source of a problem at some nodes of the region, in place."""
-        if self._source is None:
-            return
-        if self._driven is None:
-            residual -= self._scale * self._source[i][here]
-            return
-        at, place = self._among(self._driven, here)
-        residual[place] -= self._scale * self._source[i].reshape(-1)[self._driven[at]]
-
     def _weigh(self, values: np.ndarray, here: Slices) -> None:
         """Let numbers of rows count as these do, at some nodes of the region."""
-        if len(self._weights.nodes):
-            at, place = self._among(self._weights.nodes, here)
-            values[place] *= self._weights.weights[at]
-
-    def _among(self, nodes: np.ndarray, here: Slices) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return which flat nodes, ascending, are among some of the region, and where there, an array per axis."""
-        shape = self._region.shape
+        nodes, shape = self._weights.nodes, self._region.shape
         rows, width = here[0], math.prod(shape[1:])
         low, high = np.searchsorted(nodes, [rows.start * width, rows.stop * width])
         place = np.unravel_index(nodes[low:high], shape)
-        across = zip(place[1:], here[1:], strict=True)
-        within = np.logical_and.reduce([(n >= p.start) & (n < p.stop) for n, p in across])
-        there = np.flatnonzero(within)
-        starts = zip(place, here, strict=True)
-        return low + there, tuple(n[there] - p.start for n, p in starts)
+        inside = [(n >= p.start) & (n < p.stop) for n, p in zip(place, here, strict=True)]
+        counted = np.flatnonzero(np.logical_and.reduce(inside))
+        index = tuple(n[counted] - p.start for n, p in zip(place, here, strict=True))
+        values[index] *= self._weights.weights[low + counted]
 
     def relative(self) -> np.ndarray:
         """Return the residual of each problem by its measure; where that is zero, as it is."""
@@ -176,8 +159,6 @@ class BoundaryLifting:
     ----------
     right_hand_side
         ``(n, rows, columns)`` at the nodes of the region.
-    driven
-        The flat nodes, ascending, where alone it may not be zero; None where there are sources.
     imbalance
         Where no value is given anywhere, the net inflow of each problem, ``(n,)``, relative to all that
         flows in and out; it has been taken from the sources, evenly. Else None.
@@ -210,11 +191,6 @@ class BoundaryLifting:
         self._shown = None if equations.outlines is None else equations.outlines.without_acting()
         self._part = region.nodes
         self.right_hand_side = ranks.run_on_all(self._evaluated)
-        self.driven: np.ndarray | None = None
-        nodes = discretisation.driven(problem, self._part, equations)
-        if nodes is not None:
-            values = self.right_hand_side.reshape(len(self.right_hand_side), -1)[:, nodes]
-            self.driven = nodes[values.any(axis=0)]
         self.imbalance: np.ndarray | None = None
         self._means = np.zeros(len(self.right_hand_side))
         if discretisation.floating:
@@ -240,7 +216,6 @@ class BoundaryLifting:
                 f"sources and fluxes are left over (at most {INCOMPATIBLE:.0%}): correct them, or give "
                 "a value somewhere"
             )
-        self.driven = None
         b -= (net / size).reshape(-1, *[1] * volumes.ndim) * volumes
         b *= self._equations.active
 

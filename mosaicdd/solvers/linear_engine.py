@@ -366,7 +366,7 @@ class LinearEngine(BaseEngine[LinearSystem]):
             with self.clock.part("sample"):
                 embedded = BoundaryLifting(*where, source.problem, equations, beyond=beyond)
             b = torch.from_numpy(embedded.right_hand_side).to(**self._tensors)
-            return edges, NodeSource(b, nodes=embedded.driven), embedded
+            return edges, NodeSource(b), embedded
         if source.problem.source is None:
             return edges, None, None
         with self.clock.part("sample"):

@@ -184,13 +184,10 @@ class NodeSource:
         ``(n, rows, columns)``; in space with an axis more.
     scale
         The squared spacing, where they are values of ``f``.
-    nodes
-        Those, flat and ascending, where alone it may not be zero; None if it may be anywhere.
     """
 
     values: torch.Tensor
     scale: float = 1.0
-    nodes: np.ndarray | None = None
 
     def times(self, factors: np.ndarray) -> "NodeSource":
         """Return the source of each problem multiplied, ``(n,)``."""
@@ -312,7 +309,7 @@ class ResidualScale:
             counted = self._squares_of_ring * added
             if source is not None:
                 values, scale = source.values.cpu().numpy(), source.scale
-                sums[0] = scale**2 * self._squares(values, source.nodes)
+                sums[0] = scale**2 * self._squares(values)
                 at_ring = values.reshape(len(values), -1)[:, self.ring]
                 sums[0] += 2 * scale * (at_ring * counted).sum(1)
                 sums[1] = scale * self._with_image(values)
@@ -344,17 +341,8 @@ class ResidualScale:
             added[:, edge.nodes] += edge.k * values.reshape(len(added), -1)
         return added
 
-    def _squares(self, source: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
-        """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``.
-
-        ``nodes``: see `NodeSource`.
-        """
-        if nodes is not None:
-            place = zip(np.unravel_index(nodes, source.shape[1:]), self.inner, strict=True)
-            inside = [(n >= part.start) & (n < part.stop) for n, part in place]
-            nodes = nodes[np.logical_and.reduce(inside)]
-            values = source.reshape(len(source), -1)[:, nodes] * self.weights.at(nodes)
-            return np.einsum("nt,nt->n", values, values)
+    def _squares(self, source: np.ndarray) -> np.ndarray:
+        """Return the sums of the squares of sources at the inner nodes, as they count, ``(n,)``."""
         if len(self.weights.nodes):
             source = source * self.weights.every(source.shape[1:])
         inner = source[:, *self.inner]

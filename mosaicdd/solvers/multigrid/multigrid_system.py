@@ -125,16 +125,7 @@ class MultigridSystem:
         b, nodes = self._zeros(room), self.nodes.nodes
         known, part = self._known, self.region.nodes
         here = within(known, part)
-        if source is not None and source.nodes is not None:
-            place = np.unravel_index(source.nodes, source.values.shape[1:])
-            ends = zip(place, here, strict=True)
-            inside = [(n >= along.start) & (n < along.stop) for n, along in ends]
-            if self.equations is not None:
-                inside.append(self.equations.active[place])
-            driven = source.nodes[np.logical_and.reduce(inside)]
-            values = source.values[number].reshape(-1)[torch.from_numpy(driven)]
-            b.view(-1)[self._places(driven)] = source.scale * values.to(b)
-        elif source is not None:
+        if source is not None:
             first = [along.start for along in known]
             nodes.take(source.values[number][here], b, first, self._active(known))
             if source.scale != 1.0:
