@@ -1,7 +1,4 @@
-"""What the engines have in common: a grid over ranks, and where the values of their problems lie.
-
-Where the time of a solve goes: seconds by part, and a trace of when each part ran.
-"""
+"""The base of engines: a grid over ranks, options, outcomes and fields; and a stopwatch by parts of the work."""
 
 import abc
 import dataclasses
@@ -56,7 +53,7 @@ class Stopwatch:
         self.events: list[Event] | None = [] if traced else None
 
     def part(self, name: str, lane: str = "work") -> "Part":
-        """Return what measures a part, as ``with stopwatch.part(name):``.
+        """Return the clock of a part, as ``with stopwatch.part(name):``.
 
         Parts of one lane do not nest: ``"work"`` of this rank, and ``"messages"`` on their way.
         """
@@ -168,7 +165,7 @@ Sink = Callable[[Iterator[Strip]], None]
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """What a solve may be given besides its data.
+    """Options of a solve.
 
     Parameters
     ----------
@@ -286,12 +283,12 @@ class BaseEngine(abc.ABC, Generic[S]):
 
     @abc.abstractmethod
     def _prepare(self, local_solver: S) -> None:
-        """Plan what a method needs besides."""
+        """Plan the method for a system."""
 
     @property
     @abc.abstractmethod
     def unknowns(self) -> int:
-        """How many unknowns the whole domain has."""
+        """Unknowns of the whole domain."""
 
     @property
     def samples(self) -> SampleNodes:
@@ -301,7 +298,7 @@ class BaseEngine(abc.ABC, Generic[S]):
     def start_of(
         self, start: Any, members: range, fields: Callable[[], torch.Tensor | None]
     ) -> Any:
-        """Return what a solve of some problems begins with.
+        """Return the initial guess of some problems.
 
         Parameters
         ----------
@@ -313,16 +310,16 @@ class BaseEngine(abc.ABC, Generic[S]):
         return fields()
 
     def check_source(self, problem: Problem) -> Hashable:
-        """Return what tells the source from others at the nodes of this rank; or raise `ValueError`."""
+        """Return the fingerprint of the source at the nodes of this rank; raise `ValueError` if it is not sound."""
         return fingerprint_of_source(problem, self.grid, self.owned)
 
     def check(self, boundaries: Sequence[Boundary]) -> None:
-        """Raise `ValueError` if a solve cannot begin from boundary data, as far as that depends on the equation."""
+        """Check boundary data by the equation; raise `ValueError` if no solve can begin from these."""
 
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
     ) -> tuple[np.ndarray, str] | None:
-        """Return the change whose product with the derivative at values is a force, and how its solve ended.
+        """Solve the equations linearised at values for a force; return the change and the status.
 
         All at the nodes that this rank owns; None, on all ranks, of a method that has no equations of all nodes.
         ``force``: times the squared spacing; of a periodic axis its first node's counts.
@@ -370,7 +367,7 @@ class BaseEngine(abc.ABC, Generic[S]):
         failure: str | None = None,
         **more: Any,
     ) -> Outcome:
-        """Return how a problem ended, with the status that the evidence leaves of the method's own.
+        """Return the outcome of a problem, with the status that the evidence leaves.
 
         Parameters
         ----------
@@ -407,14 +404,14 @@ class BaseEngine(abc.ABC, Generic[S]):
         )
 
     def inside_shape(self, nodes: Slices) -> int | None:
-        """Count the nodes inside a domain that is no rectangle, or on its outline, of some of the grid.
+        """Count the nodes of a part that are inside a shape or on its outline.
 
         None where that is not known without its level.
         """
         return None
 
     def outline_points(self) -> Points | None:
-        """Return where conditions on outlines act on this rank's nodes, if it is known.
+        """Return the points of conditions on outlines, of this rank's nodes.
 
         The same on all ranks: known or not.
         """

@@ -1,6 +1,4 @@
-"""The residual of a field in a medium, strip by strip, in the equations that the user's coefficients make.
-
-The data of problems that are not given values on all sides of a rectangle, on the region of a rank.
+"""The residual of fields in the equations of the user's coefficients; and data on outlines and natural sides.
 
 The iteration and the fill know active nodes only: what is given on the outline is part of their
 right-hand side. Afterwards the given values are written to their nodes. Where no value is given anywhere,
@@ -52,7 +50,7 @@ class FieldResidual:
         self._squares, self._rounded = np.zeros(len(measures)), np.zeros(len(measures))
 
     def add(self, strip: Strip) -> None:
-        """Take the owned nodes of a strip into account without given values on the edge of the grid."""
+        """Add the squares of a strip's owned nodes, without those on the edge of the grid that have given values."""
         values, here = self._around(strip)
         if not values.numel():
             return
@@ -71,7 +69,7 @@ class FieldResidual:
                 self._squares[i] += np.vdot(residual, residual)
 
     def _around(self, strip: Strip) -> tuple[torch.Tensor, Slices]:
-        """Return a strip's values at such nodes and one more all around, and where in the region they are."""
+        """Return a strip's values at these nodes and one more all around, and the places of the nodes in the region."""
         parts = []
         for inner, place, ends in zip(strip.inner, strip.place, self._region.ends, strict=True):
             low, high = (
@@ -94,7 +92,7 @@ class FieldResidual:
         return values, here
 
     def add_rounding(self, strip: Strip) -> None:
-        """Take the same nodes of a strip into account for `rounding`."""
+        """Add the squares of the same nodes for `rounding`."""
         values, here = self._around(strip)
         if not values.numel():
             return
@@ -107,7 +105,7 @@ class FieldResidual:
             self._rounded[i] += np.square(diagonal * u).sum()
 
     def rounding(self) -> np.ndarray:
-        """Return ``|eps |A| |u|| / |b|`` of each problem, ``b`` by its measure, ``A``'s rows as twice their diagonal."""
+        """Return ``|eps |A| |u|| / |b|`` of each problem, with twice the diagonal for ``|A|`` and the measure for ``|b|``."""
         return np.finfo(float).eps * self._relative(self._rounded)
 
     def _weigh(self, values: np.ndarray, here: Slices) -> None:
@@ -144,7 +142,7 @@ class IncompatibleError(ValueError):
 
 
 class BoundaryLifting:
-    """Right-hand sides of some problems, and what is put right in their fields.
+    """Right-hand sides of problems with outlines or natural sides, and the completion of their fields.
 
     All ranks make it together.
 
@@ -268,5 +266,5 @@ class BoundaryLifting:
         return Strip(strip.values, tuple(inner), tuple(place))
 
     def _within(self, strip: Strip) -> Slices:
-        """Return where the owned nodes of a strip are in the region."""
+        """Return the places of a strip's owned nodes in the region."""
         return within(strip.place, self._part)

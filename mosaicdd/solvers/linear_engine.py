@@ -224,7 +224,7 @@ def solve_at_nodes(
 
 
 def _power(system: PreparedSystem, size: float, largest: float) -> float:
-    """Return the factor of right-hand sides of a size, where squares of them or of their solutions need one."""
+    """Return the factor of right-hand sides of a size by which float64 holds all squares."""
     safe = is_safe(size) and is_safe(size / system.scale)
     return 1.0 if safe else power_for(largest, math.sqrt(system.scale))
 
@@ -358,7 +358,7 @@ class LinearEngine(BaseEngine[LinearSystem]):
     def _data(
         self, boundaries: Sequence[Boundary]
     ) -> tuple[EdgeValues, NodeSource | None, BoundaryLifting | None]:
-        """Return the values on the edge of the grid, the source at the region's nodes, and what else is given."""
+        """Return values on the edge of the grid, the source at the region's nodes, and the lifting of other data."""
         region, equations, source = self._system.region, self._system.equations, self._solver.source
         edges = EdgeValues.of(region, boundaries)
         if equations is not None:
@@ -435,7 +435,7 @@ class LinearEngine(BaseEngine[LinearSystem]):
         fields: np.ndarray,
         field_residual: FieldResidual,
     ) -> list[StatusEvidence]:
-        """Return what is known of the fields; where rounding may matter, they are gone over again to measure it."""
+        """Return the evidence of each field; where rounding may matter, it is measured by another pass."""
         certify = self.settings.certify
         statuses, sizes, histories, estimates = zip(*solves, strict=True)
         reached = [history.residual[-1] for history in histories]
@@ -466,7 +466,7 @@ class LinearEngine(BaseEngine[LinearSystem]):
         return int(equations.outlines.reported[place].sum())
 
     def outline_points(self) -> Points | None:
-        """Return where conditions on outlines act on this rank's nodes; see `BaseEngine`."""
+        """Return the points of conditions on outlines; see `BaseEngine`."""
         equations, discretisation = self._system.equations, self._solver.discretisation
         outline = None if discretisation is None else discretisation.outline
         around = any(self.partition.periodic)  # then some nodes are copies

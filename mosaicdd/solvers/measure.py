@@ -1,4 +1,4 @@
-"""What residuals in a medium are relative to: what the data of a problem drive, as its equations count.
+"""The scale of residuals in a medium: the norm of the data that drive a solution.
 
 The equations of a grid are ``A u = b``, and rows count ``W`` (`RowWeights`). Of ``b``, the image ``c A 1`` of a
 constant is what sides, outlines and reactions ask for where nothing varies. However large, it says nothing of
@@ -39,7 +39,7 @@ def powers_of(
     scale: float,
     dtype: str,
 ) -> np.ndarray:
-    """Return what multiplies each problem's data, ``(n,)``, in numbers of a type; all ranks together.
+    """Return the power of two that multiplies each problem's data, ``(n,)``; all ranks together.
 
     ``owned``: the nodes whose source this rank looks at; ``scale``: of the equations' numbers, times the squared spacing.
     """
@@ -66,7 +66,7 @@ def _largest(ranks: Ranks, source: GridSource, owned: Slices) -> np.ndarray:
 
 @dataclass(frozen=True)
 class EdgeValues:
-    """The given values of some problems on the edge of the grid, as far as a region reaches it.
+    """Given values of problems on the edge of the grid, within a region.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def require_ratio(least: float, largest: float) -> None:
 def driven(
     squares: np.ndarray, products: np.ndarray, of_constant: np.ndarray, *, rtol: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the 2-norms of what a constant leaves of right-hand sides, at least, and constants to begin with.
+    """Return the least 2-norms ``|b - c A 1|`` over constants ``c``, and constants to begin with.
 
     Most begin with 0; those of which it leaves next to nothing with that constant.
 
@@ -236,7 +236,7 @@ class ResidualScale:
         self._place_image(conductances.reaction, active)
 
     def _place_edges(self, region: Region, conductances: Conductances) -> None:
-        """Find the inner nodes beside the edge of the grid, and their conductances to it, also across cells."""
+        """Find the inner nodes beside the edge of the grid, and their conductances to it."""
         shape = region.shape
         flat, beside = np.arange(math.prod(shape)).reshape(shape), list[_Beside]()
         for axis in range(len(shape)):
@@ -331,7 +331,7 @@ class ResidualScale:
         return np.max(ranks.allgather(np.maximum(mine, ring)), axis=0)
 
     def added(self, edges: EdgeValues, problems: slice = slice(None)) -> np.ndarray:
-        """Return what the values on the edge of the grid add to right-hand sides at the nodes `ring`.
+        """Return the part of right-hand sides from values on the edge of the grid, at the nodes `ring`.
 
         ``problems``: which of them; by default all.
         """

@@ -58,7 +58,7 @@ class ResidualMonitor:
         self._begun = time.perf_counter()
 
     def calls(self) -> tuple[float, float]:
-        """Return what this rank was called to do, to be added up over the ranks."""
+        """Return this rank's calls to stop and to save, to be added up over the ranks."""
         return self._watch.calls()
 
     def enter(self, x: Any, update: float, residual: float, calls: Sequence[float]) -> str | None:
@@ -82,7 +82,7 @@ class ResidualMonitor:
         return self.answer(x, status, calls)
 
     def judged(self, update: float) -> str | None:
-        """Return how the iteration ends by the rule, if its last step was the last.
+        """Return the status by the rule; None to go on.
 
         ``update``: of that step, by which an absolute tolerance counts; infinite where it says nothing.
         """

@@ -1,6 +1,4 @@
-r"""What the engine returns of a problem, on every rank.
-
-The history of an iteration.
+r"""Outcomes of problems: histories, evidence, error estimates, and the verdict.
 
 ``update`` is the root mean square of the change by one iteration, ``size`` that of the values.
 
@@ -95,7 +93,7 @@ class History:
 
 
 def progress_times(progress: Progress | None, factor: float) -> Progress | None:
-    """Return what shows measurements multiplied."""
+    """Return progress that shows measurements multiplied by a factor."""
     if progress is None:
         return None
     return lambda iteration, *sizes: progress(iteration, *(factor * size for size in sizes))
@@ -103,7 +101,7 @@ def progress_times(progress: Progress | None, factor: float) -> Progress | None:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a result was certified.
+    """Certificate of a result.
 
     Parameters
     ----------
@@ -137,7 +135,7 @@ VISIBLE = 1e-3
 
 @dataclass(frozen=True)
 class StatusEvidence:
-    """What is known of a field when its solve ends; residuals relative to the right-hand side."""
+    """Evidence of a field at the end of its solve; residuals are relative to the right-hand side."""
 
     # error, size: estimated root mean square of the error, and that of the answer
     error: float
@@ -220,7 +218,7 @@ class ErrorEstimate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a problem ended, on every rank.
+    """Outcome of a problem, on every rank.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ Solve = Callable[[Any, np.ndarray], np.ndarray]
 def solve_by_newton(
     problem: Problem, grid: Grid, number: int, solve: Solve, rtol: float = _RTOL
 ) -> np.ndarray:
-    """Solve a nonlinear problem with a line search, from the solution on a grid twice as coarse on.
+    """Solve a nonlinear problem by Newton's method with a line search and nested iteration.
 
     That begins with the solution on another; the last, and where there is none, with the harmonic surface.
 
@@ -154,7 +154,7 @@ class _Rectangle:
 
 
 class StepSystem(FactorisedSystem):
-    """The linear system of one of Newton's steps on any domain, with unit rows where there is no unknown.
+    """The linear system of a step of Newton's method on any domain, with unit rows without an unknown.
 
     Parameters
     ----------

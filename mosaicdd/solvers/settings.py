@@ -105,7 +105,7 @@ class StoppingRule:
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """How a problem is solved; what depends on other fields by default is filled in.
+    """Settings of a solve; defaults that depend on other fields are filled in.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class SolveSettings:
 
     @property
     def _least_rtol(self) -> float:
-        """What rounding inside of a network allows."""
+        """The least ``rtol`` that rounding inside of a network allows."""
         single = self.network_dtype == "float32" and self.dtype == "float64"
         return _FLOAT32_NETWORK if single else 0.0
 
@@ -312,7 +312,7 @@ class SolveSettings:
 
     @property
     def of_subdomains(self) -> str:
-        """What is asked for that only an iteration on subdomains has; empty if nothing is."""
+        """The setting that only an iteration on subdomains has; empty if none is asked for."""
         unlike = {
             "levels=1": self.levels == 1,
             "sweep='phases'": self.sweep == "phases",
@@ -386,7 +386,7 @@ class Output:
 
     @classmethod
     def of(cls, output: "str | PathLike | Output") -> "Output":
-        """Return it by the file's name, or as it is."""
+        """Return the output of a file's name, or the output as it is."""
         return output if isinstance(output, Output) else cls(output)
 
     def require_path(self, inputs: Iterable[str | PathLike] = ()) -> None:

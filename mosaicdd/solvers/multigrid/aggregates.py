@@ -52,7 +52,7 @@ def factorised(matrix: scipy.sparse.csc_array) -> Callable[[np.ndarray], np.ndar
 
 
 def _lean(factors: Any) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Return what solves by the lower factor and the diagonal alone; None without compiled code, or if these are others."""
+    """Return the solve by the lower factor and the diagonal; None without compiled code, or with other factors."""
     code = kernels()
     if code is None or not np.array_equal(factors.perm_r, factors.perm_c):
         return None
@@ -87,7 +87,7 @@ _MOST = 2**16  # aggregates, or four of a square: of more, larger ones join othe
 
 
 class CoarseAggregates:
-    """They and the inverse of ``E = W' A W``, with ``W`` one at the nodes of each; all ranks make it together.
+    """Aggregates and the inverse of ``E = W' A W``, with ``W`` one at the nodes of each; made by all ranks together.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def together(pairs: np.ndarray, count: int) -> np.ndarray:
 def _strongest(
     pairs: np.ndarray, couplings: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what each of so many is coupled to most, of equals the first, and how much; -1 if to nothing."""
+    """Return the strongest neighbour of each, of equals the first, and the coupling to it; -1 if it has none."""
     ends, mates_of_ends = np.concatenate([pairs, pairs[:, ::-1]]).T.copy()
     couplings = np.tile(couplings, 2)
     most = np.zeros(count)

@@ -48,7 +48,7 @@ class StabilisedGradients(FlexibleGradients):
         self._along, self._alpha, self._omega, self._unit = 0.0, 1.0, 1.0, 1.0
 
     def error(self) -> tuple[torch.Tensor, float, float]:
-        """Estimate the error that the last solve left by what two more steps change, made up for what these leave.
+        """Estimate the error of the last solve by the change of two more steps.
 
         Each takes as much as it can of the residual. It is an estimate, no bound: without symmetry there is none that
         would not cost as much as the solve.
@@ -154,7 +154,7 @@ class StabilisedGradients(FlexibleGradients):
         state.energy, self._along = 1.0, along
 
     def _image(self, number: int) -> None:
-        """Let the cycle's values be those of its right-hand side, and an image what the equations make of them."""
+        """Apply the cycle to its right-hand side, and the operator to the result."""
         z = self._correction()
         product, image = self._products[number], (self._v, self._t)[number]
         for stretch in range(len(product.stretches)):
@@ -169,7 +169,7 @@ class StabilisedGradients(FlexibleGradients):
 
 
 def gradients_of(system: NodeEquations) -> FlexibleGradients:
-    """Return what solves a system, by whether a velocity makes its couplings differ in both directions."""
+    """Return the Krylov method of a system: conjugate gradients, or with a velocity their stabilised kind."""
     return (StabilisedGradients if system.directed else FlexibleGradients)(system)
 
 
@@ -188,7 +188,7 @@ _LEARNT = 24
 
 
 def try_out(gradients: FlexibleGradients) -> None:
-    """Where a medium varies see whether multigrid contracts, and take aggregates if not; all ranks together.
+    """Try multigrid in a varying medium, and take aggregates if it does not contract; all ranks together.
 
     What iterations see of the spectrum is remembered, for estimates.
     """

@@ -26,7 +26,7 @@ _RATIO = 2.9
 
 
 def halving(level: LevelOperator, blocks: LevelBox) -> CoarseningPattern:
-    """Return which nodes of a level the one below has; all ranks together.
+    """Return the coarsening pattern of a level; all ranks together.
 
     What couplings along an axis are is their mean over nodes, of logarithms, as a few good conductors say nothing of others.
     """
@@ -38,7 +38,7 @@ def halving(level: LevelOperator, blocks: LevelBox) -> CoarseningPattern:
 
 
 def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
-    """Return per axis the sum of the logarithms of nodes' couplings along it, and of how many, of this rank's in one class."""
+    """Return per axis the sum of logarithms of couplings along it, and their number, of this rank's nodes in one class."""
     nodes, numbers = level.nodes, np.zeros((2, level.nodes.axes))
     unknowns = [
         float(torch.count_nonzero(inverse))
@@ -75,7 +75,7 @@ def _parts(
     rounds: tuple[int | None, ...],
     between: tuple[int | None, ...],
 ) -> Parts:
-    """Return where the coarse nodes of a box lie in two levels.
+    """Return the places of a box's coarse nodes in two levels.
 
     Along periodic axes it is cut where the level below has another node (`between`): each part is as much further there as
     nodes are put between others before it.
@@ -105,7 +105,7 @@ def _parts(
 
 
 class LevelTransfer:
-    """Moves values at the coarse nodes of a level to the vectors of the level below, and back.
+    """Transfers values at coarse nodes to vectors of the coarser level, and back.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class LevelTransfer:
     def _pairs(
         self, parts: Parts, coarse: torch.Tensor, of: torch.Tensor
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return views of values at coarse nodes, and of where they are in a vector of the level below."""
+        """Return pairs of views: of values at coarse nodes, and of the same nodes in a vector of the coarser level."""
         slots, below = self._fine.at_slots(coarse), self.nodes.at_slots(of)
         return [
             (slots[self.by.number_of[name]][here[number]], below[number][there[number]])

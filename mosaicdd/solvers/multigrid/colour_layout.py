@@ -33,7 +33,7 @@ _STRETCH = 2**16
 
 
 class CoarseningPattern:
-    """Which nodes of a level are those of the next coarser one: along some axes every second, along the others all.
+    """A coarsening pattern: every second node along some axes, along the others all.
 
     Attributes
     ----------
@@ -72,11 +72,11 @@ class CoarseningPattern:
         return cls.of((True,) * axes)
 
     def coarse(self, box: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last coarse node per axis in a box, by their indices in the level below."""
+        """Return the first and last coarse node per axis in a box, by their indices in the coarser level."""
         return [self.along(axis, *ends) for axis, ends in enumerate(box)]
 
     def along(self, axis: int, first: int, last: int) -> tuple[int, int]:
-        """Return the first and last coarse node from a node to another along an axis, by their indices in the level below."""
+        """Return the first and last coarse node between two nodes of an axis, by their indices in the coarser level."""
         return ((first + 1) >> 1, last >> 1) if self.axes[axis] else (first, last)
 
 
@@ -160,7 +160,7 @@ class ColourLayout:
         return torch.empty(len(self.classes), self.size, dtype=dtype, device=self.device)
 
     def distance(self, slots: Sequence[int]) -> int:
-        """Return how many slots of the flat array so many slots per axis are."""
+        """Return the distance in the flat array of a distance in slots per axis."""
         return sum([n * stride for n, stride in zip(slots, self._strides, strict=True)])
 
     def stretches(self, slots: int = _STRETCH) -> list[slice]:
@@ -201,7 +201,7 @@ class ColourLayout:
         return tuple(indices)
 
     def slots_of(self, number: int, box: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
-        """Return at which slots the nodes of a class are in a box, by its first and last indices."""
+        """Return the slots of a class's nodes in a box, by its first and last indices."""
         ends = zip(self.classes[number], box, self._base, strict=True)
         return tuple(
             [
@@ -211,7 +211,7 @@ class ColourLayout:
         )
 
     def places(self, nodes: Sequence[np.ndarray]) -> torch.Tensor:
-        """Return where nodes are in a flattened ``(C, M)``, by their global indices per axis."""
+        """Return the places of nodes in a flattened ``(C, M)``, by their global indices per axis."""
         number, slot = np.zeros((2, len(nodes[0])), int)
         slot += self._low
         for node, base, stride in zip(nodes, self._base, self._strides, strict=True):
@@ -268,7 +268,7 @@ class ColourLayout:
         return out
 
     def of_coarse(self, by: CoarseningPattern, indices: tuple[slice, ...]) -> tuple[slice, ...]:
-        """Return at which slots the coarse nodes of some indices of the coarser level are, every second per axis."""
+        """Return the slots of coarse nodes by their indices in the coarser level, every second per axis."""
         return tuple(
             [
                 slice(i.start - base, max(i.stop - base, 0), i.step)

@@ -55,7 +55,7 @@ SLOW = "slow"
 
 
 class FlexibleGradients:
-    """Solves equations of one medium; what depends on that alone is planned once."""
+    """Conjugate gradients for the equations of one medium, which are planned once."""
 
     def __init__(self, system: NodeEquations):
         self.system = system
@@ -166,7 +166,7 @@ class FlexibleGradients:
         return self._remains * self._total(dot(self._cycle.right_hand_side, x))[0]
 
     def _begun(self, x: torch.Tensor, size: float) -> tuple[State, Product]:
-        """Return where an iteration from values begins, and what computes the left side of its directions."""
+        """Return the state of an iteration from values, and the product of its directions."""
         r, z = self._cycle.right_hand_side, self._cycle.values
         product = self._product
         product.p.zero_()
@@ -261,7 +261,7 @@ class FlexibleGradients:
         return values
 
     def _left(self, b: torch.Tensor, state: State) -> Callable[[], None]:
-        """Return what computes the residual of a right-hand side anew; of values that are zero, at once."""
+        """Return the computation of the true residual of a right-hand side; of values that are zero, at once."""
         differences = self.system.residual(b, state.x, state.r)
         at_zero = not self._ranks.any(bool(state.x.any()))
 

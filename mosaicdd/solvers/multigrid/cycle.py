@@ -32,7 +32,7 @@ _LEFT, _TRIALS = {1: 0.7, 2: 3.0, 3: 0.1}, 4
 
 
 class Deflation:
-    """What is done before and after a level; all ranks that share the level make and call it together.
+    """Deflation of a level by its aggregates; all ranks that share the level make and call it together.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class Cycle:
 
 
 def _factorised(level: LevelOperator, blocks: LevelBox) -> Bottom | None:
-    """Return what solves with sparse factors; None if there are too many unknowns, or the matrix is singular."""
+    """Return the solve with sparse factors; None with too many unknowns, or a singular matrix."""
     if blocks.whole.count > _FACTORISED.get(blocks.nodes.axes, 0):
         return None
     matrix, places = level.matrix(blocks.exchange(level.inverse))
@@ -276,7 +276,7 @@ def _factorised(level: LevelOperator, blocks: LevelBox) -> Bottom | None:
 
 
 def _graph(run: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Return what does the same on a GPU by one call, where it is the calls that take the time."""
+    """Return a recorded graph of the calls on a GPU, which runs them by one."""
     with torch.cuda.device(device):
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
@@ -290,7 +290,7 @@ def _graph(run: Callable[[], None], device: torch.device) -> Callable[[], None]:
 
 
 def _inverse(level: LevelOperator, blocks: LevelBox) -> Bottom:
-    """Return what multiplies with the inverse of a level's matrix, in float64, and where its unknowns are.
+    """Return the product with the inverse of a level's matrix, in float64, and the places of its unknowns.
 
     Where finer nodes lie in a sheet between two coarse ones, these can differ without an effect, and the matrix is singular;
     right-hand sides have nothing of that. It is inverted with a diagonal of ones, and no eigenvalue below rounding.

@@ -174,7 +174,7 @@ def _add(
 
 @functools.cache
 def _lines(steps: tuple[Step, ...], odd: Class) -> dict[Step, list[Step]]:
-    """Return which directions collapse to each one within a line, face or cell, along odd axes."""
+    """Return the directions that collapse to each one within a line, face or cell, along odd axes."""
     lines: dict[Step, list[Step]] = {}
     for step in steps:
         within = tuple([s if c else 0 for s, c in zip(step, odd, strict=True)])
@@ -271,7 +271,7 @@ def _coupled(
     to: CoarseningPattern,
     ways: tuple[Step, ...],
 ) -> tuple[dict[Step, dict[Step, Step]], dict[Step, dict[Step, Step]]]:
-    """Return which coarse nodes the nodes of a class couple, and which the values beside them come from.
+    """Return the pairs of coarse nodes that a class couples, and the coarse nodes of values beside it.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def _add_class(
     couplings: Mapping[Step, torch.Tensor],
     excess: torch.Tensor,
 ) -> None:
-    """Add the contributions of a class's nodes to couplings and excess of the coarse nodes around them, ``(K, M)``.
+    """Add the contributions of a class to couplings and excess of coarse nodes, ``(K, M)``.
 
     ``values``: the weights of all classes.
     """
@@ -419,7 +419,7 @@ def _accumulate(out: torch.Tensor, weight: torch.Tensor | None, values: torch.Te
 def add_odd_ghost(
     couplings: dict[Step, torch.Tensor], nodes: ColourLayout, axis: int, after: int, count: int
 ) -> None:
-    """Couple a node of every round along a periodic axis of an odd number of coarse nodes, in place.
+    """Insert a node in each period of an axis with an odd number of coarse nodes, in place.
 
     Colours and coarse nodes take turns, so they come round after an even number of nodes only. The node that is put between
     a node ``a`` and the next ones ``b_j`` is the centre of a star: coupled to ``a`` by ``2 sum_j k_j`` and to each ``b_j``

@@ -1,4 +1,4 @@
-"""Where an iteration on all nodes is: its vectors, stretch by stretch, the left side of its directions, and its steps."""
+"""The state of a Krylov iteration: its vectors, stretch by stretch, the product of its directions, and its steps."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from mosaicdd.solvers.multigrid.vector_operations import Image, adding, planned,
 
 @dataclass
 class State:
-    """Where an iteration is.
+    """State of a Krylov iteration.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ class LevelOperator:
     def matrix(
         self, copies: GhostExchange | PeriodicGhosts | None = None
     ) -> tuple[scipy.sparse.csc_array, torch.Tensor]:
-        """Return the operator of all unknowns as a sparse matrix in float64, and where in ``(C M)`` its rows are.
+        """Return the operator as a sparse matrix in float64, and the places of its rows in ``(C M)``.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ def shifted(values: torch.Tensor, stretch: slice, distance: int) -> torch.Tensor
 
 
 class Coupled(ABC):
-    """What aggregates are made of.
+    """Nodes with couplings and an excess, of which aggregates are made.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ _TURN = (5**0.5 - 1) / 2
 
 
 class LevelPartition:
-    """Those of all ranks in one level.
+    """The partition of a level's nodes over the ranks.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ class LevelPartition:
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return math.prod(last - first + 1 for first, last in self.domain)
 
     @property
     def wide(self) -> bool:
-        """Whether all boxes are so wide that copies are of next neighbours only."""
+        """Whether all copies are of next neighbours, as boxes are wide enough."""
         return all(
             last - first + 1 >= self.copies
             for per_rank, wraps in zip(self.ranges, self.periodic, strict=True)
@@ -127,7 +127,7 @@ class LevelPartition:
         return (first, last) if self.periodic[axis] else (max(first, low), min(last, high))
 
     def coarser(self, by: CoarseningPattern | None = None) -> "LevelPartition":
-        """Return those of the level below, whose colours are its classes; of a single rank where every one has all of it.
+        """Return the partition of the coarser level; of a single rank where all have the whole of it.
 
         Parameters
         ----------
@@ -213,12 +213,12 @@ class LevelBox:
         return self.shared or any(self.shares.periodic)
 
     def coarser(self, by: CoarseningPattern) -> "LevelBox":
-        """Return that of the level below; of a single rank where every one has all of it."""
+        """Return the box of the coarser level; of a single rank where all have the whole of it."""
         shares = self.shares.coarser(by)
         return LevelBox(self.ranks if shares.several else Ranks.alone(), shares, self._device)
 
     def exchange(self, vector: torch.Tensor) -> "GhostExchange | PeriodicGhosts | None":
-        """Plan what refreshes the copies in vectors like this one; None if there are none."""
+        """Plan the exchange of copies in vectors like this one; None if there are none."""
         if self.shared:
             return GhostExchange(self, vector)
         return PeriodicGhosts(self.nodes, self.owned, self.shares.rounds) if self.copied else None

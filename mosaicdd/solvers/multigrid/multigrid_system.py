@@ -1,4 +1,4 @@
-"""Everything that is planned once for a medium on the block of a rank: its equations, and levels below them."""
+"""The equations of a medium on a rank's block, prepared for multigrid."""
 
 import math
 
@@ -136,7 +136,7 @@ class MultigridSystem:
         return b
 
     def _places(self, region: np.ndarray) -> torch.Tensor:
-        """Return where in a flat vector some nodes of the region are, flat there."""
+        """Return the places in a flat vector of nodes that are flat in the region."""
         return self.nodes.nodes.places(list(self.region.flat_places(region)))
 
     def start(self, own: np.ndarray, room: Room = None) -> torch.Tensor:
@@ -156,7 +156,7 @@ class MultigridSystem:
         return self.nodes.nodes.take(values, self._zeros(room), start, self._active(both))
 
     def _active(self, part: Slices) -> torch.Tensor | None:
-        """Return which nodes of a part have an unknown, where the equations tell."""
+        """Return the nodes of a part with an unknown; None if all have one."""
         if self.equations is None:
             return None
         return torch.from_numpy(np.array(self.equations.active[within(part, self.region.nodes)]))
@@ -167,7 +167,7 @@ class MultigridSystem:
     def field(
         self, x: torch.Tensor, edges: EdgeValues, number: int, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the values of a problem at the nodes of the region, with those that are given on the edge of the grid.
+        """Return the values of a problem at the nodes of the region, edges included.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class MultigridSystem:
         return tuple(cells and cells + cells % 2 for cells in self._partition.rounds)
 
     def _wide(self) -> Slices:
-        """Return the nodes of this rank, and what a box has of nodes beyond them, within the grid and one more all around."""
+        """Return the nodes of this rank with all ghost nodes of a box, at most one beyond the grid."""
         wide, region = [], self.region
         axes = zip(region.nodes, region.owned, region.ends, self._partition.rounds, strict=True)
         for axis, (part, own, ends, count) in enumerate(axes):
@@ -246,7 +246,7 @@ class MultigridSystem:
         return any(count is not None and count % 2 for count in self._partition.rounds)
 
     def _extend_odd_periods(self, values: np.ndarray) -> None:
-        """Write the values of the nodes beyond the ends of periodic axes with an odd number of nodes.
+        """Write the values beyond the ends of periodic axes with an odd number of nodes.
 
         Next to the ends are the unknowns that are no nodes; the nodes follow after them.
         """

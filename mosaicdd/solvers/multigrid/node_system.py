@@ -202,7 +202,7 @@ class NodeEquations(Coupled):
     def _of_rows(
         self, weights: RowWeights, shape: tuple[int, ...]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return where in a flat vector rows are that count less, and what they count."""
+        """Return the places in a flat vector of rows with a weight below 1, and the weights."""
         nodes = [
             n - part.start + low
             for n, part, low in zip(
@@ -232,7 +232,7 @@ class NodeEquations(Coupled):
         return math.sqrt(total / max(self.unknowns, 1))
 
     def level(self) -> LevelOperator:
-        """Return them in `dtype`, divided by `scale`, for a preconditioner."""
+        """Return the operator in `dtype`, divided by `scale`, for a preconditioner."""
         excess = self.nodes.new(self.dtype)
         if self.few:
             excess.view(-1)[self._places] = (self._amounts / self.scale).to(self.dtype)
@@ -243,7 +243,7 @@ class NodeEquations(Coupled):
     def residual(
         self, b: torch.Tensor, x: torch.Tensor, r: torch.Tensor
     ) -> Callable[[float], None]:
-        """Return what lets ``r``, float32, be ``(b - A x) / unit``, computed in differences in float64.
+        """Plan ``r = (b - A x) / unit``, with ``r`` in float32, computed in differences in float64.
 
         Parameters
         ----------

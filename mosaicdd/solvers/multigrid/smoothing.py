@@ -35,7 +35,7 @@ Order = tuple[int, ...]
 
 
 def orders(axes: int) -> Iterator[Order]:
-    """Yield those of all corners where a sweep can begin, each after the opposite one of the last."""
+    """Yield the orders of sweeps from all corners, opposite ones after each other."""
     for rest in itertools.product((1, -1), repeat=axes - 1):
         yield (1, *rest)
         yield (-1, *(-way for way in rest))
@@ -115,7 +115,7 @@ class LineSweeps:
         return by_code
 
     def _distances(self, steps: Sequence[Step]) -> np.ndarray:
-        """Return how far from nodes of each class their neighbours are in a flat vector."""
+        """Return the distances of neighbours in a flat vector, by class."""
         nodes = self._level.nodes
         distances = np.zeros((len(nodes.classes), len(steps)), np.int64)
         for number, of in enumerate(nodes.classes):

@@ -36,7 +36,7 @@ _Joined = tuple[Slices, Slices, np.ndarray]
 
 @dataclass(frozen=True)
 class StrongComponents:
-    """What one rank knows of pieces, each named by one more than the smallest index of its nodes here.
+    """The pieces of one rank, each named by one more than the smallest index of its nodes.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def connected_sets(system: Coupled) -> tuple[StrongComponents, np.ndarray, np.nd
 def _connected(
     system: Coupled, box: Slices, mine: np.ndarray, strong: Sequence[_Joined]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return at own nodes the number of what strong couplings between these connect, -1 elsewhere, and its least index.
+    """Return the connected set of each own node, -1 elsewhere, and the least index of each set.
 
     Numbers ascend as these do.
     """
@@ -171,7 +171,7 @@ def _all_of(values: np.ndarray) -> Slices:
 def added(
     pairs: np.ndarray, sums: np.ndarray, strongest: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each pair of ``(n, 2)`` once, the smaller one first, with its numbers' sum and their largest.
+    """Return distinct pairs, the smaller name first, with the sum and the largest of their numbers.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def added(
 
 
 def _edges(system: Coupled) -> Iterator[tuple[Slices, Slices, np.ndarray]]:
-    """Yield where in the box the first and the second ends of couplings in a direction are, and these."""
+    """Yield the places of both ends of couplings in a direction, and the couplings."""
     for step, k in system.couplings.items():
         first, second = _ends(step)
         yield first, second, system.values(k)[first]
@@ -219,7 +219,7 @@ def _squares(system: Coupled, box: Sequence[slice]) -> list[np.ndarray]:
 
 
 def squares_of(system: Coupled) -> tuple[int, int]:
-    """Return how many nodes squares have along an axis, and how many squares there are."""
+    """Return the nodes of a square along an axis, and the number of squares."""
     counts = [last - first + 1 for first, last in system.blocks.shares.domain]
     axes, side = system.nodes.axes, system.side
     while True:

@@ -1,4 +1,4 @@
-"""Where compiled loops are: with numba installed, and for contiguous numbers of a processor.
+"""Sums over nodes and vector operations, by compiled loops where these are, else by torch.
 
 Sums of products over the nodes of a class: what every step of a cycle is made of, planned once.
 
@@ -97,7 +97,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Image:
-    """``out = excess own + sum_i a_i (own - b_i)``, what a matrix makes of values, and the product of both.
+    """``out = excess own + sum_i a_i (own - b_i)``: the product of a matrix and values, and its energy.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Residual:
-    """``out = (weight (base - excess own) - sum_i (a_i + finer_i) (own - b_i)) scale``, what equations leave.
+    """``out = (weight (base - excess own) - sum_i (a_i + finer_i) (own - b_i)) scale``: the residual.
 
     It is computed as base and values are; the result, ``a_i`` and ``finer_i`` may be of shorter numbers.
 
@@ -158,7 +158,7 @@ Row = Sum | Image | Residual
 
 
 def planned(rows: Sequence[Row]) -> Callable[..., float]:
-    """Return what computes rows in their order: compiled code where there is any, and torch's calls elsewhere.
+    """Plan rows in their order: by compiled code where there is any, else by torch.
 
     It returns the sum of the products of images, and is called without a word or, where rows are residuals, with
     weight and scale.
@@ -223,7 +223,7 @@ def dot(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def adding(x: torch.Tensor, a: torch.Tensor) -> Callable[..., None]:
-    """Return what lets ``x = x + factor a``, ``(C, M)``, for a factor and a stretch of columns."""
+    """Plan ``x = x + factor a``, ``(C, M)``, for a factor and a stretch of columns."""
     code, arrays = kernels(), arrays_of(x, a)
 
     def by_torch(factor: float, stretch: slice = _ALL) -> None:
@@ -236,7 +236,7 @@ def adding(x: torch.Tensor, a: torch.Tensor) -> Callable[..., None]:
 
 
 def turning(p: torch.Tensor, z: torch.Tensor, r: torch.Tensor) -> Callable[..., float]:
-    """Return what lets ``p = z + factor p``, ``(C, M)``, for a factor and a stretch of columns, and returns ``p r`` there."""
+    """Plan ``p = z + factor p``, ``(C, M)``, for a factor and a stretch of columns, and returns ``p r`` there."""
     code, arrays = kernels(), arrays_of(p, z, r)
 
     def by_torch(factor: float, stretch: slice = _ALL) -> float:
@@ -251,7 +251,7 @@ def turning(p: torch.Tensor, z: torch.Tensor, r: torch.Tensor) -> Callable[..., 
 
 
 def stepping(r: torch.Tensor, q: torch.Tensor) -> Callable[[float], float]:
-    """Return what lets ``r = r + factor q`` for a factor, and returns ``r r``."""
+    """Plan ``r = r + factor q`` for a factor, and returns ``r r``."""
     r, q = r.view(-1), q.view(-1)
     code, arrays = kernels(), arrays_of(r, q)
     if code is not None and arrays is not None:

@@ -123,7 +123,7 @@ class Newton:
 
     @property
     def evidence(self) -> StatusEvidence:
-        """What is known of the values by their residual; without the estimate of their error."""
+        """The evidence of the values by their residual; without the estimate of their error."""
         promised, rounding = self._rtol, 0.0
         if self._steps.settings.certify is None:
             if self.status == "converged_atol":
@@ -133,7 +133,7 @@ class Newton:
         return StatusEvidence(0.0, self.size, self.relative, promised, rounding)
 
     def _rounding(self) -> float:
-        """Return what rounding leaves of the residual, zero where the derivative does not say; all ranks."""
+        """Return the residual that rounding leaves, zero where the derivative does not say; all ranks."""
         try:
             diagonal = self._steps.ranks.run_on_all(lambda: self._equations.diagonal(self.u))
         except NotEllipticError:
@@ -143,7 +143,7 @@ class Newton:
 
     @property
     def certificate(self) -> Certificate | None:
-        """What `certify` asks for: here the tolerance bounds the residual itself."""
+        """The certificate, if one is asked for: the tolerance bounds the residual itself."""
         certify = self._steps.settings.certify
         if certify is None:
             return None
@@ -248,11 +248,11 @@ class Newton:
         self.status = self._monitor.answer(self.u, self.status, calls)
 
     def _units(self, change: Change) -> tuple[float, float]:
-        """Return what a change and the residual are multiplied by, so that float64 holds their products."""
+        """Return powers of two for a change and the residual by which float64 holds their products."""
         return safe_power(change.size), safe_power(self._norm)
 
     def _slope(self, change: Change, units: tuple[float, float]) -> float:
-        """Return what the energy rises by along a change, where there is one, else zero, in units of both."""
+        """Return the slope of the energy along a change, zero without an energy; in units of both."""
         if not self._equations.self_adjoint:
             return 0.0
         values = change.values if units[0] == 1.0 else units[0] * change.values
@@ -276,7 +276,7 @@ class Newton:
             self._measure = min(self._measure, self._measured(form))
 
     def _measured(self, form: LinearForm) -> float:
-        """Return what an equation drives, its right-hand side and the source less a constant, or 1."""
+        """Return the scale of residuals: the norm of right-hand side and source less a constant, or 1."""
         b, constant = (
             self._place.without_ghosts(self._weights * values)
             for values in (form.right + self._equations.source, form.constant)
@@ -293,7 +293,7 @@ class Newton:
         self._monitor.note(update, self.relative)
 
     def _judge(self, linear: str, whole: float, *, improved: bool) -> None:
-        """Decide how it ended, if it did, by how its last step did, of that size if it was a whole one."""
+        """Decide the status after a step by its linear status, and its size ``whole`` if it was a whole one."""
         by_rule = self._monitor.judged(whole)
         if by_rule not in (None, OUT_OF_ITERATIONS):
             self.status = by_rule

@@ -83,7 +83,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
     def _ways(
         self, equations: NewtonEquations, *, transposed: bool = False
     ) -> list[Callable[[np.ndarray], Step]]:
-        """Return how steps, or what the transposed derivative asks for, may be found, the fastest way first."""
+        """Return the ways to find steps, or solutions with the transposed derivative, the fastest first."""
         ways: list[Callable[[np.ndarray], Step]] = []
         inner = self._inner
         if inner is not None and equations.self_adjoint:
@@ -113,7 +113,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
     def _beginning(
         self, number: int, boundary: Boundary, equations: NewtonEquations
     ) -> "_InitialGuess":
-        """Return where a solve for boundary data begins, where the equation must be sound."""
+        """Return the initial guess for boundary data, at which the equation must be sound."""
         sides = self._solver.source.problem.conditions
         data = (sides, number) if self._inner is None else boundary
         if self._known is None or not _same(self._known.data, data):
@@ -157,7 +157,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         return self._ranks.run_on_all(bound)
 
     def _nested(self, number: int, boundary: Boundary) -> NestedGuess | None:
-        """Return what finds a problem's solution on a coarser grid; None where there is none."""
+        """Return the nested guess of a problem, by a coarser grid; None where there is none."""
         if self._inner is None:
             return None
         where = self._solver.source.problem, self.grid, boundary, number
@@ -183,7 +183,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
     def change(
         self, values: np.ndarray, force: np.ndarray, rtol: float, *, transposed: bool
     ) -> tuple[np.ndarray, str] | None:
-        """Return what Newton's method would step by; see `BaseEngine.change`."""
+        """Solve as for a step of Newton's method; see `BaseEngine.change`."""
         equations = self._equations(0, Boundary.zeros(self.grid))
         u = self._place.with_ghosts(np.nan_to_num(values))  # outside of a shape are none
         wide = equations.cleared(np.array(self._place.with_ghosts(force)))
@@ -199,7 +199,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
         return change.values, change.status
 
     def _varies(self, inner: NodesInside, equations: NewtonEquations, u: np.ndarray) -> bool:
-        """Say whether what conducts at values differs along a row, in space in a plane, where multigrid has many digits sooner than sine transforms."""
+        """Say whether conductances vary along a row, in space in a plane, so that multigrid is faster than transforms."""
         rows, *others = inner.part
         middle = (rows.start + rows.stop) // 2
         part = (slice(middle - 1, middle + 2), *others)
@@ -324,7 +324,7 @@ class NewtonEngine(BaseEngine[NonlinearSystem]):
 
 @dataclass
 class _InitialGuess:
-    """Where a solve for some data begins."""
+    """The initial guess of a solve for some data."""
 
     data: "_Data"
     u: np.ndarray  # the smooth surface, at the nodes that are held here

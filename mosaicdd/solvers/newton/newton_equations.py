@@ -1,4 +1,4 @@
-"""What Newton's method solves, on a rank's part of the grid: residuals, and linear problems for changes.
+"""Nonlinear equations on a rank's part of the grid: residuals, and linear equations for changes.
 
 Values lie in wide arrays (`GhostNodes`). On a rectangle with given values on all sides unknowns are the nodes inside;
 everywhere else steps are linear problems with the same faces, volumes and active nodes.
@@ -25,7 +25,7 @@ from mosaicdd.problems.sides.boundary import Boundary, edges_of
 
 
 class LinearForm(NamedTuple):
-    """What residuals are measured by, at the wide nodes; zero where there is no unknown."""
+    """A linearised equation, by which residuals are measured, at the wide nodes; zero without an unknown."""
 
     right: np.ndarray  # the right-hand side without the source
     constant: np.ndarray  # what the operator makes of 1 at all unknowns
@@ -76,7 +76,7 @@ class NewtonEquations(abc.ABC):
         """Return wide values, zero where there is no unknown; in place."""
 
     def diagonal(self, u: np.ndarray) -> np.ndarray:
-        """Return that of the derivative at values, zero where there is no unknown."""
+        """Return the diagonal of the derivative at values, zero where there is no unknown."""
         return self.cleared(self.derivative(u, self._place.ghosted).diagonal())
 
     @abc.abstractmethod

@@ -1,6 +1,4 @@
-r"""Newton's steps: by multigrid in the medium that the derivative is; by sine transforms see `sine_step`.
-
-Newton's steps by conjugate gradients with sine transforms.
+r"""Newton's steps: by multigrid, or by conjugate gradients with sine transforms.
 
 With $D$ the conductances around each node, the derivative of a symmetric equation without high contrast
 is Laplace's operator but for a scaling and a reaction (Concus and Golub, 1973):
@@ -103,7 +101,7 @@ def multigrid_step(
 
 
 class NodesInside:
-    """Where the unknowns of a problem with values on all sides are.
+    """The unknowns of a problem with values on all sides: layouts, and transforms.
 
     Parameters
     ----------
@@ -149,7 +147,7 @@ class NodesInside:
         self.diagonal = 2 * math.fsum(self._along)
 
     def of_wide(self, u: np.ndarray) -> np.ndarray:
-        """Return a view of those that this rank owns of a wide array."""
+        """Return a view of a wide array at the unknowns that this rank owns."""
         return self._place.at(self.own, u)
 
     def embedded(self, values: np.ndarray) -> np.ndarray:
@@ -159,7 +157,7 @@ class NodesInside:
         return field
 
     def widened(self, values: np.ndarray) -> np.ndarray:
-        """Return what is held of values of those owned."""
+        """Return values at the held nodes, from those at the owned ones."""
         return self._widen(np.ascontiguousarray(values))
 
     def inverse(
@@ -340,7 +338,7 @@ class _Gradients:
         return size * x[inside], float(last), 1 / power
 
     def _images(self, derivative: Conductances) -> Iterator[Image]:
-        """Yield the products of the derivative and directions, piece by piece from the first node inside to the last."""
+        """Yield the products of the derivative and directions, piece by piece."""
         strides = [math.prod(self._shape[axis + 1 :]) for axis in range(len(self._shape))]
         couplings = [  # of nodes, and how far away the others are
             (self._flat(k, ends_of(step)[0]), sum(map(operator.mul, step, strides)))

@@ -35,7 +35,7 @@ _RTOL = 1e-6  # of its solution
 
 
 class NestedGuess:
-    """The solution of one of several problems on a coarser grid, and what that and the next coarser one promise of this.
+    """Nested iteration: the solution on a coarser grid, extrapolated where two are known.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def nested_start(
     settings: SolveSettings,
     ranks: int,
 ) -> NestedGuess | None:
-    """Return it for one of several problems; None where there is no coarser grid for it.
+    """Return the nested guess of one of several problems; None where there is no coarser grid.
 
     ``ranks``: how many share the finer grid.
     """
@@ -106,7 +106,7 @@ def nested_start(
 
 
 def _distance(grid: Grid, nodes: int) -> int | None:
-    """Return how far apart nodes of a coarser grid are, so that there are about so many at most; None if there is none."""
+    """Return the coarsening factor for about so many nodes at most; None if no grid fits."""
     least = 2
     while math.prod(grid.shape) > nodes * least**2:
         least *= 2

@@ -1,4 +1,4 @@
-"""A direct solve by transforms along all axes, of sines or other waves, of arrays that no rank could hold.
+"""Direct solves by sine and other transforms along all axes, of distributed arrays.
 
 A transform along an axis needs it whole. So the array goes from blocks to rows, where all axes but the
 first are whole, to columns, where all but the second are, and back: four redistributions around
@@ -28,7 +28,7 @@ _NATURAL, _QUARTER = 1, 3  # types of discrete transforms: symmetric about both 
 
 @dataclass(frozen=True)
 class SineTransform:
-    """Those of ``count`` unknowns along an axis.
+    """Sine, cosine or Fourier transform of ``count`` unknowns along an axis.
 
     ``given``: whether values are given at the low and the high end; None between periodic sides.
     """
@@ -38,7 +38,7 @@ class SineTransform:
 
     @property
     def eigenvalues(self) -> np.ndarray:
-        """Of ``-u[i - 1] + 2 u[i] - u[i + 1]``, in the order of the transform, ``(count,)``."""
+        """Eigenvalues of ``-u[i - 1] + 2 u[i] - u[i + 1]``, in the order of the transform, ``(count,)``."""
         k, n = np.arange(self.count), self.count
         if self.given is None:
             turns = (k + 1) // 2 * 2 / n  # sines and cosines in turns

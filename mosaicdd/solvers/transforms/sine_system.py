@@ -1,15 +1,11 @@
-"""Everything that is planned once for constant coefficients on the region of a rank, in the place of a hierarchy of levels.
+"""Separable equations on the region of a rank, prepared for transforms.
 
-An equation is, divided by what a rectangle has of its node's volume, the same at all unknowns: ``A u = b`` with second
-differences along the axes and a reaction, whose eigenvectors are products of waves.
+Divided by the part of its volume that is in the rectangle, an equation is the same at all unknowns: ``A u = b`` with
+second differences along the axes and a reaction, whose eigenvectors are products of waves.
 
-Elimination along the first axis, from one end to the other and back, in the place of two transforms along it.
-
-Of the waves along all other axes an equation in the first one is left: ``k (-u[i-1] + d u[i] - u[i+1]) = f[i]`` for
-each product of these, ``d`` at least 2. Such equations are solved without pivots, as exactly as by transforms, and in
-less time than one of these takes.
-
-The residual of constant coefficients at all unknowns, in differences.
+Elimination along the first axis takes the place of two transforms. Of the waves along all other axes an equation in
+the first one is left, ``k (-u[i-1] + d u[i] - u[i+1]) = f[i]`` for each product of these, with ``d`` at least 2. Such
+equations are solved without pivots, as exactly as by transforms, and in less time than one of these takes.
 """
 
 import math
@@ -164,7 +160,7 @@ class SecondDifferences:
         return self._scaled(b, 2.0)
 
     def times_volumes(self, left: np.ndarray) -> np.ndarray:
-        """Return what is per volume times these; itself where they are whole."""
+        """Return values per volume times the volumes; themselves where these are whole."""
         return self._scaled(left, 0.5)
 
     def _scaled(self, values: np.ndarray, by: float) -> np.ndarray:
@@ -290,7 +286,7 @@ class SineSystem:
         self.conductances = Conductances(along, np.broadcast_to(stencil.reaction.flat[0], nodes))
 
     def _layout(self, unknown: Slices) -> tuple[Layout, list[tuple[int, ...]]]:
-        """Return how the unknowns lie over the ranks, and how many along each axis these have."""
+        """Return the layout of the unknowns, and their numbers along each axis by ranks."""
         sizes = []
         for axis, part in enumerate(unknown):
             parts = self._partition.unknowns_along[axis]
@@ -310,7 +306,7 @@ class SineSystem:
         number: int,
         room: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return that of one of the problems, a vector; see `MultigridSystem.right_hand_side`."""
+        """Return the right-hand side of one of the problems; see `PreparedSystem`."""
         b = self.vector() if room is None else room
         if source is None:
             b[...] = 0.0
