@@ -120,6 +120,7 @@ class _OnRectangle(NewtonEquations):
     ):
         super().__init__(place, solver)
         self._operator, self._boundary = operator, boundary
+        self._edges = [there for _, _, there in edges_of(place.ghosted, self._grid.nodes)]
         self.source = 0.0
         f = solver.source.problem.source_at(self._grid, place.ghosted)
         if f is not None:
@@ -143,7 +144,7 @@ class _OnRectangle(NewtonEquations):
         return self._operator.derivative(u, part, dtype)
 
     def cleared(self, values: np.ndarray) -> np.ndarray:
-        for _, _, there in edges_of(self._place.ghosted, self._grid.nodes):
+        for there in self._edges:
             values[there] = 0.0
         return values
 

@@ -129,17 +129,13 @@ class SineSolve:
             source, rows, columns, target = (
                 each.stacked(problems) for each in (source, rows, columns, target)
             )
-        self._to_rows, self._to_columns, self._back_to_rows, self._to_target = (
-            Redistribution(here, there, ranks, dtype)
-            for here, there in (
-                *((source, rows), (rows, columns)),
-                *((columns, rows), (rows, target)),
-            )
-        )
         self._whole = ranks.size == 1
-        self._rows = np.empty(rows.local_shape(ranks.rank), dtype)
-        self._columns = self._rows
+        self._to_rows = Redistribution(source, rows, ranks, dtype)
+        self._to_target = Redistribution(rows, target, ranks, dtype)
+        self._rows = self._columns = np.empty(rows.local_shape(ranks.rank), dtype)
         if not self._whole:
+            self._to_columns = Redistribution(rows, columns, ranks, dtype)
+            self._back_to_rows = Redistribution(columns, rows, ranks, dtype)
             self._columns = np.empty(columns.local_shape(ranks.rank), dtype)
 
     def inverse(self, symbol: Symbol) -> np.ndarray:
