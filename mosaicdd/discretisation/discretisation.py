@@ -176,7 +176,7 @@ class Discretisation(LinearEquations):
         b = np.zeros((problem.problems, *equations.active.shape))
         if problem.source is not None:
             b += h**2 * self.loads(problem.source, part, equations.volumes)
-        self._add(b, h * outline.fluxes, part)
+        _add_at(b, *self._acting(part, h * outline.fluxes))
         slope = mean_slope(problem.conditions, self.grid, part)
         if slope is not None:
             require_fluxes(problem.conditions, self)
@@ -214,8 +214,7 @@ class Discretisation(LinearEquations):
         """
         if problem.source is not None or any(self.periods):
             return None
-        _, place = places_of(self._natural, part, self.periods)
-        nodes = [np.ravel_multi_index(place, equations.active.shape), equations.ties.nodes]
+        nodes = [self._acting(part, self.exchange[None])[0], equations.ties.nodes]
         if equations.outlines is not None:
             nodes += [equations.outlines.ties.nodes, equations.outlines.natural.nodes]
         return np.unique(np.concatenate(nodes))
@@ -241,7 +240,7 @@ class Discretisation(LinearEquations):
     def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
         """Return values on natural pieces of the sides ``(n or 1, M)`` as sums at nodes ``(n or 1, rows, columns)``."""
         total = np.zeros((len(values), *sizes(part)))
-        self._add(total, values, part)
+        _add_at(total, *self._acting(part, values))
         return total
 
     def cover(self, part: Part, periods: Periods | None = None) -> tuple[Apertures, np.ndarray]:
@@ -274,12 +273,10 @@ class Discretisation(LinearEquations):
 
         return glued_nodes(part, self.periods, natural)
 
-    def _add(self, target: np.ndarray, values: np.ndarray, part: Part) -> None:
-        """Add values on natural pieces ``(.., M)`` to the nodes of a part, ``(.., rows, columns)``."""
+    def _acting(self, part: Part, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return flat nodes of a part, ``(T,)``, and values on natural pieces ``(n, M)`` at them, ``(n, T)``."""
         at, place = places_of(self._natural, part, self.periods)
-        added = np.atleast_2d(values)[:, at]
-        for number, field in enumerate(target.reshape(-1, *target.shape[-len(part) :])):
-            np.add.at(field, place, added[number % len(added)])
+        return np.ravel_multi_index(place, sizes(part)), values[:, at]
 
 
 def fixed_nodes(

@@ -83,10 +83,6 @@ class LinearEquations:
     def _on_grid(self, part: Part) -> Equations:
         raise NotImplementedError
 
-    def uniform_conductances(self) -> Conductances | None:
-        """Return the conductances between nodes far from sides and outlines; None if not all are alike."""
-        return None
-
 
 _ROWS_IN_CACHE = 64  # that are looked at at a time, for the cache
 

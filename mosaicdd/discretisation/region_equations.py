@@ -38,11 +38,11 @@ def region_equations(
 
     `ValueError` if coefficients are not sound.
     """
-    common = discretisation.uniform_conductances()
-    lattice = periods not in (None, discretisation.periods)
-    if common is None or lattice or not isinstance(discretisation, Discretisation):
-        return discretisation.equations(part, periods)
-    return _Region(common, discretisation, part).equations()
+    if isinstance(discretisation, Discretisation) and periods in (None, discretisation.periods):
+        common = discretisation.uniform_conductances()
+        if common is not None:
+            return _Region(common, discretisation, part).equations()
+    return discretisation.equations(part, periods)
 
 
 Terms = TypeVar("Terms", bound=NodeTerms)

@@ -304,9 +304,14 @@ class _Solve:
         start = [p.start for p in part]
         system = NodeEquations(blocks, between, start, everywhere, contrast=contrast)
         if voxels.periodic:
-            goes_round = None if self._paths is None else self._paths.along
-            which = axis, between.along, part, self._own, voxels.shape, goes_round
-            flow = ThroughFlow.through_cell(system, *which)
+
+            def conductances(other: int, nodes: Slices) -> np.ndarray:
+                k = between.along[other][within(nodes, part)]
+                if self._paths is None or other == axis:
+                    return k
+                return k * self._paths.along(other, nodes)  # of what leads to its repetition alone
+
+            flow = ThroughFlow.through_cell(system, axis, conductances, self._own, voxels.shape)
         else:
             faces = voxels.faces(axis, self._own)
             flow = ThroughFlow.from_face_to_face(system, faces, between.reaction, part)

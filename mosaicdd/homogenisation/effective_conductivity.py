@@ -264,11 +264,9 @@ class ThroughFlow:
         cls,
         system: NodeEquations,
         axis: int,
-        along: Sequence[np.ndarray],
-        part: Slices,
+        conductances: Callable[[int, Slices], np.ndarray],
         own: Slices,
         shape: Sequence[int],
-        goes_round: Callable[[int, Slices], np.ndarray] | None,
     ) -> "ThroughFlow":
         """Return the flow along an axis of a cell, whose next repetition has values lower by 1.
 
@@ -276,15 +274,13 @@ class ThroughFlow:
 
         Parameters
         ----------
-        along
-            Per axis, the conductances between the voxels of a part, in the equations.
+        conductances
+            Returns the conductances from some of this rank's voxels to the next ones along an axis, in the equations; zero
+            where nothing flows through.
         own
             The voxels of this rank.
         shape
             Voxels of the cell per axis.
-        goes_round
-            What tells of some of this rank's voxels whether something flows through them along an axis: what leads to no
-            repetition along it lets nothing through. By default all do.
         """
 
         def behind(other: int, number: int, end: int = 0) -> Surface:
@@ -294,11 +290,11 @@ class ThroughFlow:
             layer = slice(number, number + 1) if mine else slice(p.start, p.start)
             nodes = (*own[:other], layer, *own[other + 1 :])
             step = tuple(int(other == each) for each in range(len(own)))
-            k, here = along[other][within(nodes, part)], (0,) * len(own)
-            if goes_round is not None and other != axis:
-                k = k * goes_round(other, nodes)
             rise = float((other, number) == (axis, shape[axis] - 1))
-            return Surface.of(system, k, nodes, rise, first=here, last=step)
+            here = (0,) * len(own)
+            return Surface.of(
+                system, conductances(other, nodes), nodes, rise, first=here, last=step
+            )
 
         seams = [behind(other, count - 1) for other, count in enumerate(shape)]
         seam, after = seams[axis], behind(axis, -1, end=1)
