@@ -53,9 +53,9 @@ class RobinCoefficients:
 
     def __init__(self, sides: Sides, names: Sequence[str], grid: Grid):
         self._grid, self._periods = grid, sides.periods(grid)
-        self._parts = [sides.outline(name) for name in names]
-        self._names = names
-        alphas = [0.0 if part is None else part.alpha for part in self._parts]
+        parts = [sides.outline(name) for name in names]
+        self._parts = {number: part for number, part in enumerate(parts) if part is not None}
+        alphas = [0.0 if part is None else part.alpha for part in parts]
         # NaN where it varies.
         self._numbers = np.array([float(a) if is_number(a) else np.nan for a in alphas])
 
@@ -69,44 +69,30 @@ class RobinCoefficients:
         """Which outlines may exchange somewhere."""
         return ~(self._numbers <= 0)
 
-    def anywhere(self, crossed: Callable[[str], np.ndarray]) -> bool:
-        """Say whether any outline has an ``alpha`` above 0 somewhere; ``crossed``: the places of one by its name, ``(T, axes)``, x first."""
-        if self.certain.any():
-            return True
-        varying = np.flatnonzero(np.isnan(self._numbers)).tolist()
-        return any(self._positive(n, crossed(self._names[n])[:, ::-1]).any() for n in varying)
-
     def acts(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Say whether outlines, ``(T,)``, have an ``alpha`` above 0 near places ``(T, axes)`` in cells."""
-        acting = self.certain[outlines]
-        for number in np.flatnonzero(np.isnan(self._numbers)).tolist():
-            own = outlines == number
-            places = self._grid.at(round_periods(cells[own], self._periods))
-            acting[own] = self._positive(number, places)
-        return acting
+        return self._at(outlines, cells) > 0
 
     def alphas(self, outlines: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Return ``alpha``, ``(T,)``, at points on outlines, ``(T, axes)`` in cells; `ValueError` if one is negative."""
+        with concerning("sides"):
+            return self._at(outlines, points, require_alphas)
+
+    def _at(
+        self,
+        outlines: np.ndarray,
+        points: np.ndarray,
+        checked: Callable[..., np.ndarray] | None = None,
+    ) -> np.ndarray:
         alphas = self._numbers[outlines]
         varying = np.isnan(alphas)
-        if not varying.any():
-            return alphas
-        points = round_periods(points, self._periods)
+        if varying.any():
+            points = round_periods(points, self._periods)
         for number in np.unique(outlines[varying]).tolist():
             part, own = self._parts[number], outlines == number
-            if part is None:
-                continue
-            with concerning("sides"):
-                values = evaluated_at(part.exchanging, tuple(self._grid.at(points[own]).T))
-                alphas[own] = require_alphas(values, part, self._grid, points[own])
+            values = evaluated_at(part.exchanging, tuple(self._grid.at(points[own]).T))
+            alphas[own] = checked(values, part, self._grid, points[own]) if checked else values[0]
         return alphas
-
-    def _positive(self, number: int, places: np.ndarray) -> np.ndarray:
-        """Say whether a varying ``alpha`` is above 0 at coordinates ``(T, axes)``, (y, x)."""
-        part = self._parts[number]
-        if part is None or not len(places):
-            return np.zeros(len(places), bool)
-        return evaluated_at(part.exchanging, tuple(places.T))[0] > 0
 
 
 LEAST_DAMPING = 0.1

@@ -96,7 +96,8 @@ class EmbeddedBoundary:
         for name, part in zip(self.names, parts, strict=True):
             for values in () if part is None else (part.values, part.alpha):
                 if isinstance(values, Scattered):
-                    values.require_near(_FAR * max(grid.steps), self._crossed(name))
+                    crossings = grid.at(self._crossed(name))[:, ::-1]
+                    values.require_near(_FAR * max(grid.steps), crossings)
 
     def _chosen_nodes(self) -> np.ndarray:
         """Return the numbers of the outlines of all nodes, with parts chosen."""
@@ -153,7 +154,7 @@ class EmbeddedBoundary:
         return level < 0 if self._shape.staircase else level <= 0
 
     def _crossed(self, name: str) -> np.ndarray:
-        """Return the crossings of an outline with grid edges, ``(M, axes)``, (x, y), in domain lengths."""
+        """Return the crossings of an outline with grid edges, ``(M, axes)``, (y, x) in cells."""
         whole = all_of(self._grid.nodes)
         level, numbers = self.level(whole), self._outline_of(whole)
         crossings = [np.empty((0, level.ndim))]
@@ -164,13 +165,20 @@ class EmbeddedBoundary:
             at = np.stack(nodes, axis=1).astype(float)
             at[:, axis] += p / (p - q)
             own = np.maximum(numbers[low][nodes], numbers[high][nodes]) == self.names.index(name)
-            crossings.append(self._grid.at(at[own])[:, ::-1])
+            crossings.append(at[own])
         return np.concatenate(crossings)
 
     @property
     def free(self) -> bool:
         """Whether no outline gives or exchanges values."""
-        return not (self._given.any() or self._exchange.anywhere(self._crossed))
+        exchange = self._exchange
+        if self._given.any() or exchange.certain.any():
+            return False
+        for number in np.flatnonzero(exchange.possible).tolist():
+            crossings = self._crossed(self.names[number])
+            if exchange.acts(np.full(len(crossings), number), crossings).any():
+                return False
+        return True
 
     def _holding(self, outlines: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Say whether outlines, ``(T,)``, hold values at places ``(T, axes)`` in cells."""
