@@ -89,9 +89,11 @@ class RobinCoefficients:
         if varying.any():
             points = round_periods(points, self._periods)
         for number in np.unique(outlines[varying]).tolist():
-            part, own = self._parts[number], outlines == number
-            values = evaluated_at(part.exchanging, tuple(self._grid.at(points[own]).T))
-            alphas[own] = checked(values, part, self._grid, points[own]) if checked else values[0]
+            part, on_outline = self._parts[number], outlines == number
+            values = evaluated_at(part.exchanging, tuple(self._grid.at(points[on_outline]).T))
+            alphas[on_outline] = (
+                checked(values, part, self._grid, points[on_outline]) if checked else values[0]
+            )
         return alphas
 
 
@@ -112,7 +114,9 @@ class NodeTerms:
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return several lists of terms as one."""
         arrays = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
-        return replace(parts[0], **{name: np.concatenate(each) for name, each in arrays.items()})
+        return replace(
+            parts[0], **{name: np.concatenate(parts_of) for name, parts_of in arrays.items()}
+        )
 
     def chosen(self, which: np.ndarray | slice, nodes: np.ndarray) -> Self:
         """Return some of the terms, for nodes with other numbers."""
@@ -280,8 +284,8 @@ def moved_nodes(
     ``places``: where its rows and columns are in the other; -1 where they are not. ``shape``: of the other.
     """
     counts = [len(along) for along in places]
-    there, row = np.append(np.flatnonzero(places[0] >= 0), -1), math.prod(counts[1:])
-    low, high = there[0] * row, (there[-2:].max() + 1) * row
+    rows, row = np.append(np.flatnonzero(places[0] >= 0), -1), math.prod(counts[1:])
+    low, high = rows[0] * row, (rows[-2:].max() + 1) * row
     near = np.flatnonzero((nodes >= low) & (nodes < high))
     moved = np.stack(
         [along[n] for along, n in zip(places, np.unravel_index(nodes[near], counts), strict=True)]

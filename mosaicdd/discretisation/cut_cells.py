@@ -88,23 +88,23 @@ class CutCells:
 
     def cut_edges(self, active: np.ndarray) -> "list[CutEdges]":
         """Return the edges along each axis from active nodes to nodes beyond given values."""
-        every, flat = [], np.arange(active.size).reshape(active.shape)
+        edges, flat = [], np.arange(active.size).reshape(active.shape)
         for axis in range(active.ndim) if self.given.any() else ():
             low, high = ends(axis, active.ndim)
-            for against, (here, there) in enumerate(((low, high), (high, low))):
+            for against, (inner_end, outer_end) in enumerate(((low, high), (high, low))):
                 place = nonzero(
-                    active[here] & self.given[there] & (self.cover.edge_faces[axis] > 0)
+                    active[inner_end] & self.given[outer_end] & (self.cover.edge_faces[axis] > 0)
                 )
-                p, q = self.level[here][place], self.level[there][place]
+                p, q = self.level[inner_end][place], self.level[outer_end][place]
                 theta = np.where(p < 0, p / np.where(p < q, p - q, 1.0), 1.0).clip(_NEAREST)
-                nodes = flat[here][place]
-                inner, outer = (self._places(n, active) for n in (nodes, flat[there][place]))
+                nodes = flat[inner_end][place]
+                inner, outer = (self._places(n, active) for n in (nodes, flat[outer_end][place]))
                 points = inner + theta[:, None] * (outer - inner)
                 crossings = BoundaryIntersections(
-                    nodes, points, 1 / theta, self.numbers[there][place]
+                    nodes, points, 1 / theta, self.numbers[outer_end][place]
                 )
-                every.append(CutEdges(axis, bool(against), place, crossings))
-        return every
+                edges.append(CutEdges(axis, bool(against), place, crossings))
+        return edges
 
     def _on(self, active: np.ndarray) -> BoundaryIntersections:
         """Return the nodes on an outline with given values: around active ones, or of whole cells all."""
@@ -153,8 +153,8 @@ class CutCells:
             for end in ends(axis, faces.ndim):
                 total[end] += aspect[axis] ** 2 * (forth + back) / 2
                 faces[end] += self.cover.edge_faces[axis]
-        known = of.asarray(faces > 0)
-        return of.where(known, total, 1.0) / of.where(known, of.asarray(faces), 1.0)
+        has_faces = of.asarray(faces > 0)
+        return of.where(has_faces, total, 1.0) / of.where(has_faces, of.asarray(faces), 1.0)
 
     def _places(self, nodes: np.ndarray, active: np.ndarray) -> np.ndarray:
         """Return the places of flat nodes, ``(T, axes)``, (y, x) in cells."""

@@ -139,18 +139,18 @@ class Discretisation(LinearEquations):
         on_sides = number >= 0
         if cut is not None:
             number[cut.given] = -1  # an outline's own values count there
-        known = number >= 0
-        active = (volumes > 0) & ~known
+        held = number >= 0
+        active = (volumes > 0) & ~held
         if cut is not None:
             active &= ~cut.given
         left = whole.among(active)
         tied = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
         flat = np.arange(active.size).reshape(active.shape)
-        for step, forth, back in whole.edges() if known.any() else ():
+        for step, forth, back in whole.edges() if held.any() else ():
             first, last = ends_of(step)
-            for here, there, k in ((first, last, forth), (last, first, back)):
-                beside = nonzero(active[here] & known[there] & (k != 0))
-                tied.append((flat[here][beside], number[there][beside], k[beside]))
+            for nodes, neighbours, k in ((first, last, forth), (last, first, back)):
+                beside = nonzero(active[nodes] & held[neighbours] & (k != 0))
+                tied.append((flat[nodes][beside], number[neighbours][beside], k[beside]))
         reaction = left.reaction
         ties = EliminatedCouplings(*(np.concatenate(parts) for parts in zip(*tied, strict=True)))
         np.add.at(reaction.reshape(-1), ties.nodes, ties.conductances)
@@ -230,12 +230,12 @@ class Discretisation(LinearEquations):
         values = outline.values[:, at]
         if outlines is None or self.outline is None:
             return place, values
-        known = outlines.reported[place]
+        reported = outlines.reported[place]
         on = outlines.on
         on_outlines = np.unravel_index(on.nodes, sizes(part))
         more = on.values(problem.conditions, self.outline.names, self.grid)
-        joined = (np.append(n[known], m) for n, m in zip(place, on_outlines, strict=True))
-        return tuple(joined), joined_values([values[:, known], more])
+        joined = (np.append(n[reported], m) for n, m in zip(place, on_outlines, strict=True))
+        return tuple(joined), joined_values([values[:, reported], more])
 
     def on_sides(self, part: Part, values: np.ndarray) -> np.ndarray:
         """Return values on natural pieces of the sides ``(n or 1, M)`` as sums at nodes ``(n or 1, rows, columns)``."""
@@ -263,13 +263,13 @@ class Discretisation(LinearEquations):
         """
 
         def natural(piece: Part) -> np.ndarray:
-            own, cover = volumes, Apertures()
+            weights, cover = volumes, Apertures()
             if any(self.periods) or source.per_cell(self.grid):
-                cover, own = self.cover(piece)
+                cover, weights = self.cover(piece)
             elif self.outline is not None:
                 cover = Apertures(inside=self.outline.known(grown(piece)))
             cover = dataclasses.replace(cover, counts=None)  # a source counts wherever it is given
-            return sample_near(source, self.grid, piece, cover, fill=0.0) * own
+            return sample_near(source, self.grid, piece, cover, fill=0.0) * weights
 
         return glued_nodes(part, self.periods, natural)
 

@@ -136,14 +136,14 @@ class EmbeddedBoundary:
         """
         if self._known is None or not contains(self._known[0], part):
             level = np.ones(sizes(part))
-            for there, where in overlaps(part, self._grid.nodes, self._periods):
-                values, first = level[where], there[0].start
-                for here in in_rows(there, STRIP):
-                    strip = slice(here[0].start - first, here[0].stop - first)
-                    values[strip] = self._shape.level(self._grid, here)
+            for nodes, where in overlaps(part, self._grid.nodes, self._periods):
+                values, first = level[where], nodes[0].start
+                for rows in in_rows(nodes, STRIP):
+                    strip = slice(rows[0].start - first, rows[0].stop - first)
+                    values[strip] = self._shape.level(self._grid, rows)
             self._known = part, level
-        known, level = self._known
-        return level[within(part, known)]
+        kept_part, level = self._known
+        return level[within(part, kept_part)]
 
     def known(self, part: Part) -> np.ndarray:
         """Return at which nodes of a part it is known what is given there."""
@@ -164,8 +164,10 @@ class EmbeddedBoundary:
             p, q = level[low][nodes], level[high][nodes]
             at = np.stack(nodes, axis=1).astype(float)
             at[:, axis] += p / (p - q)
-            own = np.maximum(numbers[low][nodes], numbers[high][nodes]) == self.names.index(name)
-            crossings.append(at[own])
+            on_outline = np.maximum(numbers[low][nodes], numbers[high][nodes]) == self.names.index(
+                name
+            )
+            crossings.append(at[on_outline])
         return np.concatenate(crossings)
 
     @property
@@ -221,8 +223,8 @@ class EmbeddedBoundary:
         if self._numbers is not None and squares is not None:
             return squares.numbers_at(self._numbers)[part]
         if self._numbers is not None:
-            for there, where in overlaps(part, self._numbers.shape, self._periods):
-                numbers[where] = self._numbers[there]
+            for nodes, where in overlaps(part, self._numbers.shape, self._periods):
+                numbers[where] = self._numbers[nodes]
         return numbers
 
     def cut(self, part: Part, cells: np.ndarray, squares: NodeSquares | None = None) -> CutCells:
@@ -247,8 +249,8 @@ class EmbeddedBoundary:
                 faces = exposed(voxels, np.ones(cells.shape, bool), part, self._grid)
                 fixed, numbers, _ = self._on_faces(faces, part)
         else:
-            every = self._outline_of(ring, squares)
-            outside = (level >= 0) & self._given[every]
+            outlines = self._outline_of(ring, squares)
+            outside = (level >= 0) & self._given[outlines]
             # Outlines with given values do not cut volumes. What is far outside has none, also where they end.
             natural = np.where(outside, -1.0, level)
             touched = cells & cells_touching(level < 0)
@@ -260,11 +262,11 @@ class EmbeddedBoundary:
                 cover, segments = cut_cells(
                     natural,
                     touched,
-                    every,
+                    outlines,
                     self._grid.aspect,
                     joined=self._shape.of_cells,
                 )
-            fixed, numbers = outside[inner], every[inner]
+            fixed, numbers = outside[inner], outlines[inner]
         volumes, inside = without_slivers(cover.volumes), self._shape.inside(level)
         counts = (volumes > 0) & ~fixed
         cover = dataclasses.replace(cover, inside=inside, counts=counts)
@@ -338,8 +340,8 @@ class EmbeddedBoundary:
         if (self._given | self._exchange.possible).any():
             whole = all_of(self._grid.nodes)
             ring = around(voxels, whole, self._periods)
-            there = grid_cells(whole, self._grid.shape, self._periods)
-            faces = exposed(ring, there, whole, self._grid)
+            cells = grid_cells(whole, self._grid.shape, self._periods)
+            faces = exposed(ring, cells, whole, self._grid)
             outlines = self._numbers_of(faces, whole)
             held.append(faces.nodes[self._holding(outlines, faces.middles)])
         return Pieces.of(voxels, self._periods, np.concatenate(held))

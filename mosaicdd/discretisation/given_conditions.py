@@ -66,9 +66,9 @@ def sides_of(problem: Problem, grid: Grid, number: int) -> Sides:
 
 def points_on(outlines: BoundaryTerms, names: Sequence[str]) -> Points:
     """Return the points where conditions on named outlines are evaluated, each once."""
-    every = BoundaryIntersections.joined([outlines.ties, outlines.natural, outlines.on])
+    crossings = BoundaryIntersections.joined([outlines.ties, outlines.natural, outlines.on])
     return {
-        name: np.unique(every.points[every.outlines == number], axis=0)
+        name: np.unique(crossings.points[crossings.outlines == number], axis=0)
         for number, name in enumerate(names)
     }
 

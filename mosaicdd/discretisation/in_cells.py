@@ -76,8 +76,8 @@ class InCells:
             (*across[:axis], step[axis], *across[axis:])
             for across in itertools.product((1, -1), repeat=len(others(axis, self._axes)))
         ]
-        every = np.stack([self._at(f, corner) for corner, f in zip(corners, faces, strict=True)])
-        return dict(zip(corners, _parts(every), strict=True))
+        shares = np.stack([self._at(f, corner) for corner, f in zip(corners, faces, strict=True)])
+        return dict(zip(corners, _parts(shares), strict=True))
 
     def outflow(
         self,
@@ -100,9 +100,11 @@ class InCells:
         """
         total = torch.zeros_like(values[0])
         for corner, held in self._fields.items():
-            here = {n: StencilValues.uniform(_some(v, which), self._axes) for n, v in held.items()}
-            every = {**fields, **here}
-            reaction, flows = self._operator.flows(values, every, self._h, corner=corner)
+            in_cells = {
+                n: StencilValues.uniform(_some(v, which), self._axes) for n, v in held.items()
+            }
+            all_fields = {**fields, **in_cells}
+            reaction, flows = self._operator.flows(values, all_fields, self._h, corner=corner)
             total = total + volumes * _some(self._quarters[corner], which) * reaction
             beside = [k for k, faces in enumerate(self._faces) if corner in faces]
             for k, flow in zip(beside, flows, strict=True):

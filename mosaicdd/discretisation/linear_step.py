@@ -45,20 +45,20 @@ class LinearStep(LinearEquations):
 
     def _on_grid(self, part: Part) -> Equations:
         """Return the left-hand sides of a part; beyond the rank's nodes there are unit rows."""
-        here, there = self._overlap(part)
-        inside = self._equations.part(*here)
+        source, target = self._overlap(part)
+        inside = self._equations.part(*source)
         shape = sizes(part)
         reaction, active, volumes = np.ones(shape), np.zeros(shape, bool), np.zeros(shape)
-        reaction[there] = inside.conductances.reaction
-        active[there], volumes[there] = inside.active, inside.volumes
+        reaction[target] = inside.conductances.reaction
+        active[target], volumes[target] = inside.active, inside.volumes
 
         def placed(edges: tuple[np.ndarray, ...], steps: Sequence[Step]) -> tuple[np.ndarray, ...]:
-            every = []
+            arrays = []
             for values, step in zip(edges, steps, strict=False):
-                every.append(np.zeros([n - abs(s) for n, s in zip(shape, step, strict=True)]))
-                ends = zip(there, step, strict=True)
-                every[-1][tuple(slice(p.start, p.stop - abs(s)) for p, s in ends)] = values
-            return tuple(every)
+                arrays.append(np.zeros([n - abs(s) for n, s in zip(shape, step, strict=True)]))
+                ends = zip(target, step, strict=True)
+                arrays[-1][tuple(slice(p.start, p.stop - abs(s)) for p, s in ends)] = values
+            return tuple(arrays)
 
         between, axes = inside.conductances, len(part)
         along = steps_along(axes)

@@ -100,8 +100,8 @@ class RowWeights:
         nodes = _candidates(conductances)
         if active is not None:
             nodes = nodes[active.ravel()[nodes]]
-        own = conductances.reaction[np.unravel_index(nodes, conductances.reaction.shape)]
-        return cls.by(nodes, np.asarray(own), conductances)
+        reactions = conductances.reaction[np.unravel_index(nodes, conductances.reaction.shape)]
+        return cls.by(nodes, np.asarray(reactions), conductances)
 
     @classmethod
     def by(cls, nodes: np.ndarray, own: np.ndarray, conductances: Conductances) -> "RowWeights":
@@ -119,8 +119,8 @@ class RowWeights:
     def at(self, nodes: np.ndarray) -> np.ndarray:
         """Return the weights of flat nodes, ascending."""
         weights = np.ones(len(nodes))
-        _, at, those = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
-        weights[at] = self.weights[those]
+        _, at, listed = np.intersect1d(nodes, self.nodes, assume_unique=True, return_indices=True)
+        weights[at] = self.weights[listed]
         return weights
 
     def every(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -98,10 +98,8 @@ class NonlinearDiscretisation:
         plain = Medium({"a": Field("a", 1.0, len(part))}, self.operator.aspect)
         unit = Discretisation(self._problem, plain, self.grid)
         factor, faces = (on.between(part)[0].along for on in (self.faces, unit))
-        every = zip(factor, faces, strict=True)
-        return tuple(
-            np.where(face > 0, k / np.where(face > 0, face, 1.0), 1.0) for k, face in every
-        )
+        axes = zip(factor, faces, strict=True)
+        return tuple(np.where(face > 0, k / np.where(face > 0, face, 1.0), 1.0) for k, face in axes)
 
 
 _STRIP = 2**16  # nodes whose residuals are differentiated at a time: they stay in the cache
@@ -160,8 +158,8 @@ class NonlinearEquations:
         # A neighbour that does not count is the node itself.
         self._others = np.where(self._weights > 0, self._centres + steps[:, None], self._centres)
         ties, first = self._faces.ties, math.prod(ring)
-        known = self._discretisation.known[ties.known] - [p.start for p in self.part]
-        self._tie(ties.nodes, known, ties.conductances, first + ties.known)
+        held = self._discretisation.known[ties.known] - [p.start for p in self.part]
+        self._tie(ties.nodes, held, ties.conductances, first + ties.known)
         first += len(self._discretisation.known)
         if self._faces.outlines is not None:
             crossings = self._faces.outlines.ties
@@ -190,8 +188,8 @@ class NonlinearEquations:
                 away[:, axis] -= period * np.round(away[:, axis] / period).astype(away.dtype)
         axes = away.shape[1]
         # Of each axis, which neighbour is where it falls, and where it rises.
-        every = neighbours_of(axes)
-        number = [[every.index(at(a, axes, s, 0)) for s in (-1, 1)] for a in range(axes)]
+        steps = neighbours_of(axes)
+        number = [[steps.index(at(a, axes, s, 0)) for s in (-1, 1)] for a in range(axes)]
         axis = np.argmax(abs(away), axis=1)
         rises = away[np.arange(len(away)), axis] > 0
         place = np.array(number)[axis, rises.astype(int)], self._number[nodes]
@@ -311,12 +309,12 @@ class NonlinearEquations:
         self, across: NonlinearPart, u: np.ndarray, data: NonlinearData
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the derivatives by nodes across cells, too, and which of these have no unknown."""
-        every = across.partials(self._with_held(u, data), self._ring)
+        partials = across.partials(self._with_held(u, data), self._ring)
         steps = offsets(u.ndim)
         partial = np.zeros((len(steps), len(self._nodes)))
         for values, step in zip(partial, steps, strict=True):
-            if step in every:
-                values[:] = every[step].ravel()[self._nodes]
+            if step in partials:
+                values[:] = partials[step].ravel()[self._nodes]
         ring = sizes(self._ring)
         beside = self._centres + np.array([_flat(step, ring) for step in steps[1:]])[:, None]
         return partial, ~self._around.active.ravel()[beside]

@@ -221,15 +221,15 @@ class PeriodicPadding:
             raise ValueError("nodes that are coupled across cells have none between them")
 
         def stretched(edges: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            every = []
+            arrays = []
             # of parts of an edge in series more, between nodes none
             for axis, values in enumerate(edges):
-                own = [axis == other for other in range(len(edges))]
-                axes = list(zip(own, self._axes, strict=True))
+                is_axis = [axis == other for other in range(len(edges))]
+                axes = list(zip(is_axis, self._axes, strict=True))
                 shares = crossed(*(a.factors if along else a.there for along, a in axes))
                 places = np.ix_(*(a.edges if along else a.nodes for along, a in axes))
-                every.append(functools.reduce(np.multiply, shares) * values[places])
-            return tuple(every)
+                arrays.append(functools.reduce(np.multiply, shares) * values[places])
+            return tuple(arrays)
 
         along, reaction = stretched(between.along), self.values(between.reaction)
         if between.symmetric:
@@ -238,12 +238,12 @@ class PeriodicPadding:
         # Between nodes of the grid there is no velocity: any conductance is right there, if it is the same
         # all along; in a fast flow the lesser one is zero.
         both = []
-        for forth, back, axis, there in zip(
+        for forth, back, axis, at_node in zip(
             along, against, range(len(along)), self._open, strict=True
         ):
             low, high = ends(axis, len(along))
             most = np.maximum(forth, back)
-            both.append((np.where(there[low], forth, most), np.where(there[high], back, most)))
+            both.append((np.where(at_node[low], forth, most), np.where(at_node[high], back, most)))
         along, against = zip(*both, strict=True)
         return Conductances(along, reaction, against)
 

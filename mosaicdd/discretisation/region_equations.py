@@ -90,8 +90,8 @@ class _Region:
         near, levels, pitch = sides.copy(), [], SIDE + 2 * MARGIN
         for rows in even(len(sides), _ROWS):
             level = self._level(rows)
-            there = level < 0
-            inside, outside = _all_around(there), _all_around(~there)
+            within = level < 0
+            inside, outside = _all_around(within), _all_around(~within)
             near[rows] = (sides[rows] | ~inside) & ~outside
             self._kinds[rows][outside] = -2
             windows = sliding_window_view(level, (pitch, pitch))[::SIDE, ::SIDE]
@@ -123,11 +123,11 @@ class _Region:
             slice(first - MARGIN, first + count * SIDE + MARGIN)
             for first, count in zip(self._origin, self._squares, strict=True)
         )
-        _, known = places_of(discretisation.known, beyond, discretisation.periods)
+        _, held = places_of(discretisation.known, beyond, discretisation.periods)
         # Of which squares, with their margins, each is: of two along an axis at most.
         along = [
             [((n - 2 * MARGIN) // SIDE).clip(0), (n // SIDE).clip(max=count - 1)]
-            for n, count in zip(known, self._squares, strict=True)
+            for n, count in zip(held, self._squares, strict=True)
         ]
         for y, x in itertools.product(*along):
             inside[y, x] = False
@@ -165,10 +165,10 @@ class _Region:
             for axis in range(axes)
         ]
         places = [*edges, nodes, *edges][: len(self._plain) - 1]  # as `Conductances.arrays`
-        every = zip(self._plain, self._values, (*places, nodes), strict=True)
+        stored = zip(self._plain, self._values, (*places, nodes), strict=True)
         *arrays, volumes = [
             ArrayInSquares(self._kinds, plain, np.concatenate([*values, _alone(plain)]))[place]
-            for plain, values, place in every
+            for plain, values, place in stored
         ]
         active, reported = self._active[nodes], self._reported[nodes]
         outlines = None
@@ -176,9 +176,9 @@ class _Region:
             none = BoundaryIntersections.none()
             terms = [*self._outlines, BoundaryTerms(none, NaturalFacets.none(), none, reported)]
             outlines = BoundaryTerms(
-                BoundaryIntersections.joined([each.ties for each in terms]),
-                NaturalFacets.joined([each.natural for each in terms]),
-                BoundaryIntersections.joined([each.on for each in terms]),
+                BoundaryIntersections.joined([part.ties for part in terms]),
+                NaturalFacets.joined([part.natural for part in terms]),
+                BoundaryIntersections.joined([part.on for part in terms]),
                 reported,
             )
         along, against = tuple(arrays[:axes]), tuple(arrays[axes + 1 :])
@@ -202,7 +202,7 @@ def _alone(plain: np.ndarray) -> np.ndarray:
 def _all_around(there: np.ndarray) -> np.ndarray:
     """Say in which squares, with margins, all nodes are true, ``(rows, columns)``."""
     for _ in range(2):
-        own = there[: -2 * MARGIN].reshape(-1, SIDE, there.shape[1]).all(axis=1)
+        whole = there[: -2 * MARGIN].reshape(-1, SIDE, there.shape[1]).all(axis=1)
         after = [there[SIDE + node :: SIDE] for node in range(2 * MARGIN)]
-        there = np.logical_and.reduce([own, *after]).T
+        there = np.logical_and.reduce([whole, *after]).T
     return there

@@ -78,16 +78,16 @@ class NodeSquares:
             nodes = first[:, None] + at
             along.append(((nodes >= 0) & (nodes < cells)) | (period is not None))
         rows, columns = along
-        there = rows.T[:, :, None] & columns
-        return there.reshape(self.shape)[tuple(slice(p.start - 1, p.stop) for p in part)]
+        strip = rows.T[:, :, None] & columns
+        return strip.reshape(self.shape)[tuple(slice(p.start - 1, p.stop) for p in part)]
 
     def numbers_at(self, numbers: np.ndarray) -> np.ndarray:
         """Return whole numbers of the grid's nodes at all places of the strip; zero beyond the grid."""
         indices = np.indices(self.shape).reshape(2, -1).T
         nodes = self.nodes(indices)
-        there = ((nodes >= 0) & (nodes < numbers.shape)).all(axis=1)
+        on_grid = ((nodes >= 0) & (nodes < numbers.shape)).all(axis=1)
         strip = np.zeros(len(nodes), int)
-        strip[there] = numbers[tuple(nodes[there].T)]
+        strip[on_grid] = numbers[tuple(nodes[on_grid].T)]
         return strip.reshape(self.shape)
 
     def places(self, nodes: np.ndarray, part: Part) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
@@ -103,8 +103,8 @@ class NodeSquares:
                 square = (away[close] - MARGIN) // SIDE + step
                 y, x = (away[close] - square * SIDE).T
                 number = np.full(len(close), -1)
-                there = ((square >= 0) & (square < self._index.shape)).all(axis=1)
-                number[there] = self._index[tuple(square[there].T)]
+                in_pattern = ((square >= 0) & (square < self._index.shape)).all(axis=1)
+                number[in_pattern] = self._index[tuple(square[in_pattern].T)]
                 x = x + number * _PITCH
                 inside = (number >= 0) & (x // _PITCH == number) & (y >= 0) & (y < _PITCH)
                 matches.append(np.stack([close, y, x])[:, inside])
@@ -197,8 +197,8 @@ class ArrayInSquares(NDArrayOperatorsMixin):
         """
         differs = np.zeros((self.kinds.shape[0], SIDE, self.kinds.shape[1], SIDE), bool)
         y, x = np.nonzero(self.kinds >= 0)
-        each = [array.values != array.plain[-1] for array in (self, *others)]
-        differs[y, :, x] = np.logical_or.reduce(each)[self.kinds[y, x]]
+        unlike = [array.values != array.plain[-1] for array in (self, *others)]
+        differs[y, :, x] = np.logical_or.reduce(unlike)[self.kinds[y, x]]
         return differs.reshape(self.kinds.shape[0] * SIDE, -1)[self._part]
 
     def places(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:

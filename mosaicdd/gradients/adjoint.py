@@ -60,14 +60,14 @@ def adjoint(
     require_type("solution", solution, Solution)
     parameters = Parameters(solution.problem)
     require_converged(solution, "solution")
-    kept, grid = solution.kept, parameters.grid
-    if kept.window != Window.whole(grid):
+    results, grid = solution.kept, parameters.grid
+    if results.window != Window.whole(grid):
         raise Unsupported("gradients are of the whole field, and this solution has a window of it")
-    with Ranks.of(kept.given_ranks) as ranks:
-        kept.require_fingerprint(solution.problem, ranks)
+    with Ranks.of(results.given_ranks) as ranks:
+        results.require_fingerprint(solution.problem, ranks)
         w = ranks.sum(ranks.run_on_all(lambda: _derivatives(solution, dJ_du, parameters)))
         u = lent(np.asarray(solution.gather(), float))
-        strips = ranks.run_on_all(lambda: InStrips(parameters, kept.own))
+        strips = ranks.run_on_all(lambda: InStrips(parameters, results.own))
         ranks.run_on_all(lambda: strips.require_values(u))
         v = _solved(parameters, solution, solver, u, w, rtol)
         values = {name: torch.from_numpy(array) for name, array in parameters.values().items()}
@@ -91,10 +91,10 @@ def _solved(
     rtol: float | None,
 ) -> np.ndarray:
     """Return the adjoint of the whole grid, for derivatives by each value; all ranks together."""
-    problem, kept = parameters.problem, solution.kept
+    problem, results = parameters.problem, solution.kept
     if solver is not None:
         return solver.change(u, w, problem=problem, rtol=rtol, transposed=True)
-    settings = {"ranks": kept.given_ranks, "settings": kept.settings}
+    settings = {"ranks": results.given_ranks, "settings": results.settings}
     with Solver(problem, "exact", rtol=rtol, keep="unknowns", **settings) as planned:
         return planned.change(u, w, rtol=rtol, transposed=True)
 

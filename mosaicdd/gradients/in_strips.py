@@ -22,9 +22,9 @@ _PROBE = 1e-6  # of a parameter, to see how far it moves the outline
 
 def _signs(level: np.ndarray) -> list[np.ndarray]:
     """Return the signs of a level at nodes and middles of edges and cells."""
-    every = [level, level[1:] + level[:-1], level[:, 1:] + level[:, :-1]]
-    every.append(every[1][:, 1:] + every[1][:, :-1])
-    return [np.sign(values) for values in every]
+    levels = [level, level[1:] + level[:-1], level[:, 1:] + level[:, :-1]]
+    levels.append(levels[1][:, 1:] + levels[1][:, :-1])
+    return [np.sign(values) for values in levels]
 
 
 def _moved_by(level: np.ndarray, other: np.ndarray) -> float:
@@ -56,12 +56,12 @@ class InStrips:
 
     @functools.cached_property
     def _strips(self) -> list[tuple[Part, Part, Lagrangian, torch.Tensor]]:
-        parameters, own = self.parameters, self._own
+        parameters, owned = self.parameters, self._own
         kind, reach, strips = lagrangian_of(parameters), Lagrangian.reach(parameters), []
-        rows = max(1, _STRIP // math.prod(p.stop - p.start for p in own[1:]))
-        for part in even(own[0].stop - own[0].start, rows):
-            first = own[0].start
-            strip = (slice(first + part.start, first + part.stop), *own[1:])
+        rows = max(1, _STRIP // math.prod(p.stop - p.start for p in owned[1:]))
+        for part in even(owned[0].stop - owned[0].start, rows):
+            first = owned[0].start
+            strip = (slice(first + part.start, first + part.stop), *owned[1:])
             wide = tuple(
                 slice(max(p.start - reach, 0), min(p.stop + reach, n))
                 for p, n in zip(strip, parameters.grid.nodes, strict=True)
@@ -141,11 +141,11 @@ class InStrips:
             zero = torch.zeros((), dtype=torch.float64)
             leaves = {n: before.get(n, zero).detach().requires_grad_() for n in by}
             rises = {n: leaf for n, leaf in leaves.items() if n not in named}
-            here = before | {n: leaf for n, leaf in leaves.items() if n in named}
+            inputs_here = before | {n: leaf for n, leaf in leaves.items() if n in named}
             at = u[wide].detach().requires_grad_()
-            total = lagrangian(Inputs(here, before, rises, uniform), at, v[wide], w[wide])
-            every = [at, *leaves.values()]
-            product, *slopes = torch.autograd.grad(total, every, materialize_grads=True)
+            total = lagrangian(Inputs(inputs_here, before, rises, uniform), at, v[wide], w[wide])
+            variables = [at, *leaves.values()]
+            product, *slopes = torch.autograd.grad(total, variables, materialize_grads=True)
             inside = within(strip, wide)
             for number, values in enumerate((product[inside] + w[strip], w[strip])):
                 seen = power * torch.where(counts, values, 0.0).reshape(-1)
@@ -154,8 +154,8 @@ class InStrips:
                 alone = torch.zeros_like(v[wide])
                 alone[inside] = v[strip]
                 numbers = [before[name].detach().requires_grad_() for name in common]
-                here = before | dict(zip(common, numbers, strict=True))
-                inputs = Inputs(here, before, uniform=uniform)
+                inputs_here = before | dict(zip(common, numbers, strict=True))
+                inputs = Inputs(inputs_here, before, uniform=uniform)
                 total = lagrangian(inputs, at.detach(), alone, w[wide])
                 of_common = torch.autograd.grad(total, numbers, materialize_grads=True)
                 for name, slope in zip(common, of_common, strict=True):
@@ -215,8 +215,8 @@ class InStrips:
         """Return the sum of the adjoint times the equations of the own nodes, negative."""
         total = 0.0
         for strip, wide, lagrangian, _ in self._strips:
-            here, at = self._around(named, wide), v[wide].detach().requires_grad_()
-            equations = lagrangian(Inputs(here, here), u[wide], at, torch.zeros_like(at))
+            data, at = self._around(named, wide), v[wide].detach().requires_grad_()
+            equations = lagrangian(Inputs(data, data), u[wide], at, torch.zeros_like(at))
             (left,) = torch.autograd.grad(equations, at, materialize_grads=True)
             total += float((left[within(strip, wide)] * v[strip]).nansum())
         return total

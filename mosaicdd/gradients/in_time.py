@@ -99,18 +99,18 @@ class DifferentiableMarch:
         require_names(unnamed, self.wrt)
         self.require(named)
         wanted = tuple(named)
-        every = {name: value.double() for name, value in named.items()}
+        tensors = {name: value.double() for name, value in named.items()}
         u = torch.broadcast_to(
-            every.get("initial", self._values["initial"]), self._parameters.grid.nodes
+            tensors.get("initial", self._values["initial"]), self._parameters.grid.nodes
         )
-        u = self._solve.imposed(self._begun(u), self._sides_at(0, 0.0, every))
+        u = self._solve.imposed(self._begun(u), self._sides_at(0, 0.0, tensors))
         levels, frames = [u], [u]
         for first in range(0, self._time.steps, self._stretch):
             steps = range(first, min(first + self._stretch, self._time.steps))
             if self._stretch == self._time.steps:
-                taken = self.taken(steps, wanted, *every.values(), *levels)
+                taken = self.taken(steps, wanted, *tensors.values(), *levels)
             else:
-                taken = _TakenAnew.apply(self, steps, wanted, *every.values(), *levels)
+                taken = _TakenAnew.apply(self, steps, wanted, *tensors.values(), *levels)
             frames += [f for step, f in zip(steps, taken, strict=True) if self._is_kept(step + 1)]
             levels = [*taken[:-3:-1], *levels][:2]
         fields = torch.stack(frames)
@@ -149,7 +149,7 @@ class DifferentiableMarch:
             return
         in_time = name == "f" or (name in self._parameters.parts and name in self._solve.shapes)
         fits = (nodes, cells) if name == "f" else (self._solve.shapes.get(name, ()),)
-        if in_time and tuple(value.shape) in [(times, *own) for own in fits]:
+        if in_time and tuple(value.shape) in [(times, *shape) for shape in fits]:
             value = value[0]
         self._solve.require_fits(name, value)
 
@@ -288,9 +288,9 @@ class _TakenAnew(torch.autograd.Function):
     @on_processor()
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[Any, ...]:
         with torch.enable_grad():
-            here = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-            taken = ctx.march.taken(ctx.steps, ctx.names, *here)
-        return None, None, None, *torch.autograd.grad(taken, here, slopes, materialize_grads=True)
+            leaves = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            taken = ctx.march.taken(ctx.steps, ctx.names, *leaves)
+        return None, None, None, *torch.autograd.grad(taken, leaves, slopes, materialize_grads=True)
 
 
 def _stretch_of(problem: Problem, time: TimeSettings, given_ranks: Any) -> int:

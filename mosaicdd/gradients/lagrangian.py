@@ -58,8 +58,8 @@ class Inputs:
     ) -> torch.Tensor:
         """Return values, replaced by named data where these count; constants at nodes of other processes."""
         if name in self.named:
-            own = torch.where(mine, self.named[name], self.before[name])
-            values = torch.where(counts, own, values)
+            named = torch.where(mine, self.named[name], self.before[name])
+            values = torch.where(counts, named, values)
         if name in self.rises:
             values = values + torch.where(counts & mine, self.rises[name], 0.0)
         return values
@@ -112,8 +112,8 @@ class ActingOutlines:
         self._alphas = torch.from_numpy(on.natural.alphas)
         self._flows = self._acting(on.natural)
         self._on = self._acting(on.on)
-        own = self._mine[on.on.nodes]
-        self._held = self._acting(on.on.chosen(own, on.on.nodes[own]))
+        owned = self._mine[on.on.nodes]
+        self._held = self._acting(on.on.chosen(owned, on.on.nodes[owned]))
         faces = Conductances(cut.cover.edge_faces, np.zeros(mine.shape))
         self.connected = faces.diagonal() > 0
         self.connected.reshape(-1)[on.ties.nodes] = True
@@ -211,20 +211,20 @@ class Lagrangian:
         self._volumes = torch.from_numpy(self.h**2 * volumes)
         self._quarters = torch.from_numpy(cover.quarters[0] * len(cover.quarters))
         self._periods = conditions.periods(grid)
-        known = np.zeros(volumes.shape, bool)
-        known[places_of(parameters.known, wide, self._periods)[1]] = True
-        active = (volumes > 0) & ~known
+        held = np.zeros(volumes.shape, bool)
+        held[places_of(parameters.known, wide, self._periods)[1]] = True
+        active = (volumes > 0) & ~held
         mine = np.zeros(volumes.shape, bool)
         mine[within(own, wide)] = True
         self._outlines: ActingOutlines | None = None
         self._near: NearOutline | None = None
         self._inside: torch.Tensor | None = None
         self.reported: torch.Tensor | None = None
-        counts = active | known
+        counts = active | held
         if cut is not None:
-            known, active = known & ~cut.given, active & ~cut.given
+            held, active = held & ~cut.given, active & ~cut.given
             unit = Conductances(cover.edge_faces, np.zeros(volumes.shape))
-            on = cut.on_outlines(active, known, unit)
+            on = cut.on_outlines(active, held, unit)
             self._outlines = ActingOutlines(parameters, cut, active, on, mine)
             if cover.inside is None:
                 raise ValueError("an outline has nodes inside")
@@ -241,12 +241,12 @@ class Lagrangian:
             self.reported = torch.from_numpy(reported)
             active &= self._outlines.connected
             self._volumes_counting = cut.cover.counts
-            counts = active | known
+            counts = active | held
         self.active, self._counts = torch.from_numpy(active), torch.from_numpy(counts)
-        here: Any = [[torch.from_numpy(face) for face in every] for every in cover.faces]
+        faces: Any = [[torch.from_numpy(face) for face in along] for along in cover.faces]
         quarters: Any = tuple(torch.from_numpy(share) for share in cover.quarters)
-        self._cover = Apertures(here, quarters)
-        self.held = torch.from_numpy(mine & known)
+        self._cover = Apertures(faces, quarters)
+        self.held = torch.from_numpy(mine & held)
         self._acting = {
             name: self._entries(name, mine, wide)
             for name, part in parameters.parts.items()
@@ -274,15 +274,17 @@ class Lagrangian:
 
     def _entries(self, name: str, mine: np.ndarray, wide: Part) -> tuple[torch.Tensor, ...]:
         """Return the indices of a side's values that act here, their flat nodes, and weights."""
-        every = []
+        entries = []
         # A given value holds at all copies of a node, what flows in counts once.
         periods = self._periods if self._parameters.held(name) else (None,) * self._axes
         for which, nodes, weights in self._parameters.acting(name):
-            there, place = places_of(nodes, wide, periods)
+            within_wide, place = places_of(nodes, wide, periods)
             counts = mine[place]
             flat = np.ravel_multi_index(place, mine.shape)
-            every.append((which[there][counts], flat[counts], weights[there][counts]))
-        return tuple(torch.from_numpy(np.concatenate(each)) for each in zip(*every, strict=True))
+            entries.append((which[within_wide][counts], flat[counts], weights[within_wide][counts]))
+        return tuple(
+            torch.from_numpy(np.concatenate(arrays)) for arrays in zip(*entries, strict=True)
+        )
 
     def imposed(self, u: torch.Tensor, named: Tensors) -> torch.Tensor:
         """Return values with those given on sides, outlines and inside, equal on both of periodic sides.
@@ -292,8 +294,8 @@ class Lagrangian:
         u = torch.where(self.held, 0.0, u)
         for name, (which, places, weights) in self._acting.items():
             if self._parameters.held(name):
-                there = weights * named[name].reshape(-1)[which]
-                u = u.reshape(-1).index_add(0, places, there).reshape(u.shape)
+                prescribed = weights * named[name].reshape(-1)[which]
+                u = u.reshape(-1).index_add(0, places, prescribed).reshape(u.shape)
         if self._outlines is not None:
             u = self._outlines.imposed(u, Inputs(named, named))
         for axis, around in enumerate(self._parameters.problem.conditions.periodic):
@@ -391,9 +393,9 @@ class Lagrangian:
         f = self._in_volumes(self._around(inputs, "f", 0.0, counts=False))
         acts = bool(c.ndim or c.requires_grad or c)
         between = self._between(inputs, torch.zeros(()))
-        kept = between if self._outlines is None else between.among(self._counts, torch)
+        inside = between if self._outlines is None else between.among(self._counts, torch)
         weights = self._volumes * v
-        total = tested(f, weights) - kept.product(v, u)
+        total = tested(f, weights) - inside.product(v, u)
         total = total - tested(c * u, weights) if acts else total
         total = total + self._through_sides(inputs.named, u, v)
         if self._outlines is not None:

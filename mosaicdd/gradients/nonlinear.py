@@ -36,12 +36,12 @@ def with_first(
     parameters: Parameters, named: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     """Return fields of the whole grid with the first values also last along periodic axes."""
-    every = dict(named)
+    fields = dict(named)
     for name, values in named.items():
         for axis in _axes_of(parameters, name, tuple(values.shape)):
-            most = every[name].narrow(axis, 0, values.shape[axis] - 1)
-            every[name] = torch.cat([most, every[name].narrow(axis, 0, 1)], axis)
-    return every
+            most = fields[name].narrow(axis, 0, values.shape[axis] - 1)
+            fields[name] = torch.cat([most, fields[name].narrow(axis, 0, 1)], axis)
+    return fields
 
 
 def to_first(
@@ -96,9 +96,9 @@ class NonlinearLagrangian(Lagrangian):
             unit = torch.ones((), dtype=torch.float64)
             factor = {"a": named.get(operator.factor or "", unit)}
             between = self._between(replace(inputs, named=factor), torch.zeros(()))
-            kept = between if self._outlines is None else between.among(self._counts, torch)
+            inside = between if self._outlines is None else between.among(self._counts, torch)
             patch = StencilValues.of(_ringed(u), axes)
-            reaction, through = operator.through_faces(patch, kept.along, fields, self.h)
+            reaction, through = operator.through_faces(patch, inside.along, fields, self.h)
             total = -(self._volumes * reaction * v).sum()
             for axis, (forth, back) in enumerate(through):
                 low, high = ends(axis, axes)
@@ -154,14 +154,14 @@ class NonlinearLagrangian(Lagrangian):
 
         def out(nodes: np.ndarray, rises: torch.Tensor) -> torch.Tensor:
             """Return the flows out of flat nodes to values that rise from theirs, ``(axes, 2, T)``, where faces are 1."""
-            here = {
+            at_nodes = {
                 name: StencilValues(*(v.reshape(-1)[nodes] if v.ndim else v for v in patch.values))
                 for name, patch in fields.items()
             }
             beside = [u[nodes] + rises.flatten(0, 1)[number] for number in order]
-            _, flows = operator.flows([u[nodes], *beside], here, self.h)
-            every = [flows[order.index(number)] for number in range(len(steps))]
-            return self.h**2 * torch.stack(every).reshape(axes, 2, -1)
+            _, flows = operator.flows([u[nodes], *beside], at_nodes, self.h)
+            ordered = [flows[order.index(number)] for number in range(len(steps))]
+            return self.h**2 * torch.stack(ordered).reshape(axes, 2, -1)
 
         def falls(values: torch.Tensor) -> torch.Tensor:
             parts, first = [torch.zeros(0, dtype=torch.float64)], 0
@@ -187,13 +187,13 @@ class NonlinearLagrangian(Lagrangian):
     def _faces_beside(self, nodes: np.ndarray, ties: Sequence[CutEdges]) -> np.ndarray:
         """Return the apertures of faces around flat nodes, at most 1, ``(axes, 2, T)``; as of `NonlinearEquations`."""
         nodes, index = np.unique(nodes, return_inverse=True)
-        every = tuple(face.numpy() for face in self._cover.edge_faces)
-        counting = Conductances(every, np.zeros(self._counts.shape)).among(self._counts.numpy())
+        faces = tuple(face.numpy() for face in self._cover.edge_faces)
+        counting = Conductances(faces, np.zeros(self._counts.shape)).among(self._counts.numpy())
         beside = counting.beside(nodes)
         for edges in ties:
             at_nodes = edges.crossings.nodes
             which = np.flatnonzero(np.isin(at_nodes, nodes))
-            grown = every[edges.axis][edges.place] * edges.crossings.weights
+            grown = faces[edges.axis][edges.place] * edges.crossings.weights
             place = np.searchsorted(nodes, at_nodes[which])
             beside[edges.axis, int(edges.against), place] = grown[which]
         return beside.clip(max=1.0)[..., index]

@@ -93,14 +93,14 @@ class Parameters:
         self.pieces = problem.pieces(self.grid)
         self.fields = _fields(problem)
         conditions = _conditions(problem, self.grid)
-        every = Sides(conditions, axes=len(self.grid.shape)).parts
-        self._fixed = {p.as_given: p.condition for p in every if _is_fixed(p, problem)}
+        all_parts = Sides(conditions, axes=len(self.grid.shape)).parts
+        self._fixed = {p.as_given: p.condition for p in all_parts if _is_fixed(p, problem)}
         self._replaced = [
             part.as_given
             for part in problem.conditions.parts
             if part.name in self.pieces and self.pieces[part.name].replaced
         ]
-        self.parts = {part.as_given: part for part in every if part.as_given not in self._fixed}
+        self.parts = {part.as_given: part for part in all_parts if part.as_given not in self._fixed}
         alphas = [
             name + _ALPHA
             for name, part in self.parts.items()
@@ -159,25 +159,25 @@ class Parameters:
 
         Beside a shape they may be none.
         """
-        every: dict[str, Any] = {**self.numbers, **self.of_shape}
+        data: dict[str, Any] = {**self.numbers, **self.of_shape}
         checked = self.problem.domain.shape is None
         for name, field in self.fields.items():
-            every[name] = field.number
+            data[name] = field.number
             if field.number is None:
-                every[name] = field.sample_as_given(self.grid, self.whole, checked=checked)[0]
+                data[name] = field.sample_as_given(self.grid, self.whole, checked=checked)[0]
         for name, part in self.parts.items():
             if not is_outline(part.name):
                 piece = self.pieces[part.name]
-                every[name] = piece.as_side(evaluated(part, piece, self.grid)[0], self.grid)
+                data[name] = piece.as_side(evaluated(part, piece, self.grid)[0], self.grid)
             elif is_number(part.values):
-                every[name] = part.values
+                data[name] = part.values
             if name + _ALPHA in self.names:
-                every[name + _ALPHA] = part.alpha
+                data[name + _ALPHA] = part.alpha
                 if not is_number(part.alpha):
                     piece = self.pieces[part.name]
                     at_nodes = evaluated(part.exchanging, piece, self.grid)[0]
-                    every[name + _ALPHA] = piece.as_side(at_nodes, self.grid)
-        return {name: np.array(values, float) for name, values in every.items()}
+                    data[name + _ALPHA] = piece.as_side(at_nodes, self.grid)
+        return {name: np.array(values, float) for name, values in data.items()}
 
     def with_values(self, values: Mapping[str, np.ndarray]) -> Problem:
         """Return the problem with other values of some of them, conditions of the same kinds."""
@@ -234,8 +234,8 @@ class Parameters:
     def _found_acting(self, name: str) -> Iterator[tuple[np.ndarray, ...]]:
         piece = self.pieces[self.parts[name].name]
         periods = [-1 if n is None else n for n in self.problem.conditions.periods(self.grid)]
-        own = np.ravel_multi_index(tuple(piece.nodes.T), self.grid.nodes)
-        order = np.argsort(own)
+        flat_nodes = np.ravel_multi_index(tuple(piece.nodes.T), self.grid.nodes)
+        order = np.argsort(flat_nodes)
         last = piece.nodes == periods
         for ends in np.unique(last, axis=0):
             probe = {
@@ -258,7 +258,7 @@ class Parameters:
             flat = np.ravel_multi_index(tuple(at.T), self.grid.nodes)
             # What flows in is entered where its faces are: the first copy may have none of the domain.
             yield (
-                order[np.searchsorted(own[order], flat)],
+                order[np.searchsorted(flat_nodes[order], flat)],
                 nodes if self.held(name) else at,
                 weights,
             )

@@ -155,8 +155,8 @@ class Differentiable:
         if names not in self._by_cells:
             ones = dict.fromkeys(names, np.ones(self._parameters.grid.shape))
             parameters = Parameters(self._parameters.problem.with_fields(**ones))
-            own = parameters, self.wrt, self._adjoint_rtol
-            self._by_cells[names] = Differentiable(*own, **self._how)
+            arguments = parameters, self.wrt, self._adjoint_rtol
+            self._by_cells[names] = Differentiable(*arguments, **self._how)
         return self._by_cells[names]
 
     def _fitting(self, name: str) -> set[tuple[int, ...]]:
@@ -235,9 +235,9 @@ class Differentiable:
         """Return the adjoint, and the derivatives by named data; of no graph."""
         v = self._changed(named, u, w, transposed=True)
         u, w = u.detach(), w.detach().contiguous()
-        every = self._complete({n: t.detach() for n, t in named.items()})
+        data = self._complete({n: t.detach() for n, t in named.items()})
         with torch.enable_grad():
-            slopes, left = self._on_domain(named)(every, by, u, v, w)
+            slopes, left = self._on_domain(named)(data, by, u, v, w)
         require_solved(left)
         return v, slopes
 
@@ -248,11 +248,11 @@ class Differentiable:
         if transposed:
             return self.slopes(named, u, w, ())[0]
         change, u, w = self._changed(named, u, w), u.detach(), w.detach()
-        every = self._complete({n: t.detach() for n, t in named.items()})
+        data = self._complete({n: t.detach() for n, t in named.items()})
         on = self._on_domain(named)
         with torch.enable_grad():
             at, v = (torch.zeros_like(u).requires_grad_() for _ in range(2))
-            total = on.lagrangian(Inputs(every, every), u + at, v, torch.zeros_like(u))
+            total = on.lagrangian(Inputs(data, data), u + at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             (product,) = torch.autograd.grad((slope * change).sum(), v)
         counts = on.counting(self._parameters.whole, on.lagrangian.active)
@@ -282,10 +282,10 @@ class Differentiable:
                 "create_graph and hessian"
             )
         v = _Changed.apply(self, tuple(named), True, u, w, *named.values())
-        here = _renamed(named.values())
-        every = self._complete(dict(zip(named, here, strict=True)))
-        total = self._own.lagrangian(Inputs(every, self._complete(named)), u, v, w)
-        return torch.autograd.grad(total, here, create_graph=True, materialize_grads=True)
+        leaves = _renamed(named.values())
+        data = self._complete(dict(zip(named, leaves, strict=True)))
+        total = self._own.lagrangian(Inputs(data, self._complete(named)), u, v, w)
+        return torch.autograd.grad(total, leaves, create_graph=True, materialize_grads=True)
 
     def hessian_action(
         self, named: Tensors, u: torch.Tensor, v: torch.Tensor, change: torch.Tensor
@@ -293,18 +293,18 @@ class Differentiable:
         """Return the derivatives of the Hessian's action on a change, by the solution and by data."""
         deeper = torch.is_grad_enabled()
         with torch.enable_grad():
-            at, *here = _renamed([u, *named.values()])
-            every = self._complete(dict(zip(named, here, strict=True)))
-            total = self._own.lagrangian(Inputs(every, every), at, v, torch.zeros_like(u))
+            at, *leaves = _renamed([u, *named.values()])
+            data = self._complete(dict(zip(named, leaves, strict=True)))
+            total = self._own.lagrangian(Inputs(data, data), at, v, torch.zeros_like(u))
             (slope,) = torch.autograd.grad(total, at, create_graph=True)
             return torch.autograd.grad(
-                (slope * change).sum(), [at, *here], create_graph=deeper, materialize_grads=True
+                (slope * change).sum(), [at, *leaves], create_graph=deeper, materialize_grads=True
             )
 
     def _complete(self, named: Tensors) -> dict[str, torch.Tensor]:
         """Return all data of the equations, without parameters of the domain."""
-        every = {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
-        return {n: v for n, v in every.items() if n not in self._parameters.of_shape}
+        data = {n: torch.from_numpy(v) for n, v in self._values.items()} | dict(named)
+        return {n: v for n, v in data.items() if n not in self._parameters.of_shape}
 
 
 def _renamed(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

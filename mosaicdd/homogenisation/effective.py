@@ -152,8 +152,8 @@ class _Solve:
         self._with_field, self._show = field, show
         self._ranks = ranks = world.run_on_all(lambda: _fitted(world, voxels.shape))
         count = math.prod(voxels.shape)
-        kept = _KEPT * (voxels.axes - 1) * voxels.periodic
-        require_memory(ranks, (_BYTES + kept) * count // ranks.size, "fewer voxels")
+        bytes_of_cell = _KEPT * (voxels.axes - 1) * voxels.periodic
+        require_memory(ranks, (_BYTES + bytes_of_cell) * count // ranks.size, "fewer voxels")
         start, stop = ranks.partition(voxels.shape)
         self._own: Slices = tuple(map(slice, start, stop))
         self._summary = Summary.of(ranks, voxels, self._own)
@@ -193,10 +193,10 @@ class _Solve:
         """Return the conductivity along an axis; ratios of conductances up to ``contrast`` are solved in float32."""
         voxels, summary, ranks = self._voxels, self._summary, self._ranks
         wiener = summary.harmonic[axis], summary.arithmetic[axis]
-        there = None if self._paths is None else self._paths.along(axis)
+        connected_voxels = None if self._paths is None else self._paths.along(axis)
         floating = 0.0
-        if there is not None:
-            (connected,) = ranks.sum(np.array([float(np.count_nonzero(there))]))
+        if connected_voxels is not None:
+            (connected,) = ranks.sum(np.array([float(np.count_nonzero(connected_voxels))]))
             floating = 1 - connected / summary.conducting if summary.conducting else 0.0
             if not connected:
                 across = self._across(axis, (0.0,) * voxels.axes, 0.0)
@@ -206,7 +206,7 @@ class _Solve:
                     *nothing, tortuosity, wiener, floating, NO_PATH, 0, 0.0, 0.0, across
                 )
         rtol = self._rtol
-        system, flow, largest = self._equations(axis, there, contrast)
+        system, flow, largest = self._equations(axis, connected_voxels, contrast)
         daring = system.dtype == torch.float32 and system.scale > CONTRAST * system.least
         gradients = FlexibleGradients(system)
         try_out(gradients)
@@ -254,7 +254,7 @@ class _Solve:
             residual,
             0.0,
             self._across(axis, through, largest),
-            self._field(axis, system, x, there) if self._with_field else None,
+            self._field(axis, system, x, connected_voxels) if self._with_field else None,
         )
 
     def _unit(self, axis: int, other: int) -> float:

@@ -201,16 +201,18 @@ class Surface:
         last: Sequence[int] | None,
     ) -> "Surface":
         """Return the surface of conductances at nodes; ``first``, ``last``: steps to the nodes before and after it."""
-        there = np.nonzero(k)
-        at = [n + part.start for n, part in zip(there, nodes, strict=True)]
+        conducting = np.nonzero(k)
+        at = [n + part.start for n, part in zip(conducting, nodes, strict=True)]
 
         def places(away: Sequence[int] | None) -> torch.Tensor | None:
             if away is None:
                 return None
             return system.nodes.places([n + more for n, more in zip(at, away, strict=True)])
 
-        here = torch.from_numpy(k[there].astype(float))
-        return cls(here.to(system.nodes.new(torch.int8).device), rise, places(first), places(last))
+        conductances = torch.from_numpy(k[conducting].astype(float))
+        return cls(
+            conductances.to(system.nodes.new(torch.int8).device), rise, places(first), places(last)
+        )
 
     def flow(self, x: torch.Tensor) -> float:
         """Return the flow across it on this rank; copies are right."""
@@ -254,9 +256,9 @@ class ThroughFlow:
         into, out = faces
         both = into == out  # a single layer, which leads to each by half of what it has
         k = [held[within(face, part)] / (1 + both) for face in faces]
-        here = (0,) * len(part)
-        first = Surface.of(system, k[0], into, 1.0, first=None, last=here)
-        last = Surface.of(system, k[1], out, 0.0, first=here, last=None)
+        no_step = (0,) * len(part)
+        first = Surface.of(system, k[0], into, 1.0, first=None, last=no_step)
+        last = Surface.of(system, k[1], out, 0.0, first=no_step, last=None)
         return cls(system, [first, last], [(first.last, first.k)])
 
     @classmethod
@@ -289,11 +291,11 @@ class ThroughFlow:
             mine = p.start <= number + end < p.stop
             layer = slice(number, number + 1) if mine else slice(p.start, p.start)
             nodes = (*own[:other], layer, *own[other + 1 :])
-            step = tuple(int(other == each) for each in range(len(own)))
+            step = tuple(int(other == along) for along in range(len(own)))
             rise = float((other, number) == (axis, shape[axis] - 1))
-            here = (0,) * len(own)
+            no_step = (0,) * len(own)
             return Surface.of(
-                system, conductances(other, nodes), nodes, rise, first=here, last=step
+                system, conductances(other, nodes), nodes, rise, first=no_step, last=step
             )
 
         seams = [behind(other, count - 1) for other, count in enumerate(shape)]

@@ -54,16 +54,16 @@ class Summary:
         `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
         voxel conducts along some axes only, or it is a picture of 0 and 255.
         """
-        here = ranks.run_on_all(lambda: _Sums(voxels, own))
-        sums = ranks.sum(np.concatenate([[here.conducting], here.total, here.inverse]))
-        least, largest = -ranks.largest(-here.least), ranks.largest(here.largest)
+        local = ranks.run_on_all(lambda: _Sums(voxels, own))
+        sums = ranks.sum(np.concatenate([[local.conducting], local.total, local.inverse]))
+        least, largest = -ranks.largest(-local.least), ranks.largest(local.largest)
         if largest > _RATIO * least:
             raise ValueError(
                 f"conductances of voxels are from {least:g} to {largest:g}, and up to {_RATIO:g} times "
                 "the least are solved: let what conducts less be 0"
             )
         phases: set[float] | None = set()
-        for of_rank in ranks.allgather(here.phases):
+        for of_rank in ranks.allgather(local.phases):
             phases = None if phases is None or of_rank is None else phases | of_rank
         few = phases is not None and len(phases) <= 2 and len(voxels.arrays) == 1
         if phases is not None and {255.0} <= phases <= {0.0, 255.0} and _of_bytes(voxels):
@@ -116,16 +116,16 @@ class _Sums:
         self.least, self.largest = math.inf, 0.0
         self.phases: set[float] | None = set()
         for values in voxels.chunks(own):
-            there = values[0] > 0
-            self.conducting += int(np.count_nonzero(there))
+            conducts = values[0] > 0
+            self.conducting += int(np.count_nonzero(conducts))
             for k, axes in values_and_axes(values):
                 require_conductivities(k)
-                if not np.array_equal(k > 0, there):
+                if not np.array_equal(k > 0, conducts):
                     raise ValueError(
                         "a voxel conducts along all axes or along none: let what hardly conducts along one have a "
                         "small conductivity there, above 0"
                     )
-                conducting = k[there]
+                conducting = k[conducts]
                 weights = [voxels.weights[axis] for axis in axes]
                 self.total[axes] += float(conducting.sum())
                 self.inverse[axes] += float((1 / conducting).sum())
@@ -207,9 +207,9 @@ class Paths:
         around = (voxels.periodic,) * voxels.axes
         below, above = (
             {
-                axis: (there, own[axis].stop == voxels.shape[axis], self._patches(axis, end))
+                axis: (neighbour, own[axis].stop == voxels.shape[axis], self._patches(axis, end))
                 for axis in range(voxels.axes)
-                if (there := ranks.neighbour(at(axis, voxels.axes, way, 0), around)) is not None
+                if (neighbour := ranks.neighbour(at(axis, voxels.axes, way, 0), around)) is not None
             }
             for end, way in ((0, -1), (-1, 1))
         )
@@ -255,21 +255,21 @@ class Paths:
             for label in ends:
                 beside.setdefault(label, []).append(edge)
         cell = np.zeros((len(self._whole), rounds.shape[1]), np.int64)  # of each part, on one way
-        known: set[int] = set()
+        visited: set[int] = set()
         for begin in beside:
-            if begin in known:
+            if begin in visited:
                 continue
-            known.add(begin)
+            visited.add(begin)
             front = [begin]
             while front:
                 label = front.pop()
                 for edge in beside[label]:
                     forth = ones[edge] == label
-                    there = int(others[edge] if forth else ones[edge])
-                    if there not in known:
-                        known.add(there)
-                        cell[there] = cell[label] + (rounds[edge] if forth else -rounds[edge])
-                        front.append(there)
+                    beyond = int(others[edge] if forth else ones[edge])
+                    if beyond not in visited:
+                        visited.add(beyond)
+                        cell[beyond] = cell[label] + (rounds[edge] if forth else -rounds[edge])
+                        front.append(beyond)
         goes_round = np.zeros((self._whole.max() + 1, rounds.shape[1]), bool)
         another = cell[ones] + rounds != cell[others]
         np.logical_or.at(goes_round, self._whole[ones], another)
@@ -319,8 +319,11 @@ class Paths:
         """Say which connected parts touch both faces across an axis."""
         own, mine = self._own[axis], self._first[self._ranks.rank]
         at_faces = [
-            np.unique(self._layer(axis, end)) + mine if here else np.zeros(0, int)
-            for end, here in ((0, own.start == 0), (-1, own.stop == self._voxels.shape[axis]))
+            np.unique(self._layer(axis, end)) + mine if touches_face else np.zeros(0, int)
+            for end, touches_face in (
+                (0, own.start == 0),
+                (-1, own.stop == self._voxels.shape[axis]),
+            )
         ]
         reached = np.ones(self._whole.max() + 1, bool)
         for parts in zip(*self._ranks.allgather(at_faces), strict=True):

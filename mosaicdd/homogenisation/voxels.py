@@ -134,10 +134,10 @@ class Voxels:
 
     def conducts(self, part: Slices) -> np.ndarray:
         """Say which voxels of a part conduct."""
-        there = np.empty(sizes(part), bool)
+        conducting = np.empty(sizes(part), bool)
         for rows in in_rows(part, _AT_ONCE):
-            np.greater(self._taken(self.along[0], rows), 0, out=there[within(rows, part)])
-        return there
+            np.greater(self._taken(self.along[0], rows), 0, out=conducting[within(rows, part)])
+        return conducting
 
     def chunks(self, part: Slices) -> Iterator[tuple[np.ndarray, ...]]:
         """Yield the conductivities along all axes in a part, some planes at a time."""
@@ -175,7 +175,7 @@ class Voxels:
         Conductances, float
             Divided by the largest of all ranks; this one.
         """
-        along = [self._between(each, part, there, about) for each in range(self.axes)]
+        along = [self._between(other, part, there, about) for other in range(self.axes)]
         excess = np.zeros(sizes(part), np.float32)
         for face in () if self.periodic else self.faces(axis, part):
             through_face = self.half(axis, face) / about
@@ -183,10 +183,10 @@ class Voxels:
                 through_face *= there[within(face, part)]
             excess[within(face, part)] += through_face
         for voxel in held:
-            every = zip(part, voxel, self.shape, strict=True)
-            copies = [np.arange(p.start - n, p.stop - n) % count == 0 for p, n, count in every]
-            here = tuple(slice(n, n + 1) for n in voxel)
-            excess[np.ix_(*copies)] = self.half(axis, here) / about
+            along_axes = zip(part, voxel, self.shape, strict=True)
+            copies = [np.arange(p.start - n, p.stop - n) % count == 0 for p, n, count in along_axes]
+            place = tuple(slice(n, n + 1) for n in voxel)
+            excess[np.ix_(*copies)] = self.half(axis, place) / about
         largest = ranks.largest(max(float(values.max(initial=0.0)) for values in (*along, excess)))
         for values in (*along, excess):
             values /= np.float32(largest)
@@ -207,8 +207,8 @@ class Voxels:
         """Return values in a part, which of a cell may be anywhere."""
         if not self.periodic:
             return values[part]
-        every = zip(part, values.shape, strict=True)
-        return values[np.ix_(*(np.arange(p.start, p.stop) % count for p, count in every))]
+        along_axes = zip(part, values.shape, strict=True)
+        return values[np.ix_(*(np.arange(p.start, p.stop) % count for p, count in along_axes))]
 
     def _between(
         self, axis: int, part: Slices, there: np.ndarray | None, about: float

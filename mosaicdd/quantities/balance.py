@@ -86,7 +86,7 @@ class Balance:
     def numbers(self) -> dict[str, float]:
         """Return its parts by names, as the record of a march has them: those of flows begin with ``flow_``."""
         flows = {_FLOW + name: flow for name, flow in self.flows.items()}
-        return flows | {name: each for name, each in vars(self).items() if name != "flows"}
+        return flows | {name: value for name, value in vars(self).items() if name != "flows"}
 
     def described(self) -> dict:
         """Return the balance as plain values by name."""
@@ -104,7 +104,7 @@ def balance_until(end: float | None, record: Mapping[str, Any]) -> Balance | Non
     last = np.inf if end is None else end
     steps = np.asarray(record["step"])[np.asarray(record["time"]) <= last]
     names = [name for name in record if name.startswith(_FLOW)]
-    others = [each.name for each in fields(Balance) if each.name != "flows"]
+    others = [field.name for field in fields(Balance) if field.name != "flows"]
     if not {*others} <= {*record}:
         return None
     total = {name: float(np.dot(record[name][: len(steps)], steps)) for name in (*names, *others)}
@@ -156,27 +156,27 @@ def _add_whole(
     """Add up what outlines and a velocity do in all volumes; if ``loads``, sources and reaction, too."""
     for part in rows_of(field):
         wide = field.around(part)
-        here = volumes.on(wide)
+        part_volumes = volumes.on(wide)
         inner = (slice(None), *within(part, wide))
-        u = np.where(here.present, field.at(wide), 0.0)
+        u = np.where(part_volumes.present, field.at(wide), 0.0)
 
         def total(values: np.ndarray, inner: tuple = inner) -> np.ndarray:
             return values[inner].reshape(len(values), -1).sum(axis=1)
 
-        nodes, outlines, through, weights = volumes.through_outlines(here, u)
-        own = np.zeros(here.present.shape, bool)
-        own[within(part, wide)] = True
-        counts = own.reshape(-1)[nodes]
+        nodes, outlines, through, weights = volumes.through_outlines(part_volumes, u)
+        owned = np.zeros(part_volumes.present.shape, bool)
+        owned[within(part, wide)] = True
+        counts = owned.reshape(-1)[nodes]
         for row, out in zip(sums, through, strict=True):
             last = first + len(volumes.outlines)
             row[first:last] += np.bincount(outlines, out * counts, len(volumes.outlines))
         sums[:, -1] += abs(u.reshape(len(u), -1)[:, nodes]) @ (counts * weights)
         if loads:
-            source = volumes.loads(here, wide)
+            source = volumes.loads(part_volumes, wide)
             sums[:, -5] += total(source) if isinstance(source, np.ndarray) else source
-            sums[:, -4] += total(here.consumed(u))
+            sums[:, -4] += total(part_volumes.consumed(u))
         if not volumes.conserving:
-            sums[:, -3] += total(sum(here.to_neighbours(u), np.zeros(u.shape)))
+            sums[:, -3] += total(sum(part_volumes.to_neighbours(u), np.zeros(u.shape)))
 
 
 def _add_loads(volumes: ControlVolumes, field: FieldOnRank, sums: np.ndarray) -> None:
@@ -200,10 +200,10 @@ def dirichlet_energies(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarra
     sums = np.zeros(len(field.values))
     for part in rows_of(field):
         wide = field.around(part)
-        here, u = volumes.on(wide), field.at(wide)
-        u = np.where(here.present, u, 0.0)
+        part_volumes, u = volumes.on(wide), field.at(wide)
+        u = np.where(part_volumes.present, u, 0.0)
         inner = within(part, wide)
-        for step, k, _ in here.between.edges():
+        for step, k, _ in part_volumes.between.edges():
             # Each edge half at both of its nodes, so that every process counts its own.
             first, last = ends_of(step)
             energy = k * np.square(u[:, *last] - u[:, *first])
@@ -211,9 +211,9 @@ def dirichlet_energies(volumes: ControlVolumes, field: FieldOnRank) -> np.ndarra
             at_nodes[:, *first] += energy / 2
             at_nodes[:, *last] += energy / 2
             sums += at_nodes[:, *inner].reshape(len(u), -1).sum(axis=1)
-        stored = here.between.reaction * np.square(u)
+        stored = part_volumes.between.reaction * np.square(u)
         sums += stored[:, *inner].reshape(len(u), -1).sum(axis=1)
-        sums += volumes.in_ties(here, u, inner)
+        sums += volumes.in_ties(part_volumes, u, inner)
     return volumes.scale * field.total(sums) / 2
 
 
@@ -229,27 +229,27 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: FieldOnRank) -> FieldOn
     periods = problem.conditions.periods(grid)
     if not discretisation.floating:
         at, place = places_of(outline.known, field.wide, periods)
-        there: tuple[Any, ...] = (slice(None), *place)
-        missing = np.isnan(values[there])
-        values[there] = np.where(missing, outline.values[:, at], values[there])
+        held: tuple[Any, ...] = (slice(None), *place)
+        missing = np.isnan(values[held])
+        values[held] = np.where(missing, outline.values[:, at], values[held])
     # Equations of what this process speaks for, once each along periodic axes, with what is around.
-    own = tuple(
+    owned = tuple(
         slice(p.start, p.stop if period is None else min(p.stop, period))
         for p, period in zip(field.own, periods, strict=True)
     )
-    ring = grown(own)
+    ring = grown(owned)
     equations = discretisation.equations(ring)
     right = discretisation.right_hand_side(problem, outline, ring, equations)
     u = _around(field, values, ring)
     hidden = equations.active & np.isnan(u).any(axis=0)
     rows = np.zeros(hidden.shape, bool)
-    inner = within(own, ring)
+    inner = within(owned, ring)
     rows[inner] = hidden[inner]
     ids = _global_ids(ring, grid.nodes, periods)
-    row, column, value, known = _rows(
+    row, column, value, inflow = _rows(
         equations.conductances, rows, hidden, ids, np.where(equations.active, u, 0.0)
     )
-    entries = row, column, value, ids[rows], right[:, rows] + known
+    entries = row, column, value, ids[rows], right[:, rows] + inflow
     parts = field.gather((field.members.start, entries))
     solved_ids, solved = _solution([e for first, e in parts if first == field.members.start])
     if len(solved_ids):
@@ -263,9 +263,9 @@ def with_unknowns_beyond(volumes: ControlVolumes, field: FieldOnRank) -> FieldOn
 def _around(field: FieldOnRank, values: np.ndarray, ring: Part) -> np.ndarray:
     """Return wide values at the nodes of a part that may reach beyond the grid; NaN where there are none."""
     u = np.full((len(values), *sizes(ring)), np.nan)
-    there = common(ring, field.wide)
-    where = within(there, ring)
-    u[:, *where] = values[:, *within(there, field.wide)]
+    shared = common(ring, field.wide)
+    where = within(shared, ring)
+    u[:, *where] = values[:, *within(shared, field.wide)]
     return u
 
 
@@ -285,17 +285,17 @@ def _rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the entries of the equations of some nodes: rows, columns, values, and what known neighbours add."""
     diagonal = conductances.diagonal()
-    every = [(ids[rows], ids[rows], diagonal[rows])]
-    known = np.where(hidden, 0.0, np.nan_to_num(u))
+    entries = [(ids[rows], ids[rows], diagonal[rows])]
+    values_shown = np.where(hidden, 0.0, np.nan_to_num(u))
     right = np.zeros(u.shape)
     edges = zip(conductances.along, conductances.against, strict=True)
     for axis, (forth, back) in enumerate(edges):
         low, high = ends(axis, rows.ndim)
-        for here, there, k in ((low, high, forth), (high, low, back)):
-            both = rows[here] & hidden[there] & (k > 0)
-            every.append((ids[here][both], ids[there][both], -k[both]))
-            right[:, *here] += np.where(rows[here], k, 0.0) * known[:, *there]
-    row, column, value = (np.concatenate(parts) for parts in zip(*every, strict=True))
+        for nodes, neighbours, k in ((low, high, forth), (high, low, back)):
+            both = rows[nodes] & hidden[neighbours] & (k > 0)
+            entries.append((ids[nodes][both], ids[neighbours][both], -k[both]))
+            right[:, *nodes] += np.where(rows[nodes], k, 0.0) * values_shown[:, *neighbours]
+    row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     return row, column, value, right[:, rows]
 
 

@@ -191,15 +191,15 @@ class ControlVolumes:
     def _given(self, *acting: BoundaryIntersections) -> list[np.ndarray]:
         """Return the values of conditions where outlines act, ``(n or 1, T)``."""
         names = () if self.outline is None else self.outline.names
-        return [each.values(self.problem.conditions, names, self.grid) for each in acting]
+        return [terms.values(self.problem.conditions, names, self.grid) for terms in acting]
 
     def in_ties(self, here: VolumesPart, u: np.ndarray, inner: tuple[slice, ...]) -> np.ndarray:
         """Return ``k (u - g)^2`` over the ties of some nodes to values on outlines, summed, ``(n,)``."""
         if here.outlines is None or self.outline is None:
             return np.zeros(len(u))
-        ties, own = here.outlines.ties, np.zeros(here.present.shape, bool)
-        own[inner] = True
-        which = np.flatnonzero(own.reshape(-1)[ties.nodes])
+        ties, owned = here.outlines.ties, np.zeros(here.present.shape, bool)
+        owned[inner] = True
+        which = np.flatnonzero(owned.reshape(-1)[ties.nodes])
         ties = ties.chosen(which, ties.nodes[which])
         fall = u.reshape(len(u), -1)[:, ties.nodes] - self._given(ties)[0]
         return (ties.weights * np.square(fall)).sum(axis=1)

@@ -41,10 +41,10 @@ def edge_fluxes(field: FieldOnRank) -> tuple[np.ndarray, ...]:
     field = with_unknowns_beyond(volumes, field)
     _require_no_velocity(volumes, "a flux")
     wide = field.around(field.own)
-    here = volumes.on(wide)
-    u = np.where(here.present, field.at(wide), 0.0)
+    part_volumes = volumes.on(wide)
+    u = np.where(part_volumes.present, field.at(wide), 0.0)
     fluxes = []
-    for axis, flow in enumerate(here.edge_flows(u)):
+    for axis, flow in enumerate(part_volumes.edge_flows(u)):
         # Those that begin at this process's nodes.
         place = list(within(field.own, wide))
         at = place[axis]
@@ -120,10 +120,10 @@ def extremes(field: FieldOnRank, sign: float) -> list[Extreme]:
     own = field.at(field.own)
     if own.size:
         everywhere = has_values(field.problem.domain.shape, field.grid, field.own, own)
-        for number, (u, there) in enumerate(zip(sign * own, everywhere, strict=True)):
-            if there.any():
+        for number, (u, shown) in enumerate(zip(sign * own, everywhere, strict=True)):
+            if shown.any():
                 # NaN is the largest.
-                at = np.unravel_index(np.argmax(np.where(there, u, -np.inf)), u.shape)
+                at = np.unravel_index(np.argmax(np.where(shown, u, -np.inf)), u.shape)
                 node = tuple(int(i) + p.start for i, p in zip(at, field.own, strict=True))
                 mine[field.members.start + number] = float(u[at]), node
     gathered, best = field.gather(mine), []

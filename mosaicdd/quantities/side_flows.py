@@ -48,8 +48,8 @@ class SideCondition:
         """Return the share of each node's length in a part of the side, ``(M,)``."""
         if asked.whole:
             return np.ones(len(self.lengths))
-        own = asked if self.part is None else self.part
-        inside = _overlap(piece, grid, asked, own)
+        holds_on = asked if self.part is None else self.part
+        inside = _overlap(piece, grid, asked, holds_on)
         for other in self.others:
             inside = inside - _overlap(piece, grid, asked, other)
         whole = np.where(self.lengths > 0, self.lengths, 1.0)
@@ -66,22 +66,22 @@ def _overlap(piece: OutlinePiece, grid: Grid, asked: SidePart, other: SidePart) 
 
 def side_conditions(volumes: ControlVolumes, around: str = "") -> dict[str, list[SideCondition]]:
     """Return the conditions on each side of the domain, and inside, by name; periodic sides once."""
-    every, grid, problem = {}, volumes.grid, volumes.problem
+    by_side, grid, problem = {}, volumes.grid, volumes.problem
     for name, piece in volumes.pieces.items():
-        own = [part for part in problem.conditions.parts if part.name == name]
-        default = next((part for part in own if part.whole), None)
+        of_side = [part for part in problem.conditions.parts if part.name == name]
+        default = next((part for part in of_side if part.whole), None)
         periodic = default is not None and default.condition.periodic
         if (periodic and name != around) or not piece.lengths.any():
             continue
-        parts, rest = tuple(part for part in own if not part.whole), piece.lengths.copy()
+        parts, rest = tuple(part for part in of_side if not part.whole), piece.lengths.copy()
         conditions = []
         for part in parts:
             lengths, _ = covered(part, piece, grid)
             rest -= lengths
             conditions.append(SideCondition(part, lengths))
         conditions.append(SideCondition(default, rest.clip(min=0.0), parts))
-        every[name] = conditions
-    return every
+        by_side[name] = conditions
+    return by_side
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class SideFlows:
     def __init__(self, volumes: ControlVolumes, field: FieldOnRank, around: str = ""):
         self._grid, self._pieces = volumes.grid, volumes.pieces
         # Kept for the next data on the sides, if these are the same.
-        known: list[Any] = volumes.kept(("conditions", around), lambda: [None, {}])
-        if known[0] is not volumes.problem.conditions:
-            known[:] = volumes.problem.conditions, side_conditions(volumes, around)
-        self._conditions: dict[str, list[SideCondition]] = known[1]
+        stored: list[Any] = volumes.kept(("conditions", around), lambda: [None, {}])
+        if stored[0] is not volumes.problem.conditions:
+            stored[:] = volumes.problem.conditions, side_conditions(volumes, around)
+        self._conditions: dict[str, list[SideCondition]] = stored[1]
         self.gross = np.zeros(len(field.values))
         self.out = self._split(volumes, field, around) if self._conditions else {}
 
@@ -128,12 +128,12 @@ class SideFlows:
 
     def total(self, asked: SidePart) -> np.ndarray:
         """Return the outflow through a side, or a part of it, at this process's nodes, ``(n,)``."""
-        piece, every = self._pieces[asked.name], self.out[asked.name]
+        piece, outflows = self._pieces[asked.name], self.out[asked.name]
         flows = (
             (out * condition.within(piece, self._grid, asked)).sum(axis=1)
-            for condition, out in zip(self._conditions[asked.name], every, strict=True)
+            for condition, out in zip(self._conditions[asked.name], outflows, strict=True)
         )
-        return sum(flows, np.zeros(len(every[0])))
+        return sum(flows, np.zeros(len(outflows[0])))
 
     def _split(
         self, volumes: ControlVolumes, field: FieldOnRank, around: str
@@ -171,13 +171,15 @@ class SideFlows:
         left = _added(left, unknown, nodes)
         shared = left.copy()
         for name, side in sides.items():
-            own = side.unknowns[side.several]
-            along[name] = _added(along[name][:, side.several], own, nodes)
-            shared[:, own] -= along[name][:, own]
+            shared_unknowns = side.unknowns[side.several]
+            along[name] = _added(along[name][:, side.several], shared_unknowns, nodes)
+            shared[:, shared_unknowns] -= along[name][:, shared_unknowns]
         for name, side in sides.items():
             flows, several = left[:, side.unknowns], side.several
-            own = side.unknowns[several]
-            flows[:, several] = along[name][:, own] + shared[:, own] * side.share
+            shared_unknowns = side.unknowns[several]
+            flows[:, several] = (
+                along[name][:, shared_unknowns] + shared[:, shared_unknowns] * side.share
+            )
             for held, total in zip(side.divided, out[name], strict=True):
                 if held is not None:
                     np.multiply(flows, held, out=total)
@@ -207,24 +209,24 @@ def _sides(
     of_names = _numbered(grid, every_piece, (None,) * len(periods))
     unknowns_of = _numbered(grid, every_piece, tuple(periods))
     count = 1 + max(int(nodes.max()) for nodes in of_names)
-    every, held = np.zeros(count), np.zeros(count, int)
-    own: list[np.ndarray] = []
-    for unknowns, each in zip(unknowns_of, conditions.values(), strict=True):
-        lengths = sum((c.lengths for c in each if c.held), np.zeros(len(unknowns)))
-        own.append(np.bincount(unknowns, lengths, count))
-        every += own[-1]
-        held += own[-1] > 0
+    all_lengths, held = np.zeros(count), np.zeros(count, int)
+    held_lengths: list[np.ndarray] = []
+    for unknowns, listed in zip(unknowns_of, conditions.values(), strict=True):
+        lengths = sum((c.lengths for c in listed if c.held), np.zeros(len(unknowns)))
+        held_lengths.append(np.bincount(unknowns, lengths, count))
+        all_lengths += held_lengths[-1]
+        held += held_lengths[-1] > 0
     sides = {}
-    numbers = zip(of_names, unknowns_of, own, strict=True)
-    for (name, each), (nodes, unknowns, lengths) in zip(conditions.items(), numbers, strict=True):
+    numbers = zip(of_names, unknowns_of, held_lengths, strict=True)
+    for (name, listed), (nodes, unknowns, lengths) in zip(conditions.items(), numbers, strict=True):
         parts = list(_parts(volumes, field, pieces[name]))
         mine = np.zeros(len(nodes), bool)
-        for wide, here, at in parts:
-            mine[here] = volumes.on(wide).present[at]
+        for wide, of_piece, at in parts:
+            mine[of_piece] = volumes.on(wide).present[at]
         whole = np.where(lengths > 0, lengths, np.inf)[unknowns]
         several = np.flatnonzero((lengths[unknowns] > 0) & (held[unknowns] > 1))
-        divided = [c.lengths / whole if c.held else None for c in each]
-        share = (lengths / np.where(every > 0, every, 1.0))[unknowns[several]]
+        divided = [c.lengths / whole if c.held else None for c in listed]
+        share = (lengths / np.where(all_lengths > 0, all_lengths, 1.0))[unknowns[several]]
         sides[name] = _Side(parts, nodes, unknowns, np.flatnonzero(mine), several, share, divided)
     return sides
 
@@ -253,13 +255,13 @@ def _on_side(
     """
     u, rest, along = np.zeros((3, len(field.values), len(piece.nodes)))
     gross = np.zeros(len(field.values))
-    for wide, here, at in side.parts:
-        own = volumes.on(wide)
-        values, left, to_neighbours = left_over(volumes, own, field, wide)
-        u[:, here], rest[:, here] = values[:, *at], left[:, *at]
+    for wide, of_piece, at in side.parts:
+        part_volumes = volumes.on(wide)
+        values, left, to_neighbours = left_over(volumes, part_volumes, field, wide)
+        u[:, of_piece], rest[:, of_piece] = values[:, *at], left[:, *at]
         if piece.side is not None:
-            along[:, here] = -to_neighbours[piece.side[0]][:, *at]
-        gross += own.falling(values)[:, *at].sum(axis=1)
+            along[:, of_piece] = -to_neighbours[piece.side[0]][:, *at]
+        gross += part_volumes.falling(values)[:, *at].sum(axis=1)
     return u, rest, along, gross
 
 
@@ -268,14 +270,16 @@ def _parts(volumes: ControlVolumes, field: FieldOnRank, piece: OutlinePiece) -> 
 
     The part, which nodes of the piece it is for, ``(T,)``, and where these are in it.
     """
-    every = common(piece.place, field.own)
-    for part in in_rows(every, _AT_ONCE) if all(p.stop > p.start for p in every) else ():
+    owned = common(piece.place, field.own)
+    for part in in_rows(owned, _AT_ONCE) if all(p.stop > p.start for p in owned) else ():
         inside = zip(piece.nodes.T, part, strict=True)
-        here = np.flatnonzero(np.all([(n >= p.start) & (n < p.stop) for n, p in inside], axis=0))
-        if len(here):
+        of_piece = np.flatnonzero(
+            np.all([(n >= p.start) & (n < p.stop) for n, p in inside], axis=0)
+        )
+        if len(of_piece):
             wide = field.around(part)
-            at = tuple(n - w.start for n, w in zip(piece.nodes[here].T, wide, strict=True))
-            yield wide, here, at
+            at = tuple(n - w.start for n, w in zip(piece.nodes[of_piece].T, wide, strict=True))
+            yield wide, of_piece, at
 
 
 def left_over(

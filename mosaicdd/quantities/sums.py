@@ -63,14 +63,14 @@ class FieldOnRank:
 
     def total(self, mine: np.ndarray) -> np.ndarray:
         """Add up numbers of the members ``(members, ..)`` over all processes: ``(problems, ..)``."""
-        every = np.zeros((self.problems, *mine.shape[1:]))
-        every[self.members] = mine
-        return self.add(every)
+        terms = np.zeros((self.problems, *mine.shape[1:]))
+        terms[self.members] = mine
+        return self.add(terms)
 
 
 def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> FieldOnRank:
     """Return whole fields ``(n, rows, columns)`` that one process holds."""
-    own = all_of(grid.nodes)
+    everywhere = all_of(grid.nodes)
     wide, values = [], np.asarray(fields, np.float64)
     for axis, period in enumerate(problem.conditions.periods(grid)):
         around = 0 if period is None else 1
@@ -83,7 +83,15 @@ def alone(problem: Problem, grid: Grid, fields: np.ndarray) -> FieldOnRank:
         wide.append(slice(-around, grid.nodes[axis] + around))
     members = slice(0, len(values))
     return FieldOnRank(
-        grid, problem, len(values), members, own, tuple(wide), values, lambda a: a, lambda a: [a]
+        grid,
+        problem,
+        len(values),
+        members,
+        everywhere,
+        tuple(wide),
+        values,
+        lambda a: a,
+        lambda a: [a],
     )
 
 
@@ -128,8 +136,8 @@ class VolumesPart:
     def to_neighbours(self, u: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the terms of neighbours along each axis in the nodes' equations, ``(n, rows, columns)``."""
         totals, flows = [], self.edge_flows(u)
-        each = zip(flows, self.between.against, self._ends, strict=True)
-        for flow, back, (low, high) in each:
+        along = zip(flows, self.between.against, self._ends, strict=True)
+        for flow, back, (low, high) in along:
             total = np.zeros(u.shape)
             total[low] += flow
             total[high] -= flow if self.between.symmetric else back * (u[low] - u[high])
@@ -240,8 +248,8 @@ def _share(at: np.ndarray, ends: np.ndarray, last: int) -> np.ndarray:
         return np.where(x < 0, (1 + x) ** 2 / 2, 1 - (1 - x) ** 2 / 2)
 
     low, high = (min(max(end, 0.0), float(last)) for end in ends)
-    own = integral(high - at) - integral(low - at)
-    return own / (integral(last - at) - integral(-at))
+    within_interval = integral(high - at) - integral(low - at)
+    return within_interval / (integral(last - at) - integral(-at))
 
 
 def integrals(field: FieldOnRank, region: Region = None) -> tuple[np.ndarray, np.ndarray]:
@@ -256,12 +264,12 @@ def integrals(field: FieldOnRank, region: Region = None) -> tuple[np.ndarray, np
     )
     for part in rows_of(field):
         volumes, wide = volumes_of(part), field.around(part)
-        own = field.at(part)
-        known = has_values(field.problem.domain.shape, field.grid, part, own)
-        u = np.where(known, own, _filled(field.at(wide))[:, *within(part, wide)])
-        there = known | np.isfinite(u)
-        sums[:, 0] += (np.where(there, u, 0.0) * volumes).reshape(len(u), -1).sum(axis=1)
-        sums[:, 1] += (there * volumes).reshape(len(u), -1).sum(axis=1)
+        values = field.at(part)
+        shown = has_values(field.problem.domain.shape, field.grid, part, values)
+        u = np.where(shown, values, _filled(field.at(wide))[:, *within(part, wide)])
+        counts = shown | np.isfinite(u)
+        sums[:, 0] += (np.where(counts, u, 0.0) * volumes).reshape(len(u), -1).sum(axis=1)
+        sums[:, 1] += (counts * volumes).reshape(len(u), -1).sum(axis=1)
     total = field.total(sums)
     if not total[:, 1].all():
         raise ValueError("the region is empty: no part of the domain lies in it")
@@ -270,15 +278,15 @@ def integrals(field: FieldOnRank, region: Region = None) -> tuple[np.ndarray, np
 
 def _filled(u: np.ndarray) -> np.ndarray:
     """Return fields ``(n, rows, columns)`` where NaN beside numbers are the means of these."""
-    known = np.isfinite(u)
-    if known.all():
+    finite = np.isfinite(u)
+    if finite.all():
         return u
     around = [(0, 0), *[(1, 1)] * (u.ndim - 1)]
-    values, counts = np.pad(np.where(known, u, 0.0), around), np.pad(known.astype(float), around)
+    values, counts = np.pad(np.where(finite, u, 0.0), around), np.pad(finite.astype(float), around)
     for axis in range(1, u.ndim):  # sums over three nodes along each axis
         values, counts = (_of_three(a, axis) for a in (values, counts))
     return np.where(
-        known, u, np.divide(values, counts, out=np.full(u.shape, np.nan), where=counts > 0)
+        finite, u, np.divide(values, counts, out=np.full(u.shape, np.nan), where=counts > 0)
     )
 
 
