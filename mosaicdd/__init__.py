@@ -15,7 +15,7 @@ import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mosaicdd.discretisation.floating import without_floating
+    from mosaicdd.discretisation.discretisation import without_floating
     from mosaicdd.gradients.adjoint import adjoint
     from mosaicdd.gradients.differentiable import differentiable, taylor_test
     from mosaicdd.gradients.in_jax import in_jax
@@ -80,7 +80,7 @@ _HOMES = {
     "solve": "solution.solver",
     "taylor_test": "gradients.differentiable",
     "train": "training",
-    "without_floating": "discretisation.floating",
+    "without_floating": "discretisation.discretisation",
 }
 _FORMER = {  # names that were, for those who look for them
     "MediaSettings": "media are solved without a network, by 'exact'",

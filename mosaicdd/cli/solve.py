@@ -129,7 +129,7 @@ def solve(ctx: click.Context, as_json: bool, print_config: bool, **options: Any)
     import torch
 
     from mosaicdd.cli.problem import initial_of_spec, read_problem
-    from mosaicdd.discretisation.floating import without_floating
+    from mosaicdd.discretisation.discretisation import without_floating
     from mosaicdd.solution.solver import Solver
     from mosaicdd.solvers.base_engine import Stopwatch, write_trace
     from mosaicdd.solvers.field_residual import IncompatibleError

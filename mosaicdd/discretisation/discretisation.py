@@ -27,20 +27,22 @@ import numpy as np
 from mosaicdd.axes import ends_of, grown, sizes
 from mosaicdd.discretisation.crossings import BoundaryTerms, EliminatedCouplings, require_fluxes
 from mosaicdd.discretisation.cut_cells import nonzero
-from mosaicdd.discretisation.embedded_boundary import covered, embedded_boundary
+from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, covered, embedded_boundary
 from mosaicdd.discretisation.node_equations import Equations, LinearEquations
 from mosaicdd.discretisation.periodic import glued, glued_nodes, grid_cells, places_of
 from mosaicdd.discretisation.squares_of_nodes import NodeSquares
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.operators.conductances import Conductances
-from mosaicdd.problems.operators.medium import Medium
+from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.sampling import sample_near
+from mosaicdd.problems.shapes.voxels import VoxelMask
 from mosaicdd.problems.sides.parts import require_reached
 from mosaicdd.problems.sides.side_values import BoundaryData, joined_values
 from mosaicdd.problems.sides.sides import mean_slope, slope_at
+from mosaicdd.unsupported import Unsupported
 
 
 class Discretisation(LinearEquations):
@@ -298,3 +300,35 @@ def _add_at(target: np.ndarray, nodes: np.ndarray, values: np.ndarray) -> None:
     """Add values ``(n or 1, T)`` to flat nodes of ``(n, rows, columns)``."""
     for number, field in enumerate(target):
         np.add.at(field.reshape(-1), nodes, values[number % len(values)])
+
+
+def without_floating(problem: Problem) -> Problem:
+    """Return a problem without the floating parts of its domain.
+
+    No value, exchange or reaction acts on these, so their level is not known. The share of the voxels that is left out is said by the domain's text, and is
+    ``problem.domain.shape.left_out``. If nothing holds any part it is the problem itself.
+
+    Raises
+    ------
+    Unsupported
+        If the domain is a part of a rectangle.
+    """
+    domain, grid = problem.domain, problem.domain.grid()
+    if domain.shape is None:
+        return problem
+    medium = medium_of(problem.operator)
+    fixed = fixed_nodes(problem, medium, grid)
+    if fixed is None:  # a reaction holds all
+        return problem
+    pieces = EmbeddedBoundary(domain.shape, grid, problem.conditions).floating_voxels(fixed)
+    if pieces is None:
+        raise Unsupported(
+            "parts that float are left out of masks of voxels only, this is a part of a rectangle"
+        )
+    if len(pieces.loose) in (0, pieces.count):
+        return problem
+    inside = pieces.numbers > 0
+    rest = inside & ~pieces.floating
+    share = 1 - np.count_nonzero(rest) / np.count_nonzero(inside)
+    held = dataclasses.replace(domain, shape=VoxelMask(rest, left_out=share))
+    return dataclasses.replace(problem, domain=held)

@@ -19,8 +19,7 @@ from mosaicdd.discretisation.discrete import (
     GlobalSystem,
     MediumSystem,
 )
-from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations
+from mosaicdd.discretisation.node_equations import Equations, LinearStep
 from mosaicdd.discretisation.nonlinear_equations import NonlinearDiscretisation, NonlinearEquations
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field

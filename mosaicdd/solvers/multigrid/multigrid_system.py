@@ -6,8 +6,12 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import Slices, common, within
-from mosaicdd.discretisation.linear_step import LinearStep
-from mosaicdd.discretisation.node_equations import Equations, LinearEquations, RowWeights
+from mosaicdd.discretisation.node_equations import (
+    Equations,
+    LinearEquations,
+    LinearStep,
+    RowWeights,
+)
 from mosaicdd.discretisation.region_equations import region_equations
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.machine import give_back_memory

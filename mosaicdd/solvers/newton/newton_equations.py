@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaicdd.axes import within
-from mosaicdd.discretisation.linear_step import LinearStep
+from mosaicdd.discretisation.node_equations import LinearStep
 from mosaicdd.discretisation.nonlinear_equations import NonlinearEquations
 from mosaicdd.discretisation.system import NonlinearSystem
 from mosaicdd.grid.ghosts import GhostNodes
