@@ -3,9 +3,10 @@
     ``u(x) = sum_f sum_k  d_k(s_f) S_k(t_f) . (S g_f)_k``,   ``d_k(s) = w_k . t(s)``
 
 Values on a face are sums of sine waves ``S_k`` along it. A wave goes on into the subdomain as it is, and fades with the
-distance ``s_f`` from the face: how, a perceptron of the distance says, by weights ``w_k`` of each wave. That is all that
-is learned: the faces are images of one another, and so are waves whose numbers along the axes are exchanged, so that
-the symmetries of the square or the cube hold by construction, and corners and edges, which no face has, never count.
+distance ``s_f`` from the face: how, a perceptron of the distance says, by weights ``w_k`` of each wave. That is all
+that is learned: the faces are images of one another, and so are waves whose numbers along the axes are exchanged, so
+that the symmetries of the square or the cube hold by construction, and corners and edges, which no face has, never
+count.
 
 Shape letters: ``P`` perimeter nodes, ``Q`` query points, ``F = 2 axes`` faces of ``N = m - 1`` nodes along each axis,
 ``K`` kinds of waves, ``D`` width, ``U`` points as faces see them.
@@ -79,7 +80,7 @@ class FacesNetwork(Network):
         return torch.cat([rows, torch.zeros_like(rows[:, :1])], dim=1)[:, self._places]
 
     def forward(self, g: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-        """Return the values ``(B, Q)`` as `Network.forward`: what all faces see is multiplied once, not for each of them."""
+        """Return the values ``(B, Q)`` as `Network.forward`, with one product for points that faces share."""
         if points.ndim == 3:
             return super().forward(g, points)
         seen, index = self._seen(points)
@@ -88,7 +89,9 @@ class FacesNetwork(Network):
         return values.gather(2, index.expand(len(g), *index.shape)).sum(dim=1)
 
     def _seen(self, points: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return points ``(Q, axes)`` as faces see them, along a face and then away from it: ``(U, axes)``, and which, ``(F, Q)``.
+        """Return points ``(Q, axes)`` in the coordinates of the faces, along and then away from each.
+
+        Returns them without repetitions, ``(U, axes)``, and the place of each among these, ``(F, Q)``.
 
         What several faces see is there once, where no derivatives are asked for.
         """
@@ -123,7 +126,7 @@ class FacesNetwork(Network):
         return rows.flatten(1)
 
     def _fading(self, distance: torch.Tensor) -> torch.Tensor:
-        """Return what is left of each wave at some distances ``(Q,)``, -1 on the face: ``(Q, N)``, or ``(Q, N, N)``."""
+        """Return the amplitude of each wave at distances ``(Q,)``, -1 on the face: ``(Q, N)``, or ``(Q, N, N)``."""
         index = None
         if not distance.requires_grad:  # few of the nodes' distances differ
             distance, index = torch.unique(distance, return_inverse=True)
@@ -133,7 +136,7 @@ class FacesNetwork(Network):
 
 
 def _places(subdomain: Subdomain) -> np.ndarray:
-    """Return where the perimeter's nodes stand among the inner nodes of all faces, axis by axis; edges after the last."""
+    """Return the index of each perimeter node among the inner nodes of all faces; edges come after the last."""
     m, axes = subdomain.cells, subdomain.axes
     size = (m - 1) ** (axes - 1)
     places = np.full(len(subdomain.perimeter), 2 * axes * size)

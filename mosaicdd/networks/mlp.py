@@ -1,8 +1,9 @@
 """A multilayer perceptron of perimeter and position, its first layer split as in the paper.
 
 The first layer, ``phi(g W1^T + X W2^T)`` (eqs. 7 and 8), keeps the boundary's part apart from the
-position's, so the perimeter is not copied for every point. `SDNet`, the paper's (section 3, Fig. 3), is this network behind
-convolutions that embed the perimeter: circular ones of a square, of a cube over its six faces and round their edges.
+position's, so the perimeter is not copied for every point. `SDNet`, the paper's (section 3, Fig. 3), is this network
+behind convolutions that embed the perimeter: circular ones of a square, of a cube over its six faces and round their
+edges.
 
 Beside it the paper's baseline for the split layer (section 3.2), with concatenated inputs: the embedded perimeter is
 copied for every query point and concatenated with the position (eqs. 5 and 6). The function, and the weights, are those
@@ -146,7 +147,7 @@ class MLP(Network):
         return [(reflected, torch.cat(group).T) for reflected, group in groups.items()]
 
     def _position(self, features: torch.Tensor) -> torch.Tensor:
-        """Return what `_first_layer` wants of positions with these features ``(..., Q, F)``."""
+        """Return the position's part of the first layer for features ``(..., Q, F)``."""
         return self.point_layer(features)
 
     def _first_layer(self, g: torch.Tensor, prepared: PreparedPoints) -> torch.Tensor:
@@ -183,7 +184,7 @@ class SDNetSettings(MLPSettings):
 
 
 class FaceConvolution(torch.nn.Conv2d):
-    """A convolution over the six faces of a cube, by one kernel, that goes on round the edges; ``(B, ., P)`` to the like.
+    """A convolution over the six faces of a cube, continued round the edges; ``(B, ., P)`` to the like.
 
     Beyond an edge are the nodes of the next face, and beyond a corner those of the edge that meets both. What lies on
     several faces has the mean of what they give.

@@ -1,4 +1,4 @@
-"""What a network is: what local solvers and training ask for, its weights in files, and how some see a position.
+"""The interface of a network, its weights in files, and Fourier features of a position.
 
 The symmetries of a subdomain, 8 of a square (the group D4) and 48 of a cube, on points and on the perimeter.
 
@@ -207,7 +207,7 @@ class FourierFeatures(torch.nn.Module):
 
 
 def perceptron(inputs: int, width: int, depth: int, outputs: int) -> list[torch.nn.Module]:
-    """Return so many hidden layers of a width, with GELU, and a linear last one."""
+    """Return the layers of a perceptron: hidden ones with GELU, and a linear last one."""
     layers: list[torch.nn.Module] = []
     for _ in range(depth):
         layers += [torch.nn.Linear(inputs, width), torch.nn.GELU()]

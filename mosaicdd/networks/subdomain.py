@@ -38,7 +38,9 @@ class Subdomain:
 
     @classmethod
     def of_perimeter(cls, nodes: int) -> "Subdomain":
-        """Return the one of side 0.5 with so many perimeter nodes: ``4 m`` of a square, ``6 m**2 + 2`` of a cube.
+        """Return the subdomain of side 0.5 with a number of perimeter nodes.
+
+        A square has ``4 m`` of them, a cube ``6 m**2 + 2``.
 
         Of even ``m`` the first are multiples of 8 and the second are not. `ValueError` if neither has so many.
         """
@@ -50,7 +52,7 @@ class Subdomain:
 
     @property
     def kind(self) -> str:
-        """What people call it: ``square`` or ``cube``."""
+        """Its name in messages: ``square`` or ``cube``."""
         return "square" if self.axes == 2 else "cube"
 
     @property
@@ -69,7 +71,10 @@ class Subdomain:
         return perimeter_nodes(self.shape)
 
     def coarse_nodes(self, points: int = 1) -> np.ndarray:
-        """Return every ``s / q``-th node of the perimeter, in order, ``(8 q, 2)``; of a cube ``(26, 3)`` with ``q = 1``."""
+        """Return the coarse nodes of the perimeter, every ``s / q``-th, in order.
+
+        ``(8 q, 2)``; of a cube ``(26, 3)``, with ``q = 1``.
+        """
         return self.cells // (2 * points) * perimeter_nodes((2 * points,) * self.axes)
 
     def hats(self, points: int = 1) -> np.ndarray:
@@ -82,7 +87,7 @@ class Subdomain:
 
     @property
     def interior(self) -> np.ndarray:
-        """Nodes strictly inside, row by row from the bottom, ``((m - 1)**2, 2)`` integers, of a cube ``((m - 1)**3, 3)``."""
+        """Nodes strictly inside, row by row: ``((m - 1)**2, 2)`` integers, of a cube ``((m - 1)**3, 3)``."""
         return np.indices((self.cells - 1,) * self.axes).reshape(self.axes, -1).T + 1
 
     @property

@@ -1,7 +1,7 @@
 """Networks of a trunk, a perceptron of the position, which is evaluated once for any number of perimeters.
 
-One is linear in the boundary, ``u(x) = t(x) . W g``: at fixed points it is a matrix ``(Q, P)``. The other is DeepONet (Lu
-et al. 2021), ``u(x; g) = b(g) . t(x) + c``, whose branch ``b`` of the perimeter is a perceptron with GELU, too.
+One is linear in the boundary, ``u(x) = t(x) . W g``: at fixed points it is a matrix ``(Q, P)``. The other is DeepONet
+(Lu et al. 2021), ``u(x; g) = b(g) . t(x) + c``, whose branch ``b`` of the perimeter is a perceptron with GELU, too.
 
 Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``D`` width.
 

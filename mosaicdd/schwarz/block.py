@@ -115,7 +115,7 @@ class Block:
         return self._subdomains_between(low, [max(a, b) for a, b in zip(low, high, strict=True)])
 
     def rings_around(self, part: Slices) -> int:
-        """Return how many rings some of the region's subdomains lie in, the owned ones the first; 0: inner ones."""
+        """Return the number of rings that subdomains of the region reach: 0 for inner ones, 1 for owned ones."""
         inner = self.inner_subdomains()
         if all(i.start <= p.start and p.stop <= i.stop for i, p in zip(inner, part, strict=True)):
             return 0
@@ -192,7 +192,7 @@ class Block:
         return frame(self.owned(axis), self.settled(axis))
 
     def owned_nodes(self) -> tuple[Slices, Slices]:
-        """Return which nodes of the grid this block alone owns, in the region and in the whole field."""
+        """Return the nodes that this block alone owns, in the region and in the whole field."""
         local, whole = [], []
         for axis, origin in enumerate(self.origin):
             s, cells = self.lattice.spacing, self.owned_cells(axis)
@@ -220,10 +220,10 @@ def part_in_window(block: Block, window: Window) -> Block | None:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A run of tiles along one axis, in lattice lines of the whole domain: subdomains that do not overlap and cover it.
+    """A run of tiles along one axis: subdomains that do not overlap and cover the domain.
 
-    They lie between the even lattice lines, so which tile a node lies in depends on the lattice alone. Where an axis has an
-    odd number of lattice cells, the last cell is half of a tile, of the subdomain that ends with it.
+    They lie between the even lattice lines, so which tile a node lies in depends on the lattice alone. Where an
+    axis has an odd number of lattice cells, the last cell is half of a tile, of the subdomain that ends with it.
     """
 
     line: int  # that the first tile begins at

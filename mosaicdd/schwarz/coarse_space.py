@@ -50,7 +50,7 @@ CoarseSolver = Callable[[torch.Tensor, np.ndarray, Interface], np.ndarray]
 def coarse_solver(
     task: SweepContext, coarsening: Coarsening, responses: torch.Tensor, operator: EllipticOperator
 ) -> CoarseSolver:
-    """Choose and plan what solves the coarse problem; raise `ValueError` if it is too large to be factorised.
+    """Choose and plan the coarse solver; raise `ValueError` if the problem is too large to be factorised.
 
     ``responses``: weighted centre lines ``(8 q, 2 (m - 1))``, as `coarse_space.hat_responses`; ``operator``: whose
     symmetries the coarse operator has.
@@ -166,7 +166,7 @@ def _replicated(
     solve: Callable[[torch.Tensor], torch.Tensor],
     device: torch.device | None = None,
 ) -> CoarseSolver:
-    """Plan the solve of the whole coarse problem by every rank: one collective, and the same answer everywhere.
+    """Plan the replicated coarse solve: one collective, and the same answer on all ranks.
 
     ``solve``: right-hand sides ``(n, size)`` to solutions; ``device``: that it wants them on.
     """
@@ -190,10 +190,10 @@ def _replicated(
 
 
 def _distributed(task: SweepContext, symbol: Symbol) -> CoarseSolver:
-    """Plan sine transforms of which each rank makes some rows and columns: for more nodes than a rank should hold.
+    """Plan distributed sine transforms: each rank transforms some rows and columns.
 
-    For one coarse node per lattice cell. Four redistributions, of all problems together, and one reduction take the place of
-    the one collective.
+    For one coarse node per lattice cell. Four redistributions, of all problems together, and one reduction take
+    the place of the one collective.
     """
     ranks, block, lattice = task.ranks, task.block, task.block.lattice
     axes = range(len(lattice.subdomains))

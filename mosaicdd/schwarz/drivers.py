@@ -1,4 +1,4 @@
-"""How the iteration ``v <- M v`` is driven to its fixed point: step by step, or by larger steps.
+"""Drivers of the iteration ``v <- M v``: stationary, relaxed, GMRES, quasi-Newton, Anderson.
 
 ``M`` is any of the iterations (one-level or two-level). All drivers return the last iterate and the
 status of each problem; the last step is always a true one, so its update is measured, never
@@ -259,7 +259,7 @@ def anderson(iterate: Iteration, v: Interface, monitor: Monitor) -> tuple[Interf
 
 
 def _weights(gram: np.ndarray) -> np.ndarray:
-    """Minimise ``w^T G w`` under ``sum(w) = 1``: the combination of least residual; nearly dependent ones are damped."""
+    """Minimise ``w^T G w`` under ``sum(w) = 1``; nearly dependent residuals are damped."""
     scale = np.trace(gram)
     if not scale > 0:
         return np.full(len(gram), 1 / len(gram))

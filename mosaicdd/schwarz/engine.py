@@ -115,7 +115,7 @@ class Engine(BaseEngine[SharedSolver]):
         return SampleNodes((0,) * len(lattice.cells), lattice.spacing, lattice.lines)
 
     def interface_of_lines(self, lines: tuple[np.ndarray, ...] | None) -> Interface:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        """Scatter the whole domain's lines, which the root alone needs, to the ranks."""
         v = Interface(self.block, problems=self.problems, **self._tensors)
         self.movement.scatter(lines, v)
         return v
@@ -133,7 +133,7 @@ class Engine(BaseEngine[SharedSolver]):
         return v
 
     def reference(self, field: np.ndarray | None) -> Interface:
-        """Hand every rank its part of a reference field, which the root alone needs to have."""
+        """Scatter a reference field, which the root alone needs, to the interfaces of the ranks."""
         s = self.block.lattice.spacing
         lines = None if field is None else (field[::s], field[:, ::s].T)
         return self.interface_of_lines(lines)
@@ -147,7 +147,7 @@ class Engine(BaseEngine[SharedSolver]):
         return PointValues(self._ranks, solver, self.movement, points, **self._tensors)
 
     def _default_acceleration(self, local_solver: SharedSolver) -> str:
-        """Return what drives the iteration best, as far as the local solver allows it."""
+        """Return the fastest acceleration that the local solver allows."""
         settings = self.settings
         krylov = self._scheme.acceleration == "gmres"
         if settings.levels == 1 or (
@@ -281,7 +281,7 @@ class Engine(BaseEngine[SharedSolver]):
         ]
 
     def _updates_from_zero(self, boundaries: Sequence[Boundary]) -> Sequence[Sequence[float]]:
-        """Return the sizes of the exact iteration's first updates, if a certificate is to compare with them."""
+        """Return the sizes of the exact iteration's first updates from zero, for a certificate."""
         if self.settings.certify is None:
             return ()
         zero = Interface(self.block, problems=self.problems, **self._tensors)
@@ -298,7 +298,7 @@ class Engine(BaseEngine[SharedSolver]):
         norm: float,
         driven: bool,
     ) -> StatusEvidence:
-        """Return what is known of a field with such a residual, relative to a norm; see `verdict`.
+        """Return the evidence for the status of a field, from its relative residual; see `verdict`.
 
         ``driven``: whether the norm is that of a right-hand side.
         """
@@ -331,7 +331,7 @@ class Engine(BaseEngine[SharedSolver]):
         sink: Sink | None,
         powers: np.ndarray,
     ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
-        """Fill what is wanted of the field; return it, or None, and both residuals, if measured.
+        """Fill the field; return it if it is kept, and both residuals, if measured.
 
         ``powers``: what the data were multiplied by; fields are divided by them.
         """

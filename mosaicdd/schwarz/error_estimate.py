@@ -58,7 +58,7 @@ def plan_edge_error(
     exact: SharedSolver,
     **tensors: Unpack[Tensors],
 ) -> EdgeError:
-    """Plan the comparison of a local solver with the exact one in the tiles along the edge of the domain.
+    """Plan the error of a local solver against the exact one in the tiles along the domain's edge.
 
     It gives the root mean square of the difference over the nodes inside the domain, ``(n,)``.
     """
@@ -109,7 +109,7 @@ def _difference(plans: Sequence[Plan], subdomain: Subdomain, **tensors: Unpack[T
 
 
 def _edge_tiles(block: Block, largest: int) -> Iterator[tuple[Tiles, ...]]:
-    """Yield the owned tiles along the edge of the domain, a run per axis, at most so many together."""
+    """Yield the owned tiles along the domain's edge, a run per axis, at most ``largest`` together."""
     runs = [_runs(block, axis) for axis in range(len(block.cells))]
     for pieces in itertools.product(*runs):
         if any(at_edge for _, at_edge in pieces):
@@ -117,7 +117,7 @@ def _edge_tiles(block: Block, largest: int) -> Iterator[tuple[Tiles, ...]]:
 
 
 def _runs(block: Block, axis: int) -> list[tuple[Tiles, bool]]:
-    """Return the owned tiles along an axis in runs, each with whether it is the first or the last tile of the domain."""
+    """Return runs of owned tiles along an axis, each with whether it is the domain's first or last tile."""
     pieces, last = [], block.lattice.cells[axis]
     for run in owned_tiles(block, axis):
         low, high = int(run.line == 0), int(run.end == last)
@@ -215,7 +215,7 @@ def certify(
     drive: Driver,
     discrete_residual: Callable[[Interface], np.ndarray],
 ) -> tuple[Interface, list[str], list[Certificate]]:
-    """Drive an interface, which is overwritten, to a discrete residual; return the result, statuses and certificates.
+    """Drive an interface, which is overwritten, to a discrete residual.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def certify(
 
 
 def _certificate(rtol: float, first: list[float], updates: list[float]) -> Certificate:
-    """Turn the sizes of updates, the first two from zero and those made, into numbers of iterations."""
+    """Return the certificate: iterations, and those saved by a start, from the sizes of updates."""
     series = updates if len(updates) > 1 else first
     saved = [math.nan, math.nan]
     if 0 < series[-1] < series[0] and min(updates[0], *first) > 0:

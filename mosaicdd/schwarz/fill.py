@@ -109,7 +109,7 @@ class InteriorReconstruction:
                 field[:, :2] = field[:, height : height + 2].clone()
 
     def _node(self, line: int, axis: int) -> int:
-        """Return where a lattice line lies among the nodes of the region."""
+        """Return the node of a lattice line in the region."""
         return (line - self.block.first[axis]) * self._s
 
     def _copy_lines(self, v: Interface, rows: Tiles, target: torch.Tensor) -> None:
@@ -129,7 +129,7 @@ class InteriorReconstruction:
                 target[(whole, *here)] = lines[(whole, *there)]
 
     def _predict(self, v: Interface, tiles: tuple[Tiles, ...], target: torch.Tensor) -> None:
-        """Write what the local solver predicts inside of tiles, a run per axis, to their part of the field."""
+        """Write the local solver's values inside tiles, a run per axis, to their part of the field."""
         m, axes = self._m, len(tiles)
         counts = [run.count for run in tiles]
         perimeters = self._perimeters[: self._problems * math.prod(counts)]
@@ -176,7 +176,7 @@ PointCover = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def owned_points(points: np.ndarray, block: Block) -> np.ndarray:
-    """Say which points ``(q, 2)`` on the grid lie in lattice cells that a block owns: ``(q,)``."""
+    """Return whether points ``(q, 2)`` on the grid lie in lattice cells of a block, ``(q,)``."""
     cells = _lattice_cells(points, block)
     owned = np.ones(len(points), bool)
     for axis, first in enumerate(block.first):
@@ -258,7 +258,7 @@ class PointValues:
     def _predict(
         self, v: Interface, problem: int, centres: np.ndarray, local: np.ndarray
     ) -> np.ndarray:
-        """Return what one subdomain per point predicts there, as of `covers`."""
+        """Return the values at points of one subdomain each, as of `covers`."""
         values, chunk = np.empty(len(local)), self._chunk
         for start in range(0, len(values), chunk):
             part = slice(start, start + chunk)
@@ -268,7 +268,7 @@ class PointValues:
 
 
 class InterpolatedValues:
-    """Values at points, linear along each axis between the nodes: each rank adds up the shares of its nodes.
+    """Values at points, interpolated linearly along each axis. Each rank adds up the shares of its nodes.
 
     They are those of `lattice.points.interpolate`, of domains that are no rectangles `interpolate_within`, of fields
     that pass strip by strip.
@@ -301,7 +301,7 @@ class InterpolatedValues:
         self._sums = np.zeros((3, len(points)))
 
     def seen(self, strips: Iterator[Strip]) -> Iterator[Strip]:
-        """Pass strips of the field of one problem on, and add up what they are at the points."""
+        """Yield the strips of one problem's field, and add up their shares at the points."""
         self._sums[:] = 0.0
         for strip in strips:
             self._add(strip)

@@ -36,7 +36,7 @@ _NOTHING = np.empty(0)
 
 
 class Iteration(ABC):
-    """Writes ``M v``, either at once or as one step of a sequence whose halos may still travel."""
+    """The map ``M v``, computed at once or as one step of a sequence whose halos still travel."""
 
     _sweep: Sweep
 
@@ -63,9 +63,9 @@ class Iteration(ABC):
         Values on the edge of the domain are kept.
 
         The halos of ``v`` may still travel, those of ``out`` do when it returns.
-        ``measure``: of the iteration that led to ``v``, from what ``out`` holds; ``relaxation``: ``omega``. Returns ``R (T v - v)`` at the owned
-        lattice nodes, ``(n, rows, columns)``, in a buffer that the next call overwrites; and the sum over the ranks
-        of what ``measure`` gave.
+        ``measure``: of the iteration that led to ``v``, from what ``out`` holds; ``relaxation``: ``omega``.
+        Returns ``R (T v - v)`` at the owned lattice nodes, ``(n, rows, columns)``, in a buffer that the next
+        call overwrites; and the sum over the ranks of what ``measure`` gave.
         """
 
     @abstractmethod

@@ -147,11 +147,11 @@ class Interface:
         return single
 
     def become(self, other: "Interface") -> None:
-        """Take the storage of another interface of the same block and problems, in the place of one's own."""
+        """Take over the storage of another interface of the same block and problems."""
         self.flat, self.lines, self.rings = other.flat, other.lines, other.rings
 
     def part(self, block: Block) -> "Interface":
-        """Return a copy of the values, if they are complete, in the region of a block within this one."""
+        """Return a copy of the values in the region of a smaller block; they must be complete."""
         self.require(self.block.halo)
         part = Interface(block, problems=self.problems, **self.tensors)
         for axis, (own, lines) in enumerate(zip(part.lines, self.lines, strict=True)):
@@ -229,7 +229,7 @@ class Interface:
         return [self._once(axis, part) for axis in axes for part in self.block.late(axis)]
 
     def _once(self, axis: int, place: Slices) -> torch.Tensor:
-        """Return a view of a part of the lines constant in an axis, without lattice nodes that stand in families before."""
+        """Return a view of lines constant in an axis, without lattice nodes that earlier families hold."""
         s = self.block.lattice.spacing
         part = self.lines[axis][:, place[0]]
         for dim, (other, nodes) in enumerate(
@@ -255,7 +255,7 @@ class Interface:
         return self.lines[0][:, *self.block.owned_lattice_nodes()]
 
     def match_copies(self) -> None:
-        """Give all copies of each lattice node the value that counts: that of the first family."""
+        """Give all copies of each lattice node the value of the first family."""
         s = self.block.lattice.spacing
         for axis in range(1, len(self.lines)):
             for before in range(axis):

@@ -1,4 +1,4 @@
-"""How the interface and the field lie over the ranks, and how whole interfaces move between them.
+"""Layouts of the interface and the field over the ranks, and movements of whole interfaces.
 
 Sizes that the engine works with, and a plan counts with; nothing slow is imported here.
 """
@@ -27,7 +27,7 @@ _FEW, _REPLICATED_ON_FEW, _REPLICATED_ON_MANY = 8, 2**20, 2**17
 
 
 def count_of_sums(problems: int) -> int:
-    """Return how many numbers are added up over the ranks in an iteration."""
+    """Return the number of sums over the ranks in an iteration."""
     return CALLS + SUMS * problems
 
 
@@ -37,7 +37,7 @@ def coarse_is_replicated(nodes: int, ranks: int) -> bool:
 
 
 def fill_batch(batch_subdomains: int) -> int:
-    """Return how many subdomains a fill hands to the local solver at once, where a sweep so many."""
+    """Return the batch of subdomains of a fill, where a sweep has ``batch_subdomains``."""
     return max(1, batch_subdomains // _FILLED)
 
 
@@ -119,7 +119,7 @@ class InterfaceMovement:
         return lines_layout(self._ranks, self._lattice, axis, halo=self._halo)
 
     def scatter(self, lines: tuple[np.ndarray, ...] | None, v: Interface) -> None:
-        """Hand every rank its part of the whole domain's lines, which the root alone needs."""
+        """Scatter the whole domain's lines, which the root alone needs, to the ranks."""
         for axis, own in enumerate(v.lines):
             layout = self._layout(axis)
             part = rows_from_root(

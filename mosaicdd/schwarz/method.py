@@ -1,4 +1,4 @@
-"""Local solvers put to work on a block: the iteration, and the fill of its result.
+"""The two-level Schwarz method on a block: its iteration, and the fill of its result.
 
 How fast the two-level iteration converges for an operator, and what follows from it.
 
@@ -53,7 +53,7 @@ _LAPLACE_SAFETY = {2: 1.5, 3: 2.0}
 
 @dataclass(frozen=True)
 class Scheme:
-    """How the two-level iteration of an operator is driven."""
+    """The drive of an operator's two-level iteration: coarse nodes, acceleration, relaxation."""
 
     points: int  # coarse nodes per lattice cell along a line
     acceleration: str  # ``"chebyshev"`` or ``"gmres"``: what drives it best in float64
@@ -93,7 +93,7 @@ def _measured(operator: EllipticOperator, subdomain: Subdomain, points: int | No
 
 
 def _cycle(low: float, high: float) -> tuple[float, ...]:
-    """First a plain step, which leaves nothing of what the coarse space holds; then the others."""
+    """Return the relaxation factors: a plain step, which removes the coarse space's part, then Chebyshev's."""
     return (1.0, *chebyshev_factors(low, high, _CYCLE))
 
 
@@ -145,7 +145,7 @@ def _norm(vector: torch.Tensor, owned: torch.Tensor) -> float:
 
 
 class PhaseIteration(Iteration):
-    """The paper's sweep (section 4.2): four phases of subdomains that do not overlap, in space eight, one after another.
+    """The paper's multiplicative sweep (section 4.2): four phases of disjoint subdomains, in space eight.
 
     Each is solved from the newest values; then the ranks agree on what they computed in common.
 

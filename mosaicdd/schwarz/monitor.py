@@ -105,7 +105,7 @@ class Monitor:
 
     @property
     def final_statuses(self) -> list[str]:
-        """Those of all problems, when they have ended."""
+        """The statuses of all problems, when they have ended."""
         return [status for status in self.statuses if status is not None]
 
     def go_on(
@@ -239,7 +239,7 @@ class Monitor:
         return all(status is not None or self._nearly(i) for i, status in enumerate(self.statuses))
 
     def reached(self, problem: int, update: float, size: float, mae: float) -> str | None:
-        """Return how a problem ends with such measurements by the rule, if it does."""
+        """Return the status by the rule of a problem with these measurements, if it ends."""
         power = float(self._powers[problem])
         return self._rule.reached(update / power, size / power, mae / power)
 
@@ -310,7 +310,7 @@ class Monitor:
 
 @dataclass
 class UpdateSums:
-    """Measures an iteration from the values that it led to and those before, which the next one overwrites.
+    """The sums by which an iteration is judged, from its values and those before, which the next one overwrites.
 
     ``residual``: ``R (T v - v)`` at the owned lattice nodes.
     """

@@ -1,4 +1,4 @@
-"""The additive sweep, and what it is planned for: one application of all local solvers, ``v -> T v`` on the interface.
+"""The additive sweep: one application of all local solvers, ``v -> T v`` on the interface.
 
 All subdomains start from the same values and are blended by the partition of unity; the result does
 not depend on the process grid.

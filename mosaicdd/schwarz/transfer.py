@@ -87,7 +87,7 @@ class Coarsening:
         return torch.cat(chosen).numpy()
 
     def _touched(self, block: Block) -> list[tuple[slice, ...]]:
-        """Return where those lie in the three parts: between blocks, cells are touched by both."""
+        """Return the touched unknowns in the three parts: cells between blocks are touched by both."""
         nodes = [slice(a - 1, b - 1) for a, b in zip(block.start, block.stop, strict=True)]
         cells = [slice(a - 1, b) for a, b in zip(block.start, block.stop, strict=True)]
         if self.points == 1:
@@ -305,7 +305,7 @@ class Transfer:
 
 
 class _Windows:
-    """The same nodes of each subdomain, on its line 0, 1 or 2 of those that are constant in an axis.
+    """Nodes of each subdomain on line 0, 1 or 2 of the lattice lines constant in an axis, as views.
 
     ``spans``: along each other axis, the first node and the number of nodes.
     """
@@ -321,7 +321,7 @@ class _Windows:
         self.inner = _strides(self.counts)
 
     def of(self, interface: Interface, batch: Batch, shape: Sequence[int]) -> torch.Tensor:
-        """Return those of a batch of a shape ``(n, *batch)``, a view ``(n, *batch, *nodes)``.
+        """Return the nodes of a batch of a shape ``(n, *batch)``, a view ``(n, *batch, *nodes)``.
 
         Made in one step: slices of windows of slices take a fifth of the time that it takes to copy the values.
 
@@ -339,7 +339,7 @@ class _Windows:
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return those of a contiguous array, in values."""
+    """Return the strides of a contiguous array, in values."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

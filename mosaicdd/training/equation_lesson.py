@@ -28,7 +28,7 @@ _SAMPLED_NODES = 64
 
 
 class EquationLesson:
-    """What a network learns of the solutions of one linear equation, on one rank.
+    """The lesson of a network on one rank: solutions of one linear equation.
 
     Attributes
     ----------
@@ -92,7 +92,9 @@ class EquationLesson:
         return Batches(len(self.samples), settings.batch_size, settings.seed)
 
     def draw(self, step: int, micro_batch: int) -> list[Pass]:
-        """Draw this rank's passes of a step, of at most so many samples if not 0: of the data, then of the PDE loss.
+        """Draw this rank's passes of a step: on data, then by the equation.
+
+        Each has at most ``micro_batch`` samples, if not 0.
 
         Points are the same on all ranks.
         """
@@ -190,7 +192,7 @@ class EquationLesson:
         return lesson.loss, lesson.draw(0, 0), lifted_bytes(dataset, settings)
 
     def squared_errors(self, *, everywhere: bool) -> tuple[list[float], list[int]]:
-        """Return sums of squared errors of a rank's share of held-out samples and windows, and the numbers of all values."""
+        """Return a rank's sums of squared errors of held-out samples and windows, and the numbers of all values."""
         nodes = torch.arange(len(self._points)) if everywhere else self._nodes
         nodes = nodes.to(self._points.device)
         kinds = self.validation, self.windows
@@ -201,7 +203,7 @@ class EquationLesson:
         return sums, [len(kind) * len(nodes) for kind in kinds]
 
     def card(self, name: str, best: Report) -> ModelCard:
-        """Write down what the network is, was trained on, and reaches; called by all ranks, with whole weights."""
+        """Return the model card: network, data and errors; called by all ranks, with whole weights."""
         dataset, degree = self._dataset, self._settings.lifting_degree
         ranges = zip(dataset.hyperparameter_names, dataset.hyperparameters.T, strict=True)
         figures, names = best.figures, dataset.parameter_names
@@ -256,7 +258,7 @@ def require_recomputing(name: str, network: Network, execution: ExecutionSetting
 
 
 def placed(network: Network, settings: TrainingSettings, ranks: RankGroup) -> torch.Tensor:
-    """Move a network to the device of a rank, in the precision of a training; return a tensor like its weights."""
+    """Move a network to a rank's device and a training's precision; return a tensor like its weights."""
     dtype = torch.float64 if settings.precision == "float64" else torch.float32
     network.to(ranks.device, dtype)
     return torch.empty(0, dtype=dtype, device=ranks.device)

@@ -58,7 +58,7 @@ _COLUMNS = 2**14  # of operators that are taken to float64 at a time
 
 
 class FamilyLesson(EquationLesson):
-    """Of a network that makes solution operators from the equation's parameters: regression on operators."""
+    """The regression on operators of a network that makes them from the equation's parameters."""
 
     network: FamilyNetwork
 
@@ -155,7 +155,7 @@ def fit_family(
 
 
 def require_operators(network: FamilyNetwork, dataset: Dataset) -> None:
-    """Raise `ValueError` if a dataset has not more operators to train on, of ``4 m`` samples each, than modes.
+    """Raise `ValueError` unless a dataset has more operators, of ``4 m`` samples each, than the network modes.
 
     The message has the number of samples that would do.
     """

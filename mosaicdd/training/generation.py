@@ -1,10 +1,10 @@
 """Data generation (section 5.1 of the paper): random boundary data and their discrete solutions.
 
 Boundary data are Gaussian processes along the closed perimeter, of cubes in space, their length scales, and amplitudes
-where these vary, from a scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so it
-does not depend on how many others are drawn, nor on which rank draws it. All ranks draw parts of a dataset, and
-the next run goes on from those of a run that was ended. Windows are subdomains cut
-out of larger solutions at lattice positions: the perimeters that a Schwarz iteration really meets.
+where these vary, from a scrambled Sobol sequence. Each sample has its own random numbers, seeded by (seed, index), so
+it does not depend on how many others are drawn, nor on which rank draws it. All ranks draw parts of a dataset, and
+the next run goes on from those of a run that was ended. Windows are subdomains cut out of larger solutions at lattice
+positions: the perimeters that a Schwarz iteration really meets.
 
 For a network that serves a family of operators the equation's parameters are drawn, too, anew for
 every ``4 m`` samples, which determine the operator, and for each of the larger problems.
@@ -95,7 +95,7 @@ def generate(
 
 
 class Generation:
-    """Data that are to be made by all ranks together: checked first, then run; for arguments and errors see `generate`.
+    """The generation of a dataset by all ranks: checked first, then run. For arguments and errors see `generate`.
 
     The parts lie in ``PATH.parts`` until the file is complete.
     """
@@ -284,7 +284,7 @@ class PartGenerator:
     def _solver(
         self, cells: int, parameters: dict[str, float]
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return what fills fields; kept while the parameters are the same for all."""
+        """Return the solver of fields, cached while the parameters are the same for all."""
         key = (cells, *parameters.items())
         if key not in self._solvers:
             if self._draws:
@@ -326,7 +326,7 @@ def _place(boundary: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _field_solver(system: DirichletSystem, method: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that fills the interior of fields ``(n, ny + 1, nx + 1)``, or with an axis more."""
+    """Return a solver of the interior of fields ``(n, ny + 1, nx + 1)``, or with an axis more."""
     multigrid = MultigridSolver(system) if method == "amg" else None
     # A factorisation of a cube takes a hundred times as long.
     directly = system.solve if len(system.shape) == 2 else system.solve_by_sines

@@ -97,7 +97,7 @@ _KEPT = 2  # so that one is whole where the newest is damaged
 
 
 class TrainingCheckpoints:
-    """The files ``OUTPUT.checkpoint-STEP``, used by one process: the newest two are kept, the newest whole one is read.
+    """The files ``OUTPUT.checkpoint-STEP`` of one process. The newest two are kept; the newest whole one is read.
 
     ``identity`` has settings and data that a continued run must have in common with this one, by name.
     """
@@ -166,7 +166,7 @@ class TrainingCheckpoints:
 
 
 class Training:
-    """What is learned from, by which network and how, and into which file.
+    """A training: its data, network, settings and model file.
 
     `require` and `join` check it, the latter with the data and the ranks; `run` then trains.
 
@@ -212,7 +212,7 @@ class Training:
 
     @property
     def _lesson(self) -> type[EquationLesson]:
-        """What the network is taught by."""
+        """The class of the network's lesson."""
         family = issubclass(network_class(self.network), FamilyNetwork)
         return FamilyLesson if family else EquationLesson
 

@@ -209,7 +209,7 @@ class GridResidual:
     def residual(
         self, network: torch.nn.Module, g: torch.Tensor, corner: tuple[int, ...]
     ) -> torch.Tensor:
-        """Return the residuals ``(B, w, w)``, or with an axis more, in coordinates of ``[-1, 1]``: second derivatives."""
+        """Return the stencil residuals ``(B, w, w)``, or with an axis more, in coordinates of ``[-1, 1]``."""
         width = self.positions + 2
         shape = (width,) * len(corner)
         nodes = np.indices(shape).reshape(len(corner), -1).T + corner

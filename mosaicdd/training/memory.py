@@ -1,4 +1,4 @@
-"""How much memory a training needs: what a forward pass keeps for its backward pass, and a plan for each device.
+"""The memory of a training: activations that a forward pass keeps, and a plan for each device.
 
 Nothing is guessed: what passes keep is measured on small ones and continued in a straight line, and the optimiser's
 state is that of a step.
@@ -32,7 +32,7 @@ PROBES = (2, 4)
 
 
 def kept_line(loss: Callable[[Any], torch.Tensor], part: Any) -> tuple[float, float]:
-    """Return the bytes that passes like one of at least 4 samples keep: at all, and for each sample.
+    """Return the bytes that forward passes keep: fixed ones, and those of each sample.
 
     The first are of weights, points and what is evaluated once for all samples.
     """
@@ -58,7 +58,7 @@ def kept_bytes(forward: Callable[[], torch.Tensor]) -> int:
 
 
 def samples_per_pass(loss: Callable[[Any], torch.Tensor], passes: list[Any]) -> int:
-    """Return how many samples a pass may have, so that they keep 32 MB for its backward pass.
+    """Return the number of samples of a pass that keep 32 MB for its backward pass.
 
     What is evaluated once for all samples of a pass does not count: more passes would not keep less.
     """

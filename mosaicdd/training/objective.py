@@ -1,8 +1,8 @@
 """Data-parallel training: its ranks, and the gradient of a loss over all of them.
 
-Weights are whole on each rank, or lie in shards. Under ``mpiexec`` and ``srun`` the group is opened from `Ranks`: rank 0 listens on a free
-port and broadcasts it. Under ``torchrun`` it is opened from torchrun's own environment. One process
-alone needs no group: it is the size-1 case of the same code.
+Weights are whole on each rank, or lie in shards. Under ``mpiexec`` and ``srun`` the group is opened from `Ranks`:
+rank 0 listens on a free port and broadcasts it. Under ``torchrun`` it is opened from torchrun's own environment. One
+process alone needs no group: it is the size-1 case of the same code.
 """
 
 import atexit
@@ -316,7 +316,7 @@ class ParallelObjective:
 
 
 def _sharded_as(like: torch.Tensor, value: Any) -> Any:
-    """Return a whole value in the shards of a weight; numbers, and what has no shards, as they are."""
+    """Distribute a whole value like a weight; numbers, and values of whole weights, stay as they are."""
     if not isinstance(like, DTensor) or not torch.is_tensor(value) or not value.ndim:
         return value
     return distribute_tensor(value, like.device_mesh, like.placements)

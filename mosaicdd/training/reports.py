@@ -1,4 +1,4 @@
-"""What is known of a training at a validation, as its metrics file has it, and at its end."""
+"""The reports of a training at a validation, as its metrics file has them, and its result."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from mosaicdd.storage.model_file import ModelCard
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of a training, with its mean squared errors.
+    """The state of a training at a validation, with its mean squared errors.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class TrainingResult:
 
     @property
     def relative_error(self) -> float | None:
-        """Root mean square error over that of the lifting alone, where there is one: 1 has learned nothing."""
+        """Root mean square error relative to that of the lifting alone; 1 has learned nothing."""
         return None if self.card is None else self.card.validation.get("relative_error")
 
     @property
@@ -107,7 +107,7 @@ class TrainingResult:
 
     @property
     def figures(self) -> dict:
-        """What a script wants to know, as plain values."""
+        """The result as plain values, for scripts."""
         return {
             "status": "finished" if self.finished else "interrupted",
             **self.best.figures,

@@ -100,7 +100,7 @@ _ORDER, _POINTS = 0, 1  # the two families of random numbers
 
 
 class Batches:
-    """The global batches of a training, chosen by a seed; one larger than the samples becomes all of them."""
+    """The global batches of a training, chosen by a seed, of all samples at most."""
 
     def __init__(self, samples: int, batch_size: int, seed: int):
         self.samples = samples
@@ -120,7 +120,7 @@ class Batches:
         return self._order[position * self.size :][: self.size]
 
     def parts(self, step: int, ranks: RankGroup, micro_batch: int) -> list[torch.Tensor]:
-        """Return the samples of a rank in a step, split into passes: as many as on any other rank.
+        """Return a rank's samples of a step, split into passes, whose number is equal on all ranks.
 
         Ranks with sharded weights gather them in every pass. Where the shares differ and passes of
         one sample are asked for, some have two: no part is empty.

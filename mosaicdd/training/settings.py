@@ -29,7 +29,7 @@ def _require_held_out(held_out: int, settings: Any, what: str) -> None:
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How a dataset is drawn.
+    """The settings of a dataset's generation.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class GenerationSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a network is trained: what is computed. A run that is resumed must have the same."""
+    """The settings of a training that decide its result. A run that is resumed must have the same."""
 
     epochs: int = setting(200, "Passes over the training samples.", least=1)
     batch_size: int = setting(256, "Samples per step, of all ranks together.", least=1)
@@ -185,7 +185,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class ExecutionSettings:
-    """How the work of a step is laid over devices and memory.
+    """The distribution of a step's work over devices and memory.
 
     It changes time and memory, and results by rounding at most: a run may be resumed with others,
     only not with another sharding.
@@ -218,7 +218,7 @@ class ExecutionSettings:
             raise ValueError(f"bucket_cap_mb must be positive, got {self.bucket_cap_mb}")
 
     def require_ranks(self, ranks: int, settings: TrainingSettings, samples: int) -> None:
-        """Raise `ValueError` if a number of ranks cannot share a batch out, or not by this sharding and optimiser."""
+        """Raise `ValueError` unless ranks can share a batch out, by this sharding and optimiser."""
         if (batch := min(settings.batch_size, samples)) < ranks:
             raise ValueError(
                 f"a batch of {batch} samples cannot be shared out between {ranks} ranks; use a larger "

@@ -1,1 +1,1 @@
-"""What solves one subdomain: the exact discrete solver and networks under a lifting."""
+"""Local solvers of one subdomain: the exact discrete one, and networks under a lifting."""

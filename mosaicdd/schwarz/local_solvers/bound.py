@@ -1,9 +1,9 @@
-"""What the Schwarz iteration asks of a local solver.
+"""The interface of local solvers to the Schwarz iteration.
 
 A `LocalSolver` is chosen by name and knows no problem yet. *Bound* to one, it knows the operator and
-what the source adds, and is a `Method`: the set-up and the engines ask it, and not what class it is of. One that is the same for all subdomains (`SharedSolver`) is planned for
-a block, and then knows which subdomain is which (`BlockPlan`): the iteration, the fill and the coarse space see only
-that.
+what the source adds, and is a `Method`: the set-up and the engines ask it, and not what class it is of. One that is
+the same for all subdomains (`SharedSolver`) is planned for a block, and then knows which subdomain is which
+(`BlockPlan`): the iteration, the fill and the coarse space see only that.
 
 Shape letters in this folder: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q`` query points, ``n``
 problems solved at once.
@@ -69,7 +69,7 @@ class SharedSolver(Method):
         return Lattice(grid, self.subdomain)
 
     def subdomains(self, grid: Grid) -> int | None:
-        """Return how many there are."""
+        """Return the number of subdomains."""
         return math.prod(self.lattice(grid).subdomains)
 
     def boxes(self, grid: Grid, periodic: tuple[bool, ...]) -> NodeBoxes:
@@ -81,7 +81,10 @@ class SharedSolver(Method):
         return NodeBoxes(grid, periodic, tuple(edges))
 
     def bytes_per_node(self, itemsize: int, problems: int, *, certified: bool) -> float:
-        """Return those of two interfaces of each problem, of several and by networks a third; of the field a rank holds a strip only."""
+        """Return the bytes of two interfaces of each problem, of three for several problems and for networks.
+
+        Of the field a rank holds a strip only.
+        """
         interfaces = problems * (2 if problems == 1 and self.exact else 3)
         return interfaces * itemsize * self.subdomain.axes / (self.subdomain.cells // 2)
 
@@ -95,7 +98,7 @@ class SharedSolver(Method):
         raise NotImplementedError
 
     def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
-        """Return what tells perimeters outside of the training range, if there is one."""
+        """Return the test of perimeters against the training range, if there is one."""
         return None
 
 
@@ -109,7 +112,7 @@ def require_plain(name: str, problem: Problem) -> None:
 
 
 class LocalSolver(Protocol):
-    """What solves subdomains of a certain number of cells, before it knows a problem.
+    """A solver of subdomains of a number of cells, not yet bound to a problem.
 
     Attributes
     ----------

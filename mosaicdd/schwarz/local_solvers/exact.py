@@ -1,19 +1,20 @@
-"""The exact solver: of constant coefficients a dense operator on all subdomains, else the equations of the whole grid.
+"""The exact solver: a dense operator on all subdomains, or the equations of the whole grid.
 
-Local solvers that are linear in the perimeter values are planned as one matrix product, half of one, of cubes an eighth.
+Local solvers that are linear in the perimeter values are planned as one matrix product, half of one, of cubes an
+eighth.
 
 In a square, the reflection through the centre, ``(y, x) -> (m - y, m - x)``, shifts a perimeter by half its
 length, so that folding it reads whole rows, and reverses the query points line by line. Sums and
 differences of the two halves of a perimeter give the even and the odd part of the values at half of
 the points; their sum and difference are the values.
 
-In a cube values split along each axis into an even and an odd part; of three axes there are eight kinds, and an operator
-that commutes with the reflections maps each kind to itself. Sums and differences make these parts, eight small
-products take the place of a large one, and sums and differences put the results together: these are products, too, with a
-matrix of signs. Products are numpy's, which of matrices that small are faster than torch's, and than additions axis by axis.
-Nodes come as
-*representatives*, whose coordinates are at most ``m / 2``, and their images: slot ``(e, r)`` is node ``r`` reflected in the
-axes where ``e`` is 1. A node in the middle of an axis has several slots.
+In a cube values split along each axis into an even and an odd part; of three axes there are eight kinds, and an
+operator that commutes with the reflections maps each kind to itself. Sums and differences make these parts, eight
+small products take the place of a large one, and sums and differences put the results together: these are products,
+too, with a matrix of signs. Products are numpy's, which of matrices that small are faster than torch's, and than
+additions axis by axis. Nodes come as *representatives*, whose coordinates are at most ``m / 2``, and their images:
+slot ``(e, r)`` is node ``r`` reflected in the axes where ``e`` is 1. A node in the middle of an axis has several
+slots.
 
 Shape letters: ``B`` subdomains, ``P = 4 m`` perimeter nodes, ``Q = R N`` query points in ``R``
 lines of ``N`` that are each reversed, ``H`` points in the first half of a line, its centre included.
@@ -67,7 +68,7 @@ def _reflection_plan(operator: np.ndarray, lines: int, dtype: torch.dtype) -> Ch
 
     @functools.cache  # to make them anew takes as long as some products
     def views(subdomains: int) -> tuple[Any, ...]:
-        """Return the halves' sums and differences ``(2, B, P/2)``, the products, and these without padding, ``(B, R, H)``."""
+        """Return views: the halves' sums and differences ``(2, B, P/2)``, the products, and their even and odd parts."""
         sizes = [subdomains * perimeter, 2 * subdomains * padded]
         folded, parts = memory[: sum(sizes)].split(sizes)
         folded, parts = folded.view(2, subdomains, -1), parts.view(2, subdomains, padded)
@@ -151,7 +152,7 @@ def _parity_plan(
 
 
 def keeps_reflections(operator: np.ndarray, points: np.ndarray, subdomain: Subdomain) -> bool:
-    """Say whether reflections in all axes change what an operator ``(Q, P)`` of nodes gives by rounding only."""
+    """Say whether an operator ``(Q, P)`` of nodes commutes with reflections in all axes, but for rounding."""
     m, nodes = subdomain.cells, np.rint(points).astype(int)
     g = np.random.default_rng(0).standard_normal((operator.shape[1], _PROBES))
     values = operator @ g
@@ -170,13 +171,13 @@ def keeps_reflections(operator: np.ndarray, points: np.ndarray, subdomain: Subdo
 
 
 def _representatives(nodes: np.ndarray, m: int) -> np.ndarray:
-    """Return the nodes with coordinates of at most ``m / 2``, each once, by which axes they are in the middle of."""
+    """Return the nodes with coordinates of at most ``m / 2``, sorted by the axes that they bisect."""
     low = np.unique(nodes[(2 * nodes <= m).all(axis=1)], axis=0)
     return low[np.lexsort((2 * low != m).T[::-1])]
 
 
 def _numbers(nodes: np.ndarray, among: np.ndarray, m: int) -> np.ndarray:
-    """Return which of some nodes are those, ``(.., axes)`` to ``(..)``; -1 where none is."""
+    """Return the index of nodes ``(.., axes)`` among others, ``(..)``; -1 where there is none."""
     axes = among.shape[1]
     number = np.full((m + 1,) * axes, -1)
     number[tuple(among.T)] = np.arange(len(among))
@@ -191,7 +192,7 @@ def linear_plan(
     weights: np.ndarray | None = None,
     **tensors: Unpack[Tensors],
 ) -> Plan:
-    """Plan a linear local solver: by half of the products where its symmetry allows it, of cubes by an eighth.
+    """Plan a linear local solver. Its symmetry saves half of the products where it has one, of cubes seven eighths.
 
     The operator ``(Q, P)`` is of query points ``(Q, 2)``, (y, x) in cells; ``weights (Q,)`` are
     factors for the values.
@@ -227,7 +228,7 @@ _ANISOTROPY = 100.0
 
 
 class Exact:
-    """The exact solver of any equation: by one operator for all subdomains, by transforms, multigrid or Newton's method.
+    """The exact solver of any equation: by subdomains, transforms, multigrid or Newton's method.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ class Exact:
         self.cells, self._shared = cells, shared
 
     def bind(self, problem: Problem, grid: Grid) -> Method:
-        """Return what solves a problem on a grid."""
+        """Return the solver of a problem on a grid."""
         cells = self.cells if len(grid.shape) == 2 else self.cells // 2
         operator: Any = problem.operator  # with constant coefficients an `EllipticOperator`
         subdomain = Subdomain(cells, cells * grid.spacing, len(grid.shape))
@@ -272,13 +273,16 @@ class ExactSolver(SharedSolver):
 
     @property
     def matrix(self) -> np.ndarray:
-        """Values at all nodes of the subdomain, ``(m + 1, m + 1, P)``, for unit perimeter values; of a cube with an axis more."""
+        """The solution operator at all nodes, ``(m + 1, m + 1, P)``: values for unit perimeter values.
+
+        Cubes have an axis more.
+        """
         return _matrix(self.operator, self.subdomain)
 
     def plan(
         self, points: np.ndarray, *, weights: np.ndarray | None = None, **tensors: Unpack[Tensors]
     ) -> Plan:
-        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` or ``(Q, 3)`` integers in cells; no others are allowed."""
+        """Prepare the solve for grid nodes ``points``, ``(Q, 2)`` or ``(Q, 3)`` integers in cells."""
         nodes = np.asarray(points).astype(int)
         m = self.subdomain.cells
         if not np.array_equal(nodes, points) or nodes.min() < 0 or nodes.max() > m:

@@ -1,4 +1,4 @@
-"""The lifting: what a network need not learn is taken out of the perimeter values and put back.
+"""The lifting: exact solutions are taken out of the perimeter values, and put back.
 
 A learned local solver repeats its error in every subdomain, and the Schwarz fixed point amplifies
 the part that acts on low polynomials by the number of subdomains squared. So the perimeter values
@@ -189,7 +189,7 @@ class Lifting:
 
 
 def _inward(perimeter: np.ndarray, node: int, cells: int) -> np.ndarray:
-    """Return the nearest perimeter nodes to one on a corner or an edge that are inside of sides or faces."""
+    """Return the nearest perimeter nodes inside of sides or faces to a node on a corner or an edge."""
     ends = np.flatnonzero((perimeter[node] == 0) | (perimeter[node] == cells))
     near = np.tile(perimeter[node].clip(1, cells - 1), (len(ends), 1))
     near[np.arange(len(ends)), ends] = perimeter[node, ends]

@@ -49,7 +49,7 @@ class TrainedModel:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Of the domains that it can be on: 2 of rectangles, 3 of boxes."""
+        """Axes of the domains that it can be on: 2 of rectangles, 3 of boxes."""
         return (self.card.axes,)
 
     @property
@@ -63,7 +63,7 @@ class TrainedModel:
 
     @property
     def spacing(self) -> float | None:
-        """Of the grids that it can work on; None for any.
+        """Spacing of the grids that it can work on; None for any.
 
         An equation that is free of scales is the same on all grids, and one of a family is another of
         it on another grid.
@@ -108,7 +108,7 @@ class TrainedModel:
         return NetworkSolver(self.name, needed, subdomain, network, self.card, source, outside)
 
     def outside(self, operator: EllipticOperator, subdomain: Subdomain) -> str:
-        """Say what of an operator lies outside of the family's ranges; empty if nothing does."""
+        """Return why an operator lies outside of the family's ranges; empty if it does not."""
         for name, value in invariants(operator, subdomain).items():
             least, most = self.card.ranges[name]
             if name == "c":  # what it was on the training's subdomains
@@ -148,7 +148,7 @@ def local_solvers() -> list[str]:
 
 
 def model_path(name_or_path: str) -> Path:
-    """Return the file of a shipped model's name, or the path itself; if it is neither, the error lists the models."""
+    """Return the file of a shipped model's name, or the path itself. If it is neither, the error lists the models."""
     if name_or_path in shipped_models():
         return SHIPPED / f"{name_or_path}.h5"
     path = Path(name_or_path)
@@ -182,7 +182,7 @@ def find_network(name_or_path: str) -> TrainedModel:
 
 
 def default_local_solver(problem: Problem, *, transforms: bool = True) -> LocalSolver:
-    """Return what solves a problem where nothing else is asked for.
+    """Return the default local solver of a problem.
 
     The shipped network for its operator, or for a family that the operator is of; the exact one
     else, where a side is natural, and for numbers of cells that are no multiples of half a

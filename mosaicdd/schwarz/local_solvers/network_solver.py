@@ -4,8 +4,9 @@ A network linear in ``g`` is compiled, in float64, to one dense operator for the
 Any other is evaluated in chunks of subdomains, so that its activations stay within a bound; the lifting
 around it, which holds most of the values, keeps the iteration's precision whatever the network's is.
 
-Before any work a solver is tested. The lifting alone gives smooth data a plausible answer, whatever network stands behind
-it; on white noise it does not, and a network that has learned nothing is off by as much as the solution itself.
+Before any work a solver is tested. The lifting alone gives smooth data a plausible answer, whatever network stands
+behind it; on white noise it does not, and a network that has learned nothing is off by as much as the solution
+itself.
 
 The range of boundary data that a network has seen, and what is done outside of it.
 
@@ -97,7 +98,7 @@ _BATCH = {"cpu": 1024, "cuda": 65_536}  # on a processor, a cache holds what is 
 def subdomains_outside(
     v: Interface, block: Block, outside: OutsideRange, batch_subdomains: int
 ) -> torch.Tensor:
-    """Return booleans per owned subdomain, ``(n, *block.subdomains)``, looked at in batches of at most so many."""
+    """Return whether each owned subdomain is outside of the training range, ``(n, *block.subdomains)``."""
     transfer = Transfer(block, device=v.flat.device, dtype=v.flat.dtype)
     shape = v.problems, *block.region_subdomains
     result = torch.zeros(shape, dtype=torch.bool, device=v.flat.device)
@@ -253,7 +254,7 @@ class NetworkSolver(SharedSolver):
         return values_at, max(1, _ACTIVATION_BYTES[torch.device(device).type] // perimeter)
 
     def outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange | None:
-        """Return what tells perimeters outside of the training range, if the card states one."""
+        """Return the test of perimeters against the training range, if the card states one."""
         return self._outside_range(**tensors) if self.card.spectrum else None
 
     def _outside_range(self, **tensors: Unpack[Tensors]) -> OutsideRange:
@@ -262,7 +263,7 @@ class NetworkSolver(SharedSolver):
 
     @torch.no_grad()
     def matrix(self, points: np.ndarray) -> np.ndarray:
-        """Compile a network, which must be linear, to its matrix ``(Q, P)``, in float64, once for the same points."""
+        """Compile a linear network to its matrix ``(Q, P)``, in float64, once for the same points."""
         if not self.network.linear:
             raise Unsupported(
                 f"{self.name} is not linear in the perimeter values: it has no matrix"

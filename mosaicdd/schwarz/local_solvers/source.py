@@ -1,4 +1,4 @@
-"""What a source ``f`` adds to a local solve, ``w = A^-1 f`` with zero perimeter values.
+"""The part of a source ``f`` in a local solution, ``w = A^-1 f`` with zero perimeter values.
 
 It does not depend on the iteration, so it is computed once per subdomain, by the exact discrete
 operator: one product with a small matrix, which no network could undercut; or, at all nodes inside, where
@@ -80,7 +80,7 @@ class Source(GridSource):
         weights: np.ndarray | None = None,
         **tensors: Unpack[Tensors],
     ) -> "BlockSource":
-        """Return a `BlockSource` that is kept: the same to all who ask for the same, for as long as one has it.
+        """Return a `BlockSource`, shared by all who ask for the same one while any of them holds it.
 
         A network and the exact local solver that estimates its error hold one of them.
         """
@@ -221,7 +221,10 @@ def _by_sines(
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return a matrix product; on a processor numpy's, which takes two thirds of the time, of small ones half."""
+    """Return a matrix product.
+
+    On a processor it is numpy's, which takes two thirds of torch's time, for small ones half.
+    """
     if left.device.type != "cpu":
         return torch.matmul(left, right)
     if right.dim() > 2:
