@@ -2,20 +2,14 @@
 
 import pytest
 import torch.distributed as dist
-from drawn_data import generate_dataset
+from drawn_data import generate_dataset, generation
 
-from mosaicdd import GenerationSettings
-from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.training.objective import rank_group
 
 
 @pytest.fixture(scope="session")
 def small_dataset():
-    return generate_dataset(
-        GenerationSettings(
-            subdomain=Subdomain(cells=8, size=0.125), samples=300, windows=100, method="direct"
-        )
-    )
+    return generate_dataset(generation(samples=300, windows=100, method="direct"))
 
 
 @pytest.fixture(scope="session")

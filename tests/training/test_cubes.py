@@ -1,58 +1,29 @@
 """Data of cubes, and a network that learns from them without labels, on any number of ranks."""
 
-import copy
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from drawn_data import generate_dataset
+from drawn_data import generate_dataset, generation, trainer_of
 
 import mosaicdd as m
-from mosaicdd import ExecutionSettings, GenerationSettings, TrainingSettings, train
-from mosaicdd.discretisation.discrete import DirichletSystem
-from mosaicdd.grid.grid import Grid
-from mosaicdd.networks.registry import build_network
+from mosaicdd import TrainingSettings, train
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.equations.linear import LAPLACE
-from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import find_network
-from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.losses import GridResidual, UnitOperator, pde_residual
-from mosaicdd.training.trainer import Trainer
 
 CUBE = Subdomain(4, 0.25, axes=3)
-SETTINGS = TrainingSettings(
-    labels=False, epochs=60, batch_size=17, precision="float64", validations=4, lr=0.01
-)
+GIVEN = {"labels": False, "epochs": 60, "batch_size": 17, "precision": "float64", "validations": 4, "lr": 0.01}  # fmt: skip
+SETTINGS = TrainingSettings(**GIVEN)
 
 
 def generate(samples=40, **changes):
-    return generate_dataset(
-        GenerationSettings(subdomain=CUBE, samples=samples, windows=350, **changes)
-    )
+    return generate_dataset(generation(4, 0.25, 3, samples=samples, windows=350, **changes))
 
 
 @pytest.fixture(scope="module")
 def dataset():
     return generate()
-
-
-@pytest.mark.parametrize("kind", ["", "window_"])
-def test_solutions_solve_the_discrete_equation_with_their_boundary(dataset, kind):
-    boundary, solution = (getattr(dataset, kind + name) for name in ("boundary", "solution"))
-    system = DirichletSystem(LAPLACE.at(), Grid(CUBE.shape, CUBE.spacing))
-    assert np.abs(system.apply(np.moveaxis(solution, 0, -1))).max() < 1e-12
-    np.testing.assert_array_equal(solution[:, *CUBE.perimeter.T], boundary)
-    assert boundary.std() > 0.3
-
-
-def test_samples_do_not_depend_on_how_many_are_drawn(dataset):
-    more = generate(samples=60)
-    np.testing.assert_array_equal(more.boundary[:40], dataset.boundary)
-    np.testing.assert_array_equal(more.solution[:40], dataset.solution)
 
 
 def test_neighbouring_nodes_differ_by_what_the_length_scale_says():
@@ -66,88 +37,23 @@ def test_neighbouring_nodes_differ_by_what_the_length_scale_says():
         assert np.mean(g[:, a] ** 2) == pytest.approx(1.0, rel=0.25)
 
 
-def test_the_file_says_that_they_are_cubes(dataset, tmp_path):
-    dataset.write(tmp_path / "data.h5")
-    read = Dataset.read(tmp_path / "data.h5")
-    assert read.subdomain == CUBE
-    assert read.content_hash == dataset.content_hash
-
-
-@pytest.mark.parametrize("multilevel", [False, True])
-def test_the_discrete_solution_has_no_residual(multilevel):
-    operator = torch.as_tensor(ExactSolver(LAPLACE.at(), CUBE).matrix)
-    g = torch.as_tensor(np.random.default_rng(0).standard_normal((3, len(CUBE.perimeter))))
-
-    def exact(g, points):
-        return g @ operator[tuple(((points + 1) * 2).round().long().T)].T
-
-    like = torch.zeros(1, dtype=torch.float64)
-    rule = GridResidual(LAPLACE.at(), CUBE, 8, multilevel, like)
-    corner = rule.draw(torch.Generator().manual_seed(1))
-    assert rule.residual(exact, g, corner).shape == ((3, 3, 3, 3) if multilevel else (3, 2, 2, 2))
-    assert rule.loss(exact, g, corner) < 1e-24
-    assert rule.loss(lambda *arguments: 1.01 * exact(*arguments), g, corner) > 1e-8
-
-
-def test_the_residual_of_a_parabola_is_its_second_derivatives(faces_network):
-    def parabola(g, points):
-        return (points[..., 0] ** 2 + 2 * points[..., 1] ** 2 + 3 * points[..., 2]).expand(
-            len(g), -1
-        )
-
-    operator, g = UnitOperator.of(LAPLACE.at(), CUBE), torch.zeros(2, 98, dtype=torch.float64)
-    points = torch.rand(5, 3, dtype=torch.float64)
-    residual = pde_residual(parabola, operator, g, points, "autograd")
-    torch.testing.assert_close(residual, torch.full((2, 5), 6.0, dtype=torch.float64))
-    assert pde_residual(faces_network(CUBE), operator, g, points).shape == (2, 5)
-
-
 SDNET = {"width": 8, "channels": 2, "kernel": 3}
 WIDER = SDNET | {"width": 16, "channels": 4, "features": 8}
 LEARNED = {"labels": True, "pde_weight": 1e-4, "collocation": 5, "residual": "continuous"}
-
-
-def trainer_of(dataset, group, network="faces", changes=None, execution=None):
-    settings = replace(SETTINGS, **(changes or {}))
-    torch.manual_seed(0)
-    values = {"width": 8} if network == "faces" else SDNET
-    built = build_network(network, values, dataset.subdomain)
-    lesson = EquationLesson(built, dataset, settings, group)
-    return Trainer(lesson, settings, time.perf_counter(), group, execution)
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_ranks_add_up_to_the_gradient_of_one(gradients, dataset, ranks):
-    together, alone = (gradients(trainer_of(dataset, group)) for group in (ranks, None))
-    assert together[0]["pde_loss"] == pytest.approx(alone[0]["pde_loss"], rel=1e-12)
-    for ours, theirs in zip(together[1], alone[1], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
 @pytest.mark.parametrize("changes", [LEARNED | {"points": 1}, {}], ids=["labels", "no labels"])
 def test_ranks_add_up_to_the_gradient_of_one_by_convolutions(gradients, dataset, ranks, changes):
     together, alone = (
-        gradients(trainer_of(dataset, group, "sdnet", changes)) for group in (ranks, None)
+        gradients(trainer_of(dataset, "sdnet", SDNET, ranks=group, **GIVEN | changes))
+        for group in (ranks, None)
     )
     for term in ("data_loss", "pde_loss"):
         assert together[0][term] == pytest.approx(alone[0][term], rel=1e-12)
     for ours, theirs in zip(together[1], alone[1], strict=True):
         largest = theirs.abs().max()  # sums of 17 samples in another order
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12 * largest + 1e-15)
-
-
-@pytest.mark.ranks(2, 3)
-@pytest.mark.parametrize("sharding", ["zero1", "fsdp"])
-def test_shards_of_convolutions_learn_what_whole_ones_do(dataset, ranks, sharding):
-    learned = []
-    for execution in (None, ExecutionSettings(sharding=sharding)):
-        trainer = trainer_of(dataset, ranks, "sdnet", LEARNED | {"optimizer": "adamw"}, execution)
-        for step in range(5):
-            trainer.take_step(step / trainer.steps)
-        learned.append(copy.deepcopy(trainer.parallel.weights_state()))
-    for name, values in learned[0].items():
-        torch.testing.assert_close(learned[1][name], values, rtol=0, atol=1e-9)
 
 
 def test_what_is_trained_without_labels_solves_a_box(dataset, tmp_path):

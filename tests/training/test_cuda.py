@@ -1,26 +1,17 @@
 """Training on a GPU: the gradients of the processor, and a whole training."""
 
-import time
-
 import pytest
 import torch
+from drawn_data import trainer_of
 
-from mosaicdd import TrainingSettings
-from mosaicdd.networks.registry import build_network
-from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import rank_group
-from mosaicdd.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def make(dataset, ranks, name, **changes):
     given = {"epochs": 3, "batch_size": 50, "pde_weight": 1e-3, "collocation": 6}
-    torch.manual_seed(0)
-    network = build_network(name, {"width": 16}, dataset.subdomain)
-    settings = TrainingSettings(**given | changes)
-    lesson = EquationLesson(network, dataset, settings, ranks)
-    return Trainer(lesson, settings, time.perf_counter(), ranks)
+    return trainer_of(dataset, name, {"width": 16}, ranks=ranks, **given | changes)
 
 
 @pytest.mark.parametrize("residual", ["continuous", "discrete", "multilevel"])

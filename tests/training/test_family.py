@@ -5,20 +5,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
-from drawn_data import generate_dataset
+from drawn_data import generate_dataset, generation
 
-from mosaicdd import ExecutionSettings, GenerationSettings, Problem, TrainingSettings
+from mosaicdd import ExecutionSettings, Problem, TrainingSettings
 from mosaicdd.grid.grid import Grid
-from mosaicdd.networks.registry import build_network, canonical, coordinates
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.problems.equations import equation
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
-from mosaicdd.schwarz.local_solvers.lifting import Lifting
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel, find_local_solver
 from mosaicdd.storage.dataset_file import Dataset
-from mosaicdd.training.family import FamilyLesson, family_ranges, fit_family
 from mosaicdd.training.loop import Training
 from mosaicdd.training.objective import RankGroup
 
@@ -28,8 +24,8 @@ NETWORK = {"modes": 6, "hidden": 32, "depth": 2}
 
 
 def generate(pde, operators=32, **changes):
-    given = {"samples": 32 * operators, "windows": 300, "subdomain": SUBDOMAIN}
-    return generate_dataset(GenerationSettings(pde=pde, **given | changes))
+    given = {"samples": 32 * operators, "windows": 300}
+    return generate_dataset(generation(pde=pde, **given | changes))
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +74,6 @@ def test_a_family_comes_back_from_its_file(datasets, tmp_path):
     assert back.parameter_names == ("axx", "ayy", "axy")
     assert back.operators(slice(None)) == dataset.operators(slice(None))
     assert back.window_operators == dataset.window_operators
-
-
-@pytest.mark.parametrize("pde", FAMILIES)
-def test_with_all_modes_the_operators_of_the_data_are_reproduced(datasets, pde):
-    dataset = datasets[pde]
-    network = build_network("family", {"modes": 28, "width": 49}, SUBDOMAIN)
-    inputs, targets = fit_family(network, dataset, slice(0, 29 * 32), 2)
-    operator, run = dataset.operators(slice(None))[5]
-    _, p = canonical(coordinates(operator, SUBDOMAIN.size))
-    number = int((inputs.double() - torch.as_tensor(p)).abs().sum(dim=1).argmin())
-    # In place of the perceptron's answer for this operator, that of the data.
-    network.forward = lambda p: targets[number][None]
-    rows = network.at(operator, SUBDOMAIN).operator[1:-1, 1:-1].reshape(49, 32).double().numpy()
-    matrix = Lifting(operator, SUBDOMAIN, 2).compile(rows, SUBDOMAIN.interior)
-    error = dataset.boundary[run] @ matrix.T - dataset.solution[run, 1:-1, 1:-1].reshape(32, 49)
-    # 28 of some 40 components (images near to each other count twice), in float32.
-    assert np.sqrt(np.mean(error**2)) < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -146,11 +125,6 @@ def test_a_parameter_outside_of_the_range_is_refused_with_the_range(trained):
     assert not model.bind(Problem((32, 32), "screened-poisson", {"c": 400.0}), fine).outside
 
 
-def test_the_range_of_parameters_does_not_depend_on_the_samples(datasets):
-    few = generate("screened-poisson", operators=8)
-    assert family_ranges(few) == family_ranges(datasets["screened-poisson"])
-
-
 @pytest.mark.parametrize(
     ("name", "network", "changes", "message"),
     [
@@ -192,17 +166,6 @@ def test_a_network_that_folds_is_refused_where_the_equation_does_not():
     with pytest.raises(ValueError, match="lacks the symmetries of the square"):
         train(dataset, "linear", {"width": 16})
     train(dataset, "linear", {"width": 16, "symmetric": False}, epochs=1)
-
-
-def test_a_family_is_trained_alike_in_micro_batches_and_said_to_fit(datasets):
-    from mosaicdd.training.memory import memory_plan
-
-    dataset = datasets["screened-poisson"]
-    network = build_network("family", NETWORK, SUBDOMAIN)
-    asked = dataset, TrainingSettings(), ExecutionSettings(), RankGroup()
-    (sharding, level), *_ = memory_plan(FamilyLesson, network, *asked).items()
-    assert sharding == "none"
-    assert level["activations"] > 0
 
 
 def test_an_equation_without_a_family_has_no_parameters_in_its_data():

@@ -79,8 +79,3 @@ def test_the_multilevel_loss_weighs_errors_of_all_lengths_alike():
     # An eigenvalue of the stencil is 8 sin^2(pi k / 16): squared, 600 times from k = 1 to 7.
     assert max(losses[0]) / min(losses[0]) > 500
     assert max(losses[1]) / min(losses[1]) < 20
-
-
-def test_the_discrete_solution_has_no_multilevel_loss():
-    g = torch.as_tensor(np.random.default_rng(0).standard_normal((3, 32)))
-    assert residual(multilevel=True).loss(Exact(), g, (0, 0)) < 1e-26

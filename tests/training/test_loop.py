@@ -6,10 +6,9 @@ import time
 import numpy as np
 import pytest
 import torch
-from drawn_data import generate_dataset
+from drawn_data import generate_dataset, generation
 
-from mosaicdd import ExecutionSettings, GenerationSettings, TrainingSettings
-from mosaicdd.networks.subdomain import Subdomain
+from mosaicdd import ExecutionSettings, TrainingSettings
 from mosaicdd.training.loop import Training
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
@@ -25,11 +24,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def dataset():
-    return generate_dataset(
-        GenerationSettings(
-            subdomain=Subdomain(cells=8, size=0.125), samples=1000, windows=200, method="direct"
-        )
-    )
+    return generate_dataset(generation(samples=1000, windows=200, method="direct"))
 
 
 def train(dataset, name="linear", **changes):

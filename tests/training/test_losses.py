@@ -34,9 +34,10 @@ def draw(count, size):
     return torch.randn(count, size, generator=generator, dtype=torch.float64)
 
 
-def make(name, **settings):
+def make(name, axes=2, **settings):
     torch.manual_seed(0)
-    return build_network(name, {"width": 8, **settings}, Subdomain(cells=P // 4)).double()
+    subdomain = Subdomain(P // 4) if axes == 2 else Subdomain(4, axes=3)
+    return build_network(name, {"width": 8, **settings}, subdomain).double()
 
 
 def forward_mode(network, operator, g, points):
@@ -160,3 +161,13 @@ def test_a_weight_of_256_weighs_the_residual_as_the_paper_does_in_domain_lengths
     weight = (2 / subdomain.size) ** 4
     assert weight == 256
     np.testing.assert_allclose(weight * residual.detach().square().mean(), 6.0**2, rtol=100 * EPS)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("name", ["sdnet", "mlp"])
+def test_residuals_in_cubes_are_those_of_double_backward(name, symmetric):
+    network = make(name, 3, depth=3, symmetric=symmetric, features=4, sigma=2.0)
+    operator = UnitOperator((2.0, 1.0, 0.5), (0.5, -0.25, 1.0), -1.0)
+    g, points = draw(3, 98), draw(5, 3).clamp(-2, 2) / 2.01
+    by_layers, twice = (pde_residual(network, operator, g, points, way) for way in ("taylor", "autograd"))  # fmt: skip
+    torch.testing.assert_close(by_layers, twice, rtol=1e-10, atol=1e-11)

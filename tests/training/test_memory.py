@@ -1,9 +1,8 @@
 """What saves memory: the same gradients from less that is kept."""
 
-import time
-
 import pytest
 import torch
+from drawn_data import trainer_of
 
 from mosaicdd import ExecutionSettings, TrainingSettings
 from mosaicdd.networks.registry import build_network
@@ -15,16 +14,11 @@ from mosaicdd.training.losses import pass_loss, residual_of
 from mosaicdd.training.memory import kept_bytes, kept_line, memory_plan, samples_per_pass
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.samples import Pass
-from mosaicdd.training.trainer import Trainer
 
 
 def make(dataset, name="sdnet", execution=None, **changes):
     given = {"batch_size": 40, "pde_weight": 1e-3, "collocation": 8, "precision": "float64"}
-    settings = TrainingSettings(**given | changes)
-    torch.manual_seed(0)
-    network = build_network(name, {"width": 32, "depth": 4}, dataset.subdomain)
-    lesson = EquationLesson(network, dataset, settings)
-    return Trainer(lesson, settings, time.perf_counter(), execution=execution)
+    return trainer_of(dataset, name, {"width": 32, "depth": 4}, execution=execution, **given | changes)  # fmt: skip
 
 
 def kept(trainer, number):
@@ -78,7 +72,7 @@ def test_the_plan_of_a_dry_run_is_what_a_training_holds(small_dataset, name, opt
     trainer = make(small_dataset, name, optimizer=optimizer)
     for step in (0.1, 0.2):
         trainer.take_step(step)
-    network = build_network(name, {"width": 32, "depth": 4}, small_dataset.subdomain)
+    network = make(small_dataset, name).lesson.network
     alone = RankGroup()
     (level,) = memory_plan(
         EquationLesson, network, small_dataset, trainer.settings, trainer.execution, alone

@@ -68,18 +68,6 @@ def test_lamb_scales_by_the_norms_only_when_it_always_adapts(adapt):
     np.testing.assert_allclose(result, lamb_path(grads, adapt), rtol=1e-12)
 
 
-def test_lamb_adapts_with_weight_decay_whether_asked_or_not():
-    paths = []
-    for always in (False, True):
-        weight = torch.nn.Parameter(torch.as_tensor(start()))
-        optimiser = Lamb([weight], lr=LR, weight_decay=0.1, always_adapt=always)
-        for grad in gradients():
-            weight.grad = torch.as_tensor(grad)
-            optimiser.step()
-        paths.append(weight.detach().numpy())
-    np.testing.assert_array_equal(*paths)
-
-
 def test_lamb_leaves_out_the_ratio_where_a_norm_is_zero():
     weight = torch.nn.Parameter(torch.zeros(3))
     optimiser = Lamb([weight], lr=LR, always_adapt=True)
@@ -140,13 +128,6 @@ def test_rate_and_warmup_grow_with_the_batch_as_in_the_paper():
     assert settings.scaled_warmup == pytest.approx(0.004)
     alone = TrainingSettings(lr=1e-3, warmup=0.001, batch_size=1024)
     assert (alone.scaled_lr, alone.scaled_warmup) == (1e-3, 0.001)
-
-
-def test_weight_decay_is_zero_as_in_the_paper():
-    weights = [torch.nn.Parameter(torch.ones(2, 2))]
-    for name in ("adamw", "lamb", "soap"):
-        group = build_optimiser(weights, TrainingSettings(optimizer=name)).param_groups[0]
-        assert group["weight_decay"] == 0
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -7,17 +7,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from drawn_data import generate_dataset
+from drawn_data import generate_dataset, generation
 
 from mosaicdd import GenerationSettings, generate
-from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.storage.dataset_file import Dataset
 from mosaicdd.training import generation as generation_module
 from mosaicdd.training.generation import Generation, PartGenerator
 
-SETTINGS = GenerationSettings(
-    subdomain=Subdomain(cells=8, size=0.125), samples=600, windows=300, method="direct"
-)
+SETTINGS = generation(samples=600, windows=300, method="direct")
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -1,19 +1,16 @@
 """Training on ranks: the same gradients and losses as in one process, the gradient reduced once a step."""
 
 import copy
-import time
 
 import pytest
 import torch
+from drawn_data import trainer_of
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from mosaicdd import ExecutionSettings, TrainingSettings
-from mosaicdd.networks.registry import build_network
+from mosaicdd import ExecutionSettings
 from mosaicdd.parallel.launcher import Watch
-from mosaicdd.training.equation_lesson import EquationLesson
 from mosaicdd.training.objective import RankGroup
 from mosaicdd.training.optimisers import TrainingDivergedError
-from mosaicdd.training.trainer import Trainer
 
 pytestmark = pytest.mark.ranks(1, 2, 4)
 ANY = pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -36,11 +33,8 @@ SETTINGS = {
 
 
 def make(dataset, name="sdnet", ranks=None, execution=None, **changes):
-    settings = TrainingSettings(**SETTINGS | changes)
-    torch.manual_seed(0)
-    network = build_network(name, SMALL[name], dataset.subdomain)
-    lesson = EquationLesson(network, dataset, settings, ranks)
-    return Trainer(lesson, settings, time.perf_counter(), ranks, execution)
+    given = SETTINGS | changes
+    return trainer_of(dataset, name, SMALL[name], ranks=ranks, execution=execution, **given)
 
 
 @ANY

@@ -1,29 +1,24 @@
 """Sharded state and weights: the same training as with whole ones, in less memory per rank."""
 
 import copy
-import time
 
 import pytest
 import torch
+from drawn_data import trainer_of
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 
 from mosaicdd import ExecutionSettings, TrainingSettings
-from mosaicdd.networks.registry import build_network
-from mosaicdd.training.equation_lesson import EquationLesson
-from mosaicdd.training.trainer import Trainer
 
 STEPS = 20
 
 
 def make(dataset, ranks, sharding="none", replicas=1, micro_batch=0, **changes):
     given = {"epochs": 10, "batch_size": 60, "optimizer": "adamw", "pde_weight": 1e-3, "clip": 1.0}
-    settings = TrainingSettings(**given | changes, collocation=6, precision="float64")
-    torch.manual_seed(0)
-    network = build_network("sdnet", {"width": 32, "channels": 2}, dataset.subdomain)
+    given |= {"collocation": 6, "precision": "float64"} | changes
     execution = ExecutionSettings(micro_batch=micro_batch, sharding=sharding, replicas=replicas)
-    lesson = EquationLesson(network, dataset, settings, ranks)
-    return Trainer(lesson, settings, time.perf_counter(), ranks, execution)
+    network = {"width": 32, "channels": 2}
+    return trainer_of(dataset, "sdnet", network, ranks=ranks, execution=execution, **given)
 
 
 def train(trainer, start=0, stop=STEPS):
