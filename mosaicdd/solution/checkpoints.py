@@ -91,7 +91,7 @@ class Checkpoints:
 
     @cached_property
     def _identity(self) -> dict:
-        """Of what the checkpoint is: names and numbers, and of all that varies over the domain a checksum.
+        """The identity of a checkpoint: names, numbers, and checksums of fields over the domain.
 
         That is the same for any process grid. All ranks must ask for it together.
         """
@@ -127,7 +127,7 @@ class Checkpoints:
             self.remove()
 
     def watch(self, interrupts: Watch, first: int) -> Watch:
-        """Return what keeps checkpoints of problems that an engine counts from a first one on, and hears interrupts."""
+        """Return a watch that keeps checkpoints of problems, numbered from a first one on, and hears interrupts."""
 
         def save(
             v: Interface | None, histories: Any, field: Any, statuses: Any, number: int
@@ -247,7 +247,7 @@ class Checkpoints:
         return read_arrays(self._ended[number], f"problems/{number}/rows")
 
     def start(self, members: range, engine: BaseEngine) -> dict[str, Any]:
-        """Return where an earlier run stopped with problems of a batch, as `SolveOptions` has it.
+        """Return the state in which an earlier run left problems of a batch, as `SolveOptions` has it.
 
         Nothing, if none of them had been begun.
         """

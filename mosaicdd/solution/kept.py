@@ -1,4 +1,4 @@
-"""What the ranks keep of a solve: their parts of interfaces and fields, and how these come together."""
+"""Parts of interfaces and fields on the ranks after a solve, and how they come together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,7 +107,7 @@ class LocalResult(RankPart):
         return groups.ranks.fitted(self.boxes.counts, self.cuts), groups.index
 
     def movement(self, group: Ranks, lattice: Lattice) -> InterfaceMovement:
-        """Return what moves interfaces over the ranks of a group."""
+        """Return the movement of interfaces over the ranks of a group."""
         return InterfaceMovement(group, lattice, self.settings.halo_depth)
 
     def require_fingerprint(self, problem: Problem, ranks: Ranks) -> None:
@@ -188,7 +188,7 @@ class LocalResult(RankPart):
         return Interface(lines[0].block, problems=len(members), flat=flat, **tensors)
 
     def _of(self, members: range) -> Sequence[Outcome]:
-        """Return how some of the problems ended, as far as they are kept."""
+        """Return the outcomes of some problems, as far as they are kept."""
         return self.outcomes[members.start - self.first : members.stop - self.first]
 
     def start_fields(self, members: range) -> torch.Tensor | None:
@@ -210,7 +210,7 @@ _AROUND = 2  # nodes, of which one-sided differences at an outline need three
 
 
 def asked_of(kept: LocalResult, problem: Problem, ask: Ask) -> Any:
-    """Return what is asked of the quantities of solutions; all ranks together.
+    """Return a quantity of solutions; all ranks together.
 
     `ValueError` if the problem's data are other ones than when it was solved. `Unsupported` if not all of the field is
     there.

@@ -165,7 +165,7 @@ class SolveFiles:
         return self._checkpoints.results
 
     def options(self, members: range, engine: BaseEngine, watch: Watch) -> dict[str, Any]:
-        """Return what a solve of some problems is given, as `SolveOptions` has it: where it begins, and who takes the field."""
+        """Return options of a solve of some problems, as `SolveOptions` has them: start, watch and sink."""
         begun: dict[str, Any] = {"watch": watch}
         if self._keeps:
             begun["watch"] = self._checkpoints.watch(watch, members.start)

@@ -1,4 +1,4 @@
-"""What is said of a solve: one report of all its problems, and a small one of each.
+"""Reports of a solve: one of all its problems, and a small one of each.
 
 A report is what ``solve --json`` prints, the solution file keeps and `Solution.report` holds: names
 and plain values, the same on all ranks.
@@ -33,7 +33,7 @@ _NOT_BEGUN = {"status": "interrupted", "iterations": 0, "sweeps": 0}
 
 @dataclass(frozen=True)
 class Result:
-    """How one problem ended; of a problem that was not begun, nothing but that."""
+    """The result of one problem; of one that was not begun, nothing but that."""
 
     # What is said of it
     report: dict = field(
@@ -48,7 +48,7 @@ class Result:
 
 
 def result_of(ranks: Ranks, outcome: Outcome) -> Result:
-    """Say how a problem ended; called by all ranks that solved it."""
+    """Return the result of an outcome; called by all ranks that solved it."""
     outside = None
     if outcome.outside is not None:
         outside = int(ranks.sum(np.array([float(outcome.outside.sum())]))[0])
@@ -77,7 +77,7 @@ def resumable(results: Sequence[Result]) -> bool:
 
 
 def merged_results(results: Sequence[Result]) -> dict:
-    """Return what is said of all problems: the worst status, the largest numbers; and each."""
+    """Return the report of all problems: the worst status, the largest numbers; and of each."""
     begun = [result.report for result in results if result.begun]
     statuses = [result.report["status"] for result in results]
     merged = {"status": max(statuses, key=BEST_FIRST.index)}
@@ -110,7 +110,7 @@ def _largest(values: list) -> float | int | None:
 def seconds_spent(
     clock: Stopwatch, begun: float, setup: float, solved: dict[str, float], before: dict[str, float]
 ) -> dict[str, float]:
-    """Return where the time of this rank has gone since a call began.
+    """Return the seconds of this rank by part since a call began.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def parts_of_ranks(ranks: Ranks, clock: Stopwatch) -> dict[str, dict[str, float]
 
 
 def described(report: dict) -> list[str]:
-    """Say in three lines what was solved, how it ended and how good it is, and what it took."""
+    """Describe a report in three lines: the problem, its end and errors, the seconds."""
     return [_what(report), _how_it_ended(report), seconds_described(report)]
 
 
@@ -189,7 +189,7 @@ def _how_it_ended(report: dict) -> str:
 
 
 def seconds_described(report: dict) -> str:
-    """Say how long the parts of a solve took, and its memory."""
+    """Describe the seconds of the parts of a solve, and its memory."""
     seconds = report["seconds"]
     parts = ", ".join(f"{name} {value:.2f}" for name, value in seconds.items() if name != "total")
     each = ""

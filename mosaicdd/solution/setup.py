@@ -1,4 +1,4 @@
-"""What stays the same for all problems of a solver: its local solver, partition, ranks and engines."""
+"""The plan of a solver for all of its problems: method, partition, ranks and engines."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ from mosaicdd.unsupported import Unsupported
 
 
 class Wanted(TypedDict, total=False):
-    """What is wanted of a solution, and where it goes, as `Solver` has it."""
+    """The part of a solution that is wanted, and its file, as `Solver` has them."""
 
     window: Extent | None
     keep: str
@@ -96,13 +96,13 @@ class SolverPlan:
         )
 
     def changed(self, problem: Problem) -> list[str]:
-        """Return what of a problem is not as it was planned for, as far as this rank knows it."""
+        """Return the names of data that differ from those planned for, as far as this rank sees them."""
         kind = fingerprint_of_kind(problem, self.grid)
         another = changed({name: self.told[name] for name in kind}, kind)
         return another or changed(self.told, plan_fingerprint(problem, *self._plan))
 
     def _choose(self, problem: Problem, local_solver: str | PathLike | LocalSolver | None) -> None:
-        """Find the local solver, if one is asked for, and bind it to the problem, on a grid of its spacing."""
+        """Find the local solver and bind it to the problem, on a grid of its spacing."""
         with argument("local_solver"):
             self._unbound = self._local_solver(problem, local_solver)
             spacing = None if self._unbound is None else self._unbound.spacing
@@ -203,7 +203,7 @@ class SolverPlan:
             )
 
     def batch(self, problems: int) -> int:
-        """Return how many of so many problems a group solves at once, at most; they fit the memory.
+        """Return the number of problems that a group solves at once, at most; they fit the memory.
 
         `ValueError` if there are fewer problems than groups, or a batch does not fit, or the fields do not that no
         file takes.
@@ -245,7 +245,7 @@ class SolverPlan:
         return batch
 
     def take(self, problem: Problem) -> None:
-        """Let the source be that of a problem, and coefficients be read from it; a source that comes anew is planned for.
+        """Take the source and the coefficients of a problem over; a source that is new is planned for.
 
         Arrays that were planned for may have changed since: they are not copied, and those of the problem have the values.
         """
@@ -260,7 +260,7 @@ class SolverPlan:
             source.update(problem)
 
     def engine(self, problems: int, batch: int) -> BaseEngine:
-        """Return what solves so many problems at once; the one for a whole batch stays besides it."""
+        """Return the engine of so many problems at once; that of a whole batch stays, too."""
         if problems not in self._engines:
             kept = {n: engine for n, engine in self._engines.items() if n == batch}
             engine = engine_of(self.bound.method)(

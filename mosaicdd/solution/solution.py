@@ -1,4 +1,4 @@
-"""What a solve gives: fields, how good they are, and what can be done with them."""
+"""Solutions: fields, their errors, and their quantities."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -218,7 +218,7 @@ class Solution(Placed, Quantified, Presented):
 
     @on_processor()
     def _asked(self, ask: Ask) -> Any:
-        """Return what is asked of the fields; all ranks together."""
+        """Return a quantity of the fields; all ranks together."""
         return asked_of(self.kept, self.problem, ask)
 
     @property

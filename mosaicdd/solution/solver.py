@@ -184,7 +184,7 @@ class Solver:
 
     @property
     def source_ghosts(self) -> int:
-        """How many nodes beyond those that a rank owns its part of a source reaches."""
+        """The width of the ghost nodes of a source around those that a rank owns."""
         return self._setup.bound.source_ghosts
 
     @property

@@ -98,7 +98,7 @@ class SolveJob:
 
     @property
     def first_engine(self) -> BaseEngine:
-        """What solves this group's first batch."""
+        """The engine of this group's first batch."""
         share = self._setup.groups.share(self.problem.problems)
         return self._setup.engine(min(self._batch, len(share)), self._batch)
 
@@ -173,7 +173,7 @@ class SolveJob:
         self._world.run_on_all(check)
 
     def begin(self, start: Solution | FieldStart) -> LocalResult | FieldStart:
-        """Return what a solve begins with.
+        """Return the start of a solve, checked.
 
         `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same grid and
         ranks.
@@ -260,7 +260,7 @@ class SolveJob:
         return part, gathered, spent
 
     def _periodic(self, start: LocalResult | FieldStart, members: range) -> torch.Tensor | None:
-        """Return what is periodic of fields to start from, which is solved for."""
+        """Return the periodic part of fields to start from, the unknown of the solve."""
         fields, own = start.start_fields(members), self.first_engine.owned
         if fields is None or not any(jumps_of(self.problem.conditions)):
             return fields
@@ -310,7 +310,7 @@ class SolveJob:
         ]
 
     def report(self, results: Sequence[Result]) -> dict:
-        """Return what is said of all problems, but the seconds."""
+        """Return the report of all problems, without the seconds."""
         setup, engine, settings = self._setup, self.first_engine, self._setup.settings
         extent, grid = setup.extent, setup.grid
         return merged_results(results) | {
@@ -340,7 +340,7 @@ class SolveJob:
         }
 
     def _domain(self) -> str | None:
-        """Say what part of the rectangle the domain is; None for all. All ranks together."""
+        """Describe the part of the rectangle that the domain is; None for all. All ranks together."""
         shape, grid = self.problem.domain.shape, self._setup.grid
         if shape is None:
             return None
@@ -354,7 +354,7 @@ class SolveJob:
 
 
 def _given(problem: Problem, name: str) -> object:
-    """Return what a problem was given under a name of what is planned."""
+    """Return the datum of a problem by its name in a plan."""
     kind, _, field = name.partition(" ")
     if kind == "field":
         return problem.fields.get(field)
@@ -368,7 +368,7 @@ def _is_no_number(outcome: Outcome) -> bool:
 
 
 def _progress(number: int, count: int, rule: StoppingRule, show: Progress) -> Callable[..., None]:
-    """Return what shows measurements in a round of so many as progress of the whole, on a logarithmic scale."""
+    """Return a function that shows measurements of a round as progress of all, on a logarithmic scale."""
     where = f"batch {number + 1} of {count}, " if count > 1 else ""
     first = 0.0
 

@@ -65,7 +65,7 @@ def require_writable(path: str | os.PathLike) -> Path:
 
 
 def _target(path: Path) -> Path:
-    """Return where a file is written: what a symbolic link leads to."""
+    """Return the path that a file is written to: the target of a symbolic link."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
@@ -76,7 +76,7 @@ def require_replaceable(
     suffix: str = "",
     inputs: Iterable[str | os.PathLike] = (),
 ) -> Path:
-    """Check that a file can be created at ``path``, and that nothing of the user's is lost by that.
+    """Check that a file can be created at ``path``, and that no file of the user's is lost.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def remove_checkpoint(path: Path) -> None:
 
 @contextmanager
 def naming(path: str | os.PathLike) -> Iterator[None]:
-    """Let errors of writing a file, or its temporary one, say in one line which one and why."""
+    """Raise errors of writing a file with its name and the reason in one line."""
     try:
         yield
     except OSError as error:
@@ -180,7 +180,7 @@ def naming(path: str | os.PathLike) -> Iterator[None]:
 
 @contextmanager
 def naming_checkpoint(path: str | os.PathLike | None) -> Iterator[None]:
-    """Let errors of files say which checkpoint is left, if there is one."""
+    """Raise errors of files with the name of the last checkpoint, if there is one."""
     try:
         yield
     except OSError as error:
@@ -238,7 +238,7 @@ class _PatientFile(io.FileIO):
 
 
 def version_of(path: str | os.PathLike) -> tuple[int, ...]:
-    """Return what changes when a file is replaced or written to: device, inode, size and time.
+    """Return the version of a file: device, inode, size and time, one of which a change changes.
 
     `FileNotFoundError`, which names the file, if it has been removed.
     """

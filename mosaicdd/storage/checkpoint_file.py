@@ -111,7 +111,7 @@ def read_arrays(path: str | PathLike, group: str) -> dict[str, np.ndarray]:
 
 
 def digest_of_sides(problems: Iterable[Problem], grid: Grid) -> str:
-    """Return what tells the data on the outline of problems from others."""
+    """Return a digest of the data on the outline of problems."""
     digest = hashlib.sha256()
     for problem in problems:
         if problem.plain:
@@ -125,7 +125,7 @@ def digest_of_sides(problems: Iterable[Problem], grid: Grid) -> str:
 
 
 def write_training_checkpoint(path: str | PathLike, identity: dict, state: dict) -> None:
-    """Write a checkpoint and what must be equal for it to be of use, whole or not at all; errors as `atomic_file`.
+    """Write the state of a training and its identity, whole or not at all; errors as `atomic_file`.
 
     The state is of dictionaries, lists and tuples of numbers, texts, None and tensors; keys are
     texts or whole numbers.

@@ -121,7 +121,7 @@ def _array(path: Path) -> np.ndarray:
 
 
 def _with_data(path: Path) -> np.ndarray:
-    """Return where a raster has data."""
+    """Return the mask of the places where a raster has data."""
     return np.isfinite(FieldFile(path)[()])
 
 
@@ -140,13 +140,13 @@ def _is_raster(path: Path) -> bool:
 
 
 def _picture(path: Path) -> np.ndarray:
-    """Return where a picture is light, from the bottom up."""
+    """Return the mask of light pixels of a picture, from the bottom up."""
     (grey,) = _pictures(path)[:1]
     return (grey > 127)[::-1]
 
 
 def _stack(path: Path) -> np.ndarray:
-    """Return where the pictures of a TIFF file are light, each from the bottom up, one after another along z.
+    """Return the mask of light pixels of a TIFF file, picture after picture along z, each from the bottom up.
 
     Of one whose tags say where it lies, where it has data.
     """

@@ -89,7 +89,7 @@ class FieldFile:
 
     @property
     def as_value(self) -> tuple:
-        """What tells it from others: a file that has changed is not read."""
+        """Its fingerprint: name and version; a file that has changed is not read."""
         return self.name, self._first, self._version
 
     @property

@@ -1,9 +1,9 @@
-"""What all HDF5 files of the package share: kind, format version, attributes, honest refusals.
+"""HDF5 files of the package: kind, format version, attributes, and refusals of others.
 
 A file's root carries ``kind`` and ``format_version``; `open_to_read` turns everything that can be
 wrong with a file into one line. `inspect_file` says what a file holds, whatever it is.
 
-By what, when and where a file was made: what a year later tells two of them apart.
+Attributes say by what command, when and where a file was made.
 """
 
 import functools
@@ -41,7 +41,7 @@ _SLAB = 2**24  # values that are read at once where all are read
 
 
 def built_with_mpi() -> bool:
-    """Return whether h5py can write one file on many ranks."""
+    """Whether h5py can write one file on many ranks."""
     return bool(h5py.get_config().mpi)
 
 
@@ -62,7 +62,7 @@ def new_file(path: str | os.PathLike, kind: str) -> Iterator[h5py.File]:
 
 
 def first_difference(theirs: dict, ours: dict, names: Iterable[str] = ()) -> str:
-    """Say what is the first difference between what files belong to, as ``epochs is 3, not 4``; nothing if there is none.
+    """Return the first difference of two identities, as ``epochs is 3, not 4``; nothing if there is none.
 
     ``names``: of what counts; by default all, in their order.
     """
@@ -203,7 +203,7 @@ def inspect_file(path: str | os.PathLike) -> tuple[str, dict, list[tuple[str, tu
 
 
 def _arrays_of(entry: h5py.Group) -> list[h5py.Dataset]:
-    """List the arrays in a group, those of its groups included, but for what is only presented to other programs."""
+    """List the arrays in a group and its groups, without links for other programs."""
     arrays = []
     for name in entry:
         if isinstance(entry[name], h5py.Dataset):
@@ -262,7 +262,7 @@ def library_versions() -> dict[str, str]:
 
 @contextmanager
 def run_with(files: Mapping[str, str]) -> Iterator[None]:
-    """Let `made_by` say which files a command line names, with a checksum of each, and from where paths count."""
+    """Add the files that a command line names, with a checksum of each, and its folder to `made_by`."""
     _run.update(folder=os.getcwd(), inputs=json.dumps(files))
     try:
         yield
@@ -279,7 +279,7 @@ def decoded(text: str) -> str:
 
 
 def made_by() -> dict[str, str]:
-    """Return command line and the files it names, date (of UTC), host, commit of the package where it runs from a checkout, and versions."""
+    """Return the provenance of a file: command line, files, date (UTC), host, commit of a checkout, versions."""
     made = {
         "command_line": shlex.join(sys.argv),
         **_run,

@@ -1,4 +1,4 @@
-"""What people give in files: boundary data, and points at which they want values.
+"""Inputs in files: boundary data, and points at which values are wanted.
 
 Boundary data are HDF5, ``/boundary/{bottom,top,left,right}``: each edge is one row of values, or, of
 several problems, has a row for each. Of a box there are ``back`` and ``front``, too, and each of the six

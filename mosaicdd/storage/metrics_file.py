@@ -62,7 +62,7 @@ def read_metrics(path: str | PathLike) -> list[dict]:
 
 
 def require_tensorboard(folder: str | PathLike) -> Path:
-    """Return the folder of events, made if there is none, if they can be written, and the package is installed."""
+    """Return the folder of events, made if there is none; the package must be installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ValueError(
             "the package tensorboard is not installed: pip install 'mosaicdd[tensorboard]', or do "

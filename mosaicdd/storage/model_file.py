@@ -22,7 +22,7 @@ _KINDS: dict[Any, Any] = {float: (int, float), list[float]: list}
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a model was made for, made of, and is known to do.
+    """The card of a model: its equation, its network, its training and its measured errors.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ def _netcdf(path: Path, variable: str | None) -> Raster:
 
 @contextmanager
 def _read_by_xarray(path: Path) -> Iterator[None]:
-    """Say in a line what a reader of xarray's stumbles over: of damaged files they raise what they like."""
+    """Raise errors of xarray's readers as one line: damaged files raise exceptions of any kind."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - of whatever kind it is
@@ -203,7 +203,7 @@ _GREYS = ("F", "I", "L", "I;16", "I;16B", "I;16S", "I;16BS")
 
 
 def _tiff(path: Path, variable: str | None) -> Raster:
-    """Read the numbers of a TIFF file, of several pictures one after another along z, each from the bottom up."""
+    """Read the numbers of a TIFF file, picture after picture along z, each from the bottom up."""
     try:
         from PIL import Image, ImageSequence
     except ModuleNotFoundError:

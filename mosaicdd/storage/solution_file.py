@@ -158,7 +158,7 @@ class SolutionArrays:
         return described
 
     def _history(self, file: h5py.File, name: str) -> np.ndarray:
-        """Return as much of a history as belongs to this problem."""
+        """Return the history of this problem, without the NaN after its last entry."""
         values = file[f"history/{name}"][self._number]
         if not self._number:
             return values
@@ -202,7 +202,7 @@ def grid_of_file(file: h5py.File, nodes: tuple[int, ...]) -> Grid:
 
 
 def window_of_file(file: h5py.File, grid: Grid, nodes: tuple[int, ...]) -> Window:
-    """Return which nodes of the grid the field has; `ValueError` if the grid has not all of them."""
+    """Return the window of nodes that the field has; `ValueError` if it is not within the grid."""
     first = file["solution"].attrs.get("first_node", np.zeros(len(nodes), int))
     start = tuple(int(node) for node in first)
     window = Window(start, tuple(a + n for a, n in zip(start, nodes, strict=True)))
@@ -225,7 +225,7 @@ def attributes_of_file(file: h5py.File) -> dict:
 
 
 def stored_field(spec: str) -> FieldFile | None:
-    """Return node values ``(ny + 1, nx + 1)`` in a solution file, of several problems ``(n, ny + 1, nx + 1)``.
+    """Return the node values in a solution file, ``(ny + 1, nx + 1)``, of several problems with a leading axis.
 
     ``spec``: ``FILE.h5``, of a series its last field, or ``FILE.h5:K``, that at its time number K; None if it is neither.
 

@@ -383,7 +383,7 @@ def _describe_shape(shape: Shape, file: h5py.File) -> None:
 
 
 def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[Part]:
-    """Yield values ``(n, rows, columns)`` at some nodes, or in the cells beyond them, a few rows at a time."""
+    """Yield values ``(n, rows, columns)`` at nodes, or in the cells beyond them, some rows at a time."""
     for place in in_rows(nodes, _SAMPLES):
         values = sample(place)
         ends = zip(place, values.shape[1:], strict=True)
@@ -392,7 +392,7 @@ def _samples(sample: Callable[[Slices], np.ndarray], nodes: Slices) -> Iterator[
 
 
 def in_rows_of(histories: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, np.ndarray]:
-    """Return numbers by name with a row for each of several problems, NaN after the last one of a problem."""
+    """Return histories as arrays by name, a row per problem, NaN after its last entry."""
     longest = max(len(values) for history in histories for values in history.values())
     rows = {}
     for name in dict.fromkeys(name for history in histories for name in history):

@@ -86,7 +86,7 @@ class TimeCheckpoint:
         self._saved = time.monotonic()
 
     def load(self, begin: Callable[[int], StepSequence]) -> tuple[list[Record], StepSequence]:
-        """Return the problems that had ended when the checkpoint was written, and the next one as it was then.
+        """Return the records of the problems that had ended, and the steps of the next one.
 
         ``begin``: makes the steps of a problem.
 
@@ -128,7 +128,7 @@ class TimeCheckpoint:
 
     @cached_property
     def _identity(self) -> dict:
-        """What must be equal for it to be of use, whatever the ranks; of one problem the number of steps may differ.
+        """The identity of a checkpoint, whatever the ranks; of one problem the number of steps may differ.
 
         Fields that are no numbers and no texts are told by checksums of their values at the nodes, those that change by
         two times. All ranks together.

@@ -147,7 +147,7 @@ def initial_values(field: Field, problem: Problem, part: Part) -> np.ndarray:
 
 
 def in_time(values: Any, axes: int) -> tuple[Callable[[float], Any], bool] | None:
-    """Return what gives values at a time, and whether they may jump; None if they stay.
+    """Return a function of time for values, and whether it may jump; None if they stay.
 
     ``values``: a number, a text, a function, an array, wells or foils, or a list of these. The time may be a `TimeLimit`.
     """
@@ -196,7 +196,7 @@ def may_jump(values: Any, axes: int) -> bool:
 
 
 def problems_in_time(problem: Problem, initial: Field) -> int:
-    """Return of how many problems in time the values at the begin, on the sides and of the source are.
+    """Return the number of problems in time of initial values, sides and source.
 
     `ValueError` if they are of different numbers. `TypeError` if those at the begin are a function of the time.
     """

@@ -1,4 +1,4 @@
-"""What a march keeps: a record of each problem's steps, and fields, on the ranks or in files until its output is written."""
+"""Records of steps, and fields of a march, on the ranks or in files until its output is written."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _PER_STEP = "time", "step", "iterations", "time_error", "solver_error", "balance
 
 @dataclass
 class Record:
-    """How the steps of a problem went, and how they ended; of one that was not begun, nothing but that."""
+    """The steps of a problem and their end; of one that was not begun, nothing but that."""
 
     # One entry per step: the time at its end, its length, the iterations of its solve
     time: list[float] = field(default_factory=list)
@@ -42,13 +42,13 @@ class Record:
 
     @property
     def last_error(self) -> float:
-        """Of the last step; 0 if there is none, or its error is not known."""
+        """The error of the last step; 0 if there is none, or it is not known."""
         error = self.time_error[-1] if self.time_error else math.nan
         return 0.0 if math.isnan(error) else error
 
     @property
     def note(self) -> str:
-        """What is said of the last step as it is taken."""
+        """The remark on the last step as it is taken."""
         error = self.time_error[-1]
         known = "" if math.isnan(error) else f", error of the step {error:.1e}"
         return f"{self.iterations[-1]} iterations{known}"
@@ -62,7 +62,7 @@ class Record:
         )
 
     def judge(self, time_error: float) -> None:
-        """Let the last steps have an error that was not known before."""
+        """Enter the error of the last steps, which was not known before."""
         for n in range(self.unjudged):
             self.time_error[-1 - n] = time_error
 
@@ -73,7 +73,7 @@ class Record:
             del entries[len(entries) - count :]
 
     def described(self) -> dict:
-        """Return what a report says of all steps together."""
+        """Return the report of all steps together."""
         known = [error for error in self.time_error if not math.isnan(error)]
         balance = balance_until(None, self.arrays())
         return {
@@ -104,7 +104,7 @@ _OF_EACH = ("status", "steps", "time", "iterations", "time_error", "solver_error
 
 
 def merged(records: Sequence[Record]) -> dict:
-    """Return what is said of the steps of all problems; of several the worst of each number, and some of each."""
+    """Return the report of the steps of all problems; of several the worst of each number, and some of each."""
     each = [record.described() for record in records]
     if len(each) == 1:
         return each[0]
@@ -165,7 +165,7 @@ class FrameStore:
         ranks.run_on_all(follow)
 
     def write(self, number: int, owned: np.ndarray) -> None:
-        """Take a field, of which each rank gives the nodes that it owns."""
+        """Store a field, of which each rank gives the nodes that it owns."""
         part, file = self.part, self._file
         values = part.of(owned)
         if self._apart:
@@ -192,11 +192,11 @@ class FrameStore:
             self._ranks.run_on_all(function)
 
     def local(self, number: int) -> np.ndarray:
-        """Return what this rank has of a field, where each keeps its part."""
+        """Return the part of a field on this rank, where each keeps its part."""
         return np.empty(self.part.shape) if self._file is None else self._file.read(number)
 
     def parts(self, number: int | None) -> list[Part]:
-        """Return what this rank hands over of a field, NaN of one that was not reached; all together it is whole."""
+        """Return the parts of a field that this rank hands over, NaN of one that was not reached."""
         part = self.part
         if self._file is None or (self._apart and not all(part.shape)):
             return []

@@ -91,7 +91,7 @@ def _on_outline(values: Any, grid: Grid, t: float) -> np.ndarray:
 
 
 def jump_at(data: list[Datum], t: float, later: float, together: Together) -> bool:
-    """Say whether data jump at a time, at which a step begins that ends later, and not only change; all ranks together.
+    """Whether data jump at the begin of a step, and do not only change; all ranks together.
 
     A jump is larger than what the same data change in the step that follows, at its middle and at its end.
     """

@@ -58,13 +58,13 @@ class PreviousSteps:
         return self.values[0]
 
     def add(self, values: np.ndarray, amounts: np.ndarray) -> None:
-        """Take the values after a step, and what flowed in it."""
+        """Enter the values after a step, and the amounts that flowed in it."""
         self.values = [values, *self.values][: self._depth]
         before = [known - amounts for known in self.amounts]
         self.amounts = [np.zeros(amounts.shape), *before][: self._depth]
 
     def amounts_in(self, step: ImplicitStep, length: float, rates: np.ndarray) -> np.ndarray:
-        """Return what flows in a step, from what flows per time at its stage: by the method, as the values are found.
+        """Return the amounts that flow in a step, from the rates at its stage: by the method, as its values.
 
         So what is stored is what the values have more, and all that flows is of the order of the method.
         """
@@ -81,11 +81,11 @@ class PreviousSteps:
         self.values, self.amounts = self.values[-1:], [np.zeros(1)]
 
     def next(self, out: np.ndarray | None = None) -> np.ndarray:
-        """Return what comes next, extrapolated."""
+        """Return the next values, extrapolated."""
         return self.weighted(_NEXT[len(self.values)], out)
 
     def halve(self) -> None:
-        """Let the values be half as far apart."""
+        """Interpolate the values to half of their distance in time."""
         if (known := len(self.values)) > 1:
             weights = _HALF_BACK[known]
             between = self.weighted(weights), _sum(weights, self.amounts)
@@ -93,7 +93,7 @@ class PreviousSteps:
             self.amounts = [self.amounts[0], between[1], self.amounts[1]][:known]
 
     def double(self) -> None:
-        """Let the values be twice as far apart."""
+        """Extrapolate the values to twice their distance in time."""
         known = len(self.values)
         further = [at[known] for at in (_TWO_BACK, _FOUR_BACK) if known in at]
         values = [self.weighted(weights) for weights in further]
@@ -115,7 +115,7 @@ def _sum(weights: tuple[float, ...], vectors: list[np.ndarray]) -> np.ndarray:
 
 
 class StepPlan:
-    """What steps of one length share: a solver, and what balances them; all ranks make it and call it together.
+    """The plan of steps of one length: a solver and their balance; all ranks make it and call it together.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class StepPlan:
         return FieldOnRank(share.grid, problem, 1, slice(0, 1), *nodes, ranks.sum, ranks.allgather)
 
     def _weights_of(self, volumes: ControlVolumes, held: FieldOnRank) -> np.ndarray:
-        """Return what the domain has of the volumes of the nodes that this rank owns, where something is made."""
+        """Return the control volumes of the nodes that this rank owns, within the domain."""
         grid, own = self._share.grid, self._share.owned
         weights = np.zeros([p.stop - p.start for p in own])
         for part in rows_of(held):

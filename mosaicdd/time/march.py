@@ -176,7 +176,7 @@ class March:
         return series
 
     def _march(self, progress: Progress | None) -> None:
-        """Take the steps of one problem after another, those that an interruption leaves; say how they ended."""
+        """Take the steps of one problem after another, until an interruption, and keep their records."""
         count = self._stepper.problems
 
         def show(fraction: float, note: str) -> None:
@@ -195,7 +195,7 @@ class March:
             self._steps = self._begin(len(self._ended))
 
     def _report(self) -> dict:
-        """Return what is said of all steps, but the seconds."""
+        """Return the report of all steps, without the seconds."""
         problem, time, settings = self._problem, self._time, self._settings
         stepper, share, window = self._stepper, self._stepper.share, self._part.window
         ends, whole = window.extent(share.grid)[::-1], Window.whole(share.grid)

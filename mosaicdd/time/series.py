@@ -1,4 +1,4 @@
-"""What a march gives: fields at some times, how far off they are, and the solution file of them."""
+"""Series of a march: fields at some times, their estimated errors, and their solution file."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -92,7 +92,7 @@ class Series(Placed):
         return self._part.window.coordinates(self._part.grid, axis)
 
     def balance(self, number: int = -1) -> Balance | list[Balance]:
-        """Return what flowed, was made, consumed and stored until a field, by default the last; without messages.
+        """Return the balance until a field, by default the last; without messages.
 
         Of several problems a list.
 
@@ -170,13 +170,13 @@ class Series(Placed):
         return self.gather(number)
 
     def _number(self, number: int) -> int:
-        """Return which field it is, from the first; raise `IndexError` if there is none."""
+        """Return the number of a field, from the first; raise `IndexError` if there is none."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"there are {len(self)} fields, 0 to {len(self) - 1}, not {number}")
         return number % len(self)
 
     def to_xarray(self) -> Any:
-        """Return all fields ``(time, y, x)``, in space ``(time, z, y, x)``, as a `DataArray`, with what is known of them.
+        """Return all fields ``(time, y, x)``, in space ``(time, z, y, x)``, as a `DataArray` with the report.
 
         Of several problems ``(time, problem, y, x)``.
 
@@ -227,7 +227,7 @@ class Series(Placed):
         return CoefficientsInTime(self.problem)(end).with_sides(sides).with_fields(f=0.0)
 
     def _told_now(self) -> Fingerprint:
-        """Return what tells the data that are written from others; of values on sides those at the end."""
+        """Return the fingerprint of the data that are written; of values on sides those at the end."""
         return fingerprint_but_source(self._last, self._part.grid, self._part.own)
 
     def write(self, path: str | PathLike, ranks: Ranks, *, shards: bool) -> None:

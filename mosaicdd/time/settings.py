@@ -41,7 +41,7 @@ def theta_step(share: float) -> ImplicitStep:
 
 @dataclass(frozen=True)
 class TimeMethod:
-    """How steps follow each other."""
+    """A multistep method: its implicit steps, order, and error constants."""
 
     order: int  # of the error in the step's length
     # By the number of last values that are known, from one on; the last one serves for more
@@ -62,7 +62,7 @@ class TimeMethod:
         return (self.levels if self.first is None else 2) - 1
 
     def error_of(self, known: int) -> tuple[float, int]:
-        """Return what part of the difference is the error of a step from so many last values, and its order."""
+        """Return the error constant of a step from so many last values, relative to the difference, and its order."""
         if self.first is not None and known < self.levels:
             return self.first, self.order - 1
         return self.error, self.order
@@ -101,7 +101,7 @@ RTOL = 1e-9
 
 @dataclass(frozen=True)
 class TimeSettings:
-    """How an equation is solved in time, from 0 to ``steps * dt``.
+    """The settings of a solve in time, from 0 to ``steps * dt``.
 
     `ValueError` if a value is not allowed.
     """

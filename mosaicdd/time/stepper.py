@@ -75,7 +75,7 @@ def _raised(field: Field, number: float) -> Any:
 
 
 class Storage:
-    """What multiplies ``du/dt`` in an equation: 1, a number, or a field at the nodes or per cell.
+    """The storage coefficient of ``du/dt``: 1, a number, or a field at the nodes or per cell.
 
     Where it is given per cell a node has the mean over its control volume.
 
@@ -228,7 +228,7 @@ class TimeIntegrator:
         return problem if self.problems == 1 else in_time.one_in_time(problem, number)
 
     def begin(self, number: int) -> np.ndarray:
-        """Take the steps of one of the problems from now on.
+        """Begin the steps of one of the problems.
 
         Returns its initial values at the nodes that this rank holds, with those given on the sides.
 
@@ -265,7 +265,7 @@ class TimeIntegrator:
             raise DataError(f"at the time {t:g}: {error}") from error
 
     def _with_given(self, values: np.ndarray, t: float) -> np.ndarray:
-        """Return values with those given at a time, and the same ones on both of a pair of periodic sides."""
+        """Return values with those prescribed at a time, equal on both of a pair of periodic sides."""
         sides, u = self._sides(t), values.copy()
         outline = sides.values(self.share.grid, self._pieces)
         place, prescribed = (
@@ -286,7 +286,7 @@ class TimeIntegrator:
         return u
 
     def _nodes(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return which owned nodes have unknowns, and which have values in a field, None of a rectangle."""
+        """Return the owned nodes with unknowns, and those with values in a field, None of a rectangle."""
         faces, own = Medium({"a": Field("a", 1.0), "c": Field("c", 1.0)}), self.share.owned
         begun = self._problem.with_sides(self._sides(0.0))
         ring, discretisation = _ring(own), Discretisation(begun, faces, self.share.grid)
@@ -303,7 +303,7 @@ class TimeIntegrator:
         return own if self._shown is None else np.where(self._shown, own, np.nan)
 
     def _stored(self, t: float) -> np.ndarray | float:
-        """Return what multiplies ``du/dt`` at a time at the nodes that this rank holds."""
+        """Return the storage at a time at the nodes that this rank holds."""
         return Storage(self._coefficients(t)).at(self.share.ghosted)
 
     def __call__(
@@ -316,7 +316,7 @@ class TimeIntegrator:
         *,
         anew: bool,
     ) -> StepResult:
-        """Take a step from the last values, which are that long apart, at a time to a later one.
+        """Take a step of a length from the last values, at a time to a later one.
 
         `DataError` on all ranks, if the problem's data are not sound then.
         ``atol``: last change, root mean square, with which its solve is good enough; ``anew``: whether it is the first one
@@ -363,7 +363,7 @@ class TimeIntegrator:
     def _data(
         self, newest: np.ndarray, t: float, later: float, share: float
     ) -> tuple[np.ndarray | None, Sides | None, np.ndarray]:
-        """Return the source within a step, conditions on sides that change, and the last values with those at its begin.
+        """Return the source within a step, its conditions on sides, and the last values with those prescribed at its begin.
 
         `DataError` on all ranks.
         """
@@ -384,7 +384,7 @@ class TimeIntegrator:
             raise DataError(f"between the times {t:g} and {later:g}: {error}") from error
 
     def _planned_at(self, stage: float, length: float) -> StepPlan:
-        """Return what solves a step with its stage at a time; or all ranks raise `DataError`."""
+        """Return the plan of a step with its stage at a time; or all ranks raise `DataError`."""
         if not self._coefficients.vary:
             return self._plan(length, stage)
         try:
@@ -394,7 +394,7 @@ class TimeIntegrator:
             raise DataError(f"at the time {stage:g}: {error}") from error
 
     def _plan(self, length: float, stage: float) -> StepPlan:
-        """Return what solves steps of a length; coefficients are those of a stage."""
+        """Return the plan of steps of a length; coefficients are those of a stage."""
         kept = _PLANNED_ANEW if self._coefficients.vary else _PLANNED
         key = length, stage if self._coefficients.vary else 0.0
         planned = self._planned.pop(key, None)

@@ -28,7 +28,7 @@ _SMOOTH = 2.0**1.5
 
 
 class StepSequence:
-    """What takes the steps of one problem one after another, on all ranks together.
+    """The steps of one problem, one after another, on all ranks together.
 
     `ValueError` or `TypeError` on all ranks, if the problem's data are not sound.
 
@@ -215,12 +215,12 @@ class StepSequence:
         self.levels.begin()
 
     def _begin_short(self) -> None:
-        """Let steps from here on be so short that one of them is judged before the end."""
+        """Shorten the steps until one of them is judged before the end."""
         while self.position + (self._scheme.unjudged + 1) * self.length > self._time.steps:
             self.length /= 2
 
     def _fit(self) -> None:
-        """Shorten the steps of a checkpoint of a march of another number of steps until they meet the end."""
+        """Shorten the steps of a checkpoint until they meet the end of this march."""
 
         def fits() -> bool:
             return (self._time.steps - self.position) % self.length == 0
@@ -233,7 +233,7 @@ class StepSequence:
             self.levels.halve()
 
     def _go_back(self) -> None:
-        """Take back the steps since it began, at first or at a jump, none of which has been judged."""
+        """Take back the steps since the begin or a jump, none of which has been judged."""
         count, frames = self.record.unjudged, self.record.frames
         self.position -= count * self.length
         self.record.drop(count)
@@ -243,7 +243,7 @@ class StepSequence:
             self.keep_frames(kept)
 
     def _advance(self, taken: StepResult, error: float | None) -> None:
-        """Take the values after a step over."""
+        """Accept a step: its values, its record, and the length of the next one."""
         known, length = len(self.levels.values), float(self.length) * self._time.dt
         self.position += self.length
         self.scale = max(taken.size, self.scale * _FORGOTTEN ** -float(self.length))
@@ -270,7 +270,7 @@ class StepSequence:
                 self.levels.double()
 
     def _amounts(self, taken: StepResult, length: float) -> tuple[np.ndarray, dict[str, float]]:
-        """Return what flows in a step, as a vector, and per time by the names of `Balance.numbers`."""
+        """Return the amounts that flow in a step, and rates by the names of `Balance.numbers`."""
         if taken.balance is None:
             return np.zeros(1), {}
         numbers = taken.balance.numbers()
