@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mosaicdd.grid.points import as_points, on_grid
@@ -20,7 +21,6 @@ from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.schwarz.fill import InterpolatedValues, PointValues
-from mosaicdd.schwarz.interface import Interface
 from mosaicdd.settings import argument
 from mosaicdd.solution.checkpoints import Checkpoints, write_lines
 from mosaicdd.solution.kept import LocalResult
@@ -66,58 +66,21 @@ def require_possible(setup: SolverPlan, problem: Problem) -> None:
     require_one_problem(problem.problems, asked)
 
 
-class ValuesAtPoints:
-    """Points ``(q, 2)``, (x, y), whose values the file of a solve of one problem is to hold.
-
-    `Unsupported` if there are several problems, or no file; `ValueError` if they are no points of the domain.
-    """
-
-    def __init__(self, points: Any, setup: SolverPlan, engine: BaseEngine, problem: Problem):
-        by_network, grid = engine.interpolant is not None, setup.grid
-        if not by_network:
-            setup.require_field("points")
-        with argument("points"):
-            if problem.problems > 1 or setup.output is None:
-                raise Unsupported("points are written to the output file of one problem")
-            self._points = as_points(points, len(grid.shape))
-            cells, shape = on_grid(self._points, grid), problem.domain.shape
-            self._evaluate: PointValues | InterpolatedValues
-            if by_network:
-                self._evaluate = engine.plan_points(cells)
-            else:
-                level = None if shape is None else partial(shape.level, grid)
-                self._evaluate = InterpolatedValues(setup.ranks, cells, setup.window, level)
-        self.seen = self._evaluate.seen
-
-    def require_possible(self, problem: Problem) -> None:
-        """Raise `Unsupported` for problems whose values at the points have not been planned for."""
-        source = problem.source is not None and not self._evaluate.takes_source
-        if problem.problems > 1 or source:
-            raise Unsupported(
-                "this Solver was planned with points, which take one problem, by a network without a source; "
-                "make a new one without points and interpolate the field"
-            )
-
-    def write(self, file: SolutionWriter, v: Interface | None, part: LocalResult) -> None:
-        """Write the points and the values there of a solve that has ended."""
-        (values,) = self._evaluate(v, part.boundaries)
-        held = ("points", self._points, "float64"), ("values", values, part.dtype)
-        for name, array, dtype in held:
-            file.create(name, array.shape, dtype)
-            file.write(name, array, (slice(None),) * array.ndim)
-
-
 class SolveFiles:
     """The solution file of a solver, the values at points in it, and checkpoints; all ranks call its methods together.
 
-    Errors as those of `ValuesAtPoints`, and of `Checkpoints.read`, where an earlier run is to go on.
+    Errors as those of `Checkpoints.read`, where an earlier run is to go on.
+
+    ``points``: ``(q, 2)``, (x, y), whose values the file of one problem is to hold, or None. `Unsupported` if there are
+    several problems, or no file; `ValueError` if they are no points of the domain.
     """
 
     def __init__(self, setup: SolverPlan, engine: BaseEngine, problem: Problem, points: Any):
         self._setup, self._engine = setup, engine
-        self._points = None
+        self._points: np.ndarray | None = None
+        self._values_at: PointValues | InterpolatedValues | None = None
         if points is not None:
-            self._points = ValuesAtPoints(points, setup, engine, problem)
+            self._plan_points(problem, points)
         if setup.output is None:
             raise Unsupported("points are written to the output file of one problem")
         self._output = output = setup.output
@@ -129,10 +92,33 @@ class SolveFiles:
             with argument("resume"):
                 self._checkpoints.read()
 
+    def _plan_points(self, problem: Problem, points: Any) -> None:
+        setup, grid, shape = self._setup, self._setup.grid, problem.domain.shape
+        by_network = self._engine.interpolant is not None
+        if not by_network:
+            setup.require_field("points")
+        with argument("points"):
+            if problem.problems > 1 or setup.output is None:
+                raise Unsupported("points are written to the output file of one problem")
+            self._points = as_points(points, len(grid.shape))
+            cells = on_grid(self._points, grid)
+            if by_network:
+                self._values_at = self._engine.plan_points(cells)
+            else:
+                level = None if shape is None else partial(shape.level, grid)
+                self._values_at = InterpolatedValues(setup.ranks, cells, setup.window, level)
+
     def require_possible(self, problem: Problem) -> None:
         """Raise `Unsupported` for problems whose values at points have not been planned for."""
-        if self._points is not None:
-            self._points.require_possible(problem)
+        values_at = self._values_at
+        if values_at is None or (
+            problem.problems == 1 and (values_at.takes_source or problem.source is None)
+        ):
+            return
+        raise Unsupported(
+            "this Solver was planned with points, which take one problem, by a network without a source; "
+            "make a new one without points and interpolate the field"
+        )
 
     @contextmanager
     def opened(self, problem: Problem, part: LocalResult) -> Iterator[None]:
@@ -173,7 +159,7 @@ class SolveFiles:
         problems = slice(members.start, members.stop)
 
         def sink(strips: Iterator[Strip]) -> None:
-            seen = strips if self._points is None else self._points.seen(strips)
+            seen = strips if self._values_at is None else self._values_at.seen(strips)
             parts = ((s.owned.cpu().numpy(), (problems, *s.place)) for s in seen)
             self._file.fields(parts, engine.place, shards=self._output.shards)
 
@@ -189,9 +175,13 @@ class SolveFiles:
             self._file.begin(fields=False)
             lines = outcomes[0].interface, self._part.dtype
             write_lines(self._file, self._engine.movement, *lines)
-        if outcomes and self._points is not None:
+        if outcomes and self._points is not None and self._values_at is not None:
             with self._setup.clock.part("points"):
-                self._points.write(self._file, outcomes[0].interface, self._part)
+                (values,) = self._values_at(outcomes[0].interface, self._part.boundaries)
+            held = ("points", self._points, "float64"), ("values", values, self._part.dtype)
+            for name, array, dtype in held:
+                self._file.create(name, array.shape, dtype)
+                self._file.write(name, array, (slice(None),) * array.ndim)
         write_maps(self._file, self._part, outcomes, members)
         if self._keeps:
             self._checkpoints.ended(self._file.rows, results)

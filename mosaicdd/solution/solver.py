@@ -131,7 +131,7 @@ class Solver:
                 require_output(self._world, output, inputs_of(problem, local_solver))
             plan = self._world, settings, wanted, self._clock
             self._setup = SolverPlan(problem, local_solver, *plan)
-            require_possible(self._setup, problem)
+            self._require_possible(problem)
             self._work = SolveJob(self._setup, problem, ranks)
             points = wanted.get("points")
             if output is not None or points is not None:
@@ -349,10 +349,15 @@ class Solver:
             return last if self._settled else last.another(last.problem)
         require_type("problem", problem, Problem)
         last.require_like(problem)
-        require_possible(self._setup, problem)
+        self._require_possible(problem)
+        return last.another(problem)
+
+    def _require_possible(self, problem: Problem) -> None:
+        """Raise `Unsupported` where something was asked for that takes one problem only, or a field, or no source."""
+        if problem.problems > 1 or self._setup.output is not None:
+            require_possible(self._setup, problem)
         if self._files is not None:
             self._files.require_possible(problem)
-        return last.another(problem)
 
     def _solve(
         self,
