@@ -37,7 +37,7 @@ from mosaicdd.storage.checkpoint_file import (
 from mosaicdd.storage.hdf5 import line_name
 from mosaicdd.storage.shards import SharedFile
 
-_SAMPLES = 2**20  # values of a field that are read at once
+_SAMPLES = 2**20  # values of a field that are sampled at once
 _KINDS = "begun", "ended"  # of files of several problems
 _SOON = 5.0  # seconds of work that a job that is killed may do anew, of problems that had ended
 
@@ -68,7 +68,7 @@ class Checkpoints:
         self,
         output: str,
         ranks: Ranks,
-        engine: BaseEngine,
+        engine: Any,  # a `BaseEngine`, perhaps one of subdomains
         problem: Problem,
         local_solver: str,
         world: Ranks | None = None,
@@ -77,6 +77,7 @@ class Checkpoints:
         self.path = Path(f"{output}.checkpoint")
         self.problems = problem.problems
         self._world, self._ranks, self._engine = world or ranks, ranks, engine
+        self._dtype = engine.settings.dtype
         self._problem, self._local_solver = problem, local_solver
         self._pending: dict[int, Result] = {}  # that have ended, and are in the solution file only
         self._kept_at, self._seconds = time.monotonic(), seconds
@@ -175,9 +176,10 @@ class Checkpoints:
         path = self._path(self._ranks, "begun", number)
         what = self._ranks, SOLVE, self._identity, {"problems": state}
         with writing_checkpoint(path, *what) as file:
-            for i in range(len(histories)) if v is not None else ():
-                lines = v.of_problem(i), self._engine.settings.dtype, f"problems/{number + i}/"
-                write_lines(file, self._engine.movement, *lines)
+            for i in range(len(histories)):
+                if v is not None:
+                    lines = v.of_problem(i), self._dtype, f"problems/{number + i}/"
+                    write_lines(file, self._engine.movement, *lines)
             if field is not None:
                 name, nodes = f"problems/{number}/field", self._engine.grid.nodes
                 file.create(name, nodes, "float64")
@@ -246,7 +248,7 @@ class Checkpoints:
         """Read the part of the solution file of a problem that had ended."""
         return read_arrays(self._ended[number], f"problems/{number}/rows")
 
-    def start(self, members: range, engine: BaseEngine) -> dict[str, Any]:
+    def start(self, members: range, engine: Any) -> dict[str, Any]:
         """Return the state in which an earlier run left problems of a batch, as `SolveOptions` has it.
 
         Nothing, if none of them had been begun.
@@ -289,13 +291,13 @@ Places = dict[int, tuple[Path, str]]
 """The file and the group of some problems of a batch, by their number in it."""
 
 
-def _lines(places: Places, count: int, engine: BaseEngine, ranks: Ranks) -> Interface:
+def _lines(places: Places, count: int, engine: Any, ranks: Ranks) -> Interface:
     """Read the interface of some of so many problems, zero of the others."""
     rows: dict[int, torch.Tensor] = {}
     for i, place in places.items():
-        lines: list[tuple[np.ndarray, ...]] = []
-        ranks.only_root(lambda at=place, into=lines: into.append(_read_lines(*at)))
-        each = engine.interface_of_lines(lines[0] if lines else None)
+        read = functools.partial(_read_lines, *place)
+        lines = ranks.run_on_all(lambda read=read: read() if ranks.is_root else None)
+        each = engine.interface_of_lines(lines)
         rows[i] = each.flat.view(each.problems, -1)[i]
     zeros = torch.zeros_like(rows[i])
     return each.like(torch.cat([rows.get(i, zeros) for i in range(count)]))

@@ -71,7 +71,7 @@ class LocalResult(RankPart):
     boxes: NodeBoxes
     cuts: Cuts | None
     samples: SampleNodes
-    network: SharedSolver | None
+    network: Any  # a `SharedSolver`, or None
     boundaries: Sequence[Boundary]
     told: Fingerprint
     outcomes: Sequence[Outcome] = ()

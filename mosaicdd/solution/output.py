@@ -75,7 +75,7 @@ class SolveFiles:
     several problems, or no file; `ValueError` if they are no points of the domain.
     """
 
-    def __init__(self, setup: SolverPlan, engine: BaseEngine, problem: Problem, points: Any):
+    def __init__(self, setup: SolverPlan, engine: Any, problem: Problem, points: Any):
         self._setup, self._engine = setup, engine
         self._points: np.ndarray | None = None
         self._values_at: PointValues | InterpolatedValues | None = None

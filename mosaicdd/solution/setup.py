@@ -141,7 +141,8 @@ class SolverPlan:
                 return local_solver
             kind = type(local_solver).__name__
             raise TypeError(f"a name, a path or a LocalSolver is needed, got {kind}")
-        name, plane = local_solver and str(local_solver), len(problem.domain.cells) == 2
+        name = None if local_solver is None else str(local_solver)
+        plane = len(problem.domain.cells) == 2
         alike = problem.operator.constant and problem.plain
         if (name is None and not (alike and plane)) or (name == "exact" and not alike):
             return None

@@ -122,7 +122,7 @@ class SolveJob:
             mine = batches if group == groups.index else mine
         return mine + [range(0)] * (most - len(mine))
 
-    def _reference(self, engine: BaseEngine) -> Interface | None:
+    def _reference(self, engine: Any) -> Interface | None:
         """Return the true interface, if the iteration is to stop by its error."""
         setup = self._setup
         if setup.settings.until_mae is None:

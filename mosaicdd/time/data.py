@@ -60,7 +60,8 @@ class SourceInTime:
             self._frames = source.problems
         with argument("the field f"):
             known = None if self._frames else in_time(self._source, self._axes)
-        self._at_time, self.may_jump = known or (None, False)
+        self._at_time = known and known[0]
+        self.may_jump = known is not None and known[1]
         self._fixed = not self._frames and known is None
         self._sampled: list[tuple[float, Part, np.ndarray]] = []  # the last ones
 
@@ -357,7 +358,7 @@ class SidesInTime:
             values = (1.0 - share) * np.asarray(old.values) + share * np.asarray(new.values)
             conditions[new.name] = dataclasses.replace(new, values=values).condition(0)
         for before, after in zip(begin.parts, end.parts, strict=True):
-            condition = after.condition
+            condition: Any = after.condition
             if is_outline(after.name) and not condition.periodic:
                 mixed = _interpolated(before.values, after.values, share)
                 conditions[str(after)] = dataclasses.replace(condition, values=mixed)
