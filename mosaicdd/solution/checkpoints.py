@@ -295,8 +295,8 @@ def _lines(places: Places, count: int, engine: Any, ranks: Ranks) -> Interface:
     """Read the interface of some of so many problems, zero of the others."""
     rows: dict[int, torch.Tensor] = {}
     for i, place in places.items():
-        read = functools.partial(_read_lines, *place)
-        lines = ranks.run_on_all(lambda read=read: read() if ranks.is_root else None)
+        read: Callable[[], Any] = functools.partial(_read_lines, *place)
+        lines = ranks.run_on_all(read if ranks.is_root else lambda: None)
         each = engine.interface_of_lines(lines)
         rows[i] = each.flat.view(each.problems, -1)[i]
     zeros = torch.zeros_like(rows[i])

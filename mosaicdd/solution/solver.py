@@ -1,4 +1,13 @@
-"""The solver that programs use: planned once for a problem, called again for new data."""
+"""The solver that programs use: planned once for a problem, called again for new data.
+
+A solve is, from top to bottom:
+
+1. `SolverPlan`: the method that the problem asks for, bound to it; the partition of the grid over the ranks; memory.
+2. `SolveJob`: the data of one or several problems, checked; the engine of their first batch.
+3. `SolveFiles`, where an output is asked for: the solution file, values at points, checkpoints.
+4. `SolveJob.solve`: batch after batch by the engine, whose outcomes have earned their status (`verdict`).
+5. `Solution`: the part of each rank, the results of the problems, and the report of all.
+"""
 
 import logging
 import threading

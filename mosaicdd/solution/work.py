@@ -178,10 +178,9 @@ class SolveJob:
         `TypeError` if a start is neither. `ValueError` unless it is one of as many problems, on the same grid and
         ranks.
         """
-        if not isinstance(start, FieldStart):
-            wanted = "a Solution that a Solver returned, whose interface is in memory"
-            require_type("start", start, Solution, wanted)
-        begin = start if isinstance(start, FieldStart) else start.kept
+        wanted = "a Solution that a Solver returned, whose interface is in memory"
+        require_type("start", start, Solution | FieldStart, wanted)
+        begin = start.kept if isinstance(start, Solution) else start
         if begin.problems != self.problem.problems:
             raise ValueError(
                 f"start is a solution of {begin.problems} problems, there are "

@@ -85,31 +85,25 @@ class Dataset:
     window_parameters: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        m, perimeter = self.subdomain.cells, self.subdomain.perimeter
-        for name in ("boundary", "solution", "window_boundary", "window_solution"):
-            values = np.asarray(
-                getattr(self, name), np.float64
-            )  # a user's may be of less precision
-            object.__setattr__(self, name, values)
-        for name, count in (
-            ("parameters", len(self.boundary)),
-            ("window_parameters", len(self.window_boundary)),
-        ):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, np.zeros((count, 0)))
-            values, needed = getattr(self, name), (count, len(self.parameter_names))
-            if values.shape != needed or not np.isfinite(values).all():
+        m, nodes = self.subdomain.cells, (self.subdomain.cells + 1,) * self.subdomain.axes
+        given = vars(self)
+        for kind, prefix in (("sample", ""), ("window", "window_")):
+            # A user's may be of less precision, and of no parameters.
+            boundary, solution = (
+                np.asarray(given[prefix + name], np.float64) for name in ("boundary", "solution")
+            )
+            parameters, count = given[f"{prefix}parameters"], len(boundary)
+            parameters = np.zeros((count, 0)) if parameters is None else parameters
+            made = {"boundary": boundary, "solution": solution, "parameters": parameters}
+            for name, values in made.items():
+                object.__setattr__(self, prefix + name, values)
+            needed = count, len(self.parameter_names)
+            if parameters.shape != needed or not np.isfinite(parameters).all():
                 raise ValueError(
-                    f"the {name} of a dataset must be finite and of the shape {needed}, got "
-                    f"{values.shape}"
+                    f"the {prefix}parameters of a dataset must be finite and of the shape {needed}, got "
+                    f"{parameters.shape}"
                 )
-        pairs = (
-            ("sample", self.boundary, self.solution),
-            ("window", self.window_boundary, self.window_solution),
-        )
-        for kind, boundary, solution in pairs:
-            nodes = (m + 1,) * self.subdomain.axes
-            shapes = (len(boundary), len(perimeter)), (len(boundary), *nodes)
+            shapes = (count, len(self.subdomain.perimeter)), (count, *nodes)
             if (boundary.shape, solution.shape) != shapes:
                 raise ValueError(
                     f"{kind} boundaries and solutions of {m} cells must have the shapes {shapes}, "
@@ -176,7 +170,7 @@ class Dataset:
                 file.attrs["parameter_names"] = list(self.parameter_names)
                 arrays = _ARRAYS | _PARAMETERS
             for name, stored in arrays.items():
-                file[stored] = getattr(self, name)
+                file[stored] = vars(self)[name]
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> Self:

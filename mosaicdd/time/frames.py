@@ -38,7 +38,7 @@ class Record:
     def add(self, **entries: float | dict[str, float]) -> None:
         """Enter a step."""
         for name in _PER_STEP:
-            getattr(self, name).append(entries[name])
+            vars(self)[name].append(entries[name])
 
     @property
     def last_error(self) -> float:
@@ -69,7 +69,7 @@ class Record:
     def drop(self, count: int) -> None:
         """Forget the last steps."""
         for name in _PER_STEP:
-            entries = getattr(self, name)
+            entries = vars(self)[name]
             del entries[len(entries) - count :]
 
     def described(self) -> dict:
@@ -93,7 +93,7 @@ class Record:
 
     def arrays(self) -> dict[str, list]:
         """Return the entries of the steps by name."""
-        entries = {name: getattr(self, name) for name in _PER_STEP if name != "balance"}
+        entries = {name: vars(self)[name] for name in _PER_STEP if name != "balance"}
         names = dict.fromkeys(name for sums in self.balance for name in sums)
         return entries | {
             name: [sums.get(name, math.nan) for sums in self.balance] for name in names

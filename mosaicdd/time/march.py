@@ -1,4 +1,9 @@
-"""The march through time: `march` for programs, `March` for what wants to look after it."""
+"""The march through time: `march` for programs, `March` for what wants to look after it.
+
+`TimeIntegrator` takes one implicit step, by a `Solver` that is planned once for each length. `StepSequence` takes the steps of
+a problem, and chooses their length. `FrameStore` keeps the fields, `Record` the numbers of each step, `TimeCheckpoint` the last
+values. `Series` is the result, from memory or from its file.
+"""
 
 import logging
 import time as clock

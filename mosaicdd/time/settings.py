@@ -131,7 +131,7 @@ class TimeSettings:
 
     def __post_init__(self) -> None:
         for name in ("steps", "dt"):
-            if getattr(self, name) is None:
+            if vars(self)[name] is None:
                 raise ValueError(f"{name} must be given for an equation in time")
         check_settings(self)
         if not 0 < self.dt < math.inf:

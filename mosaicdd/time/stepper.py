@@ -334,7 +334,7 @@ class TimeIntegrator:
             # Where values jump that are given, they are stored within the step: what is left of ``u_n`` in the
             # stage is the new one.
             force += step.past[0] / length * rest * (newest - levels.newest)
-        if not isinstance(self._storage, float) or self._storage != 1.0:
+        if np.ndim(self._storage) or self._storage != 1.0:
             force *= self._storage
         if f is not None:
             force += f
