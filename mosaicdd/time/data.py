@@ -370,22 +370,11 @@ class SidesInTime:
         return Sides(conditions, data[0] if data else None, len(grid.shape))
 
 
-class Computed(OfPlace):
-    """A function of coordinates, x first, that the package made of fields or of values on sides."""
-
-    def __init__(self, function: Callable[..., np.ndarray]):
-        self._function = function
-
-    def __call__(self, *places: np.ndarray) -> np.ndarray:
-        """Return its values at coordinates."""
-        return self._function(*places)
-
-
-def _interpolated(before: Any, after: Any, share: float) -> Computed:
+def _interpolated(before: Any, after: Any, share: float) -> OfPlace:
     """Return values between those at two times, as a function of coordinates."""
 
     def values(*places: np.ndarray) -> np.ndarray:
         first, last = (evaluate(each, places[::-1], "a side") for each in (before, after))
         return (1.0 - share) * first + share * last
 
-    return Computed(values)
+    return OfPlace(values)

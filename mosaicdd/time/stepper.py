@@ -16,6 +16,7 @@ from mosaicdd.grid.ghosts import FieldStart, GhostNodes
 from mosaicdd.grid.partition import Partition
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.fields.evaluated import Sliced, evaluate
+from mosaicdd.problems.fields.expressions import OfPlace
 from mosaicdd.problems.fields.fields import Field, Part, require_sign
 from mosaicdd.problems.fields.given import real_array
 from mosaicdd.problems.limits import just_after, just_before, stage_time
@@ -29,7 +30,7 @@ from mosaicdd.settings import argument
 from mosaicdd.solution.solver import AnyLocalSolver, Solver
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.time import data as in_time
-from mosaicdd.time.data import Computed, SidesInTime, SourceInTime, initial_values, sampled
+from mosaicdd.time.data import SidesInTime, SourceInTime, initial_values, sampled
 from mosaicdd.time.jumps import data_that_may_jump, jump_at
 from mosaicdd.time.levels import PreviousSteps, StepPlan
 from mosaicdd.time.settings import ImplicitStep, TimeSettings
@@ -66,12 +67,10 @@ def step_problem(problem: Problem, rate: float) -> Problem:
 
 def _raised(field: Field, number: float) -> Any:
     """Return the values of a field with a number added."""
-    if getattr(field.values, "shape", None):
-        what = f"the field {field.name}"
-        shape = tuple(field.values.shape)
+    what, shape = f"the field {field.name}", tuple(getattr(field.values, "shape", ()))
+    if shape:
         return Sliced(shape, lambda place: real_array(field.values[place], what) + number)
-    what = f"the field {field.name}"
-    return Computed(lambda *places: evaluate(field.values, places[::-1], what) + number)
+    return OfPlace(lambda *places: evaluate(field.values, places[::-1], what) + number)
 
 
 class Storage:
