@@ -86,13 +86,13 @@ class Dataset:
 
     def __post_init__(self) -> None:
         m, nodes = self.subdomain.cells, (self.subdomain.cells + 1,) * self.subdomain.axes
-        given = vars(self)
+        arrays = vars(self)
         for kind, prefix in (("sample", ""), ("window", "window_")):
             # A user's may be of less precision, and of no parameters.
             boundary, solution = (
-                np.asarray(given[prefix + name], np.float64) for name in ("boundary", "solution")
+                np.asarray(arrays[prefix + name], np.float64) for name in ("boundary", "solution")
             )
-            parameters, count = given[f"{prefix}parameters"], len(boundary)
+            parameters, count = arrays[f"{prefix}parameters"], len(boundary)
             parameters = np.zeros((count, 0)) if parameters is None else parameters
             made = {"boundary": boundary, "solution": solution, "parameters": parameters}
             for name, values in made.items():
