@@ -109,8 +109,8 @@ class VoxelMask(Shape):
 def around(values: np.ndarray, part: Part, periods: Periods) -> np.ndarray:
     """Return values of voxels around the nodes of a part; beyond the box those of the nearest ones."""
     for axis, (p, period) in enumerate(zip(part, periods, strict=True)):
-        mode = "clip" if period is None else "wrap"
-        values = values.take(np.arange(p.start - 1, p.stop), axis, mode=mode)
+        places = np.arange(p.start - 1, p.stop)
+        values = values.take(places, axis, mode="clip" if period is None else "wrap")
     return values
 
 
