@@ -76,29 +76,41 @@ class ResidualMonitor:
             Of all ranks.
         """
         self.note(update, residual)
-        status = self.judged(update)
+        status = self._judged(update)
         if self._progress is not None:
             self.show(self._size(x))
         return self.answer(x, status, calls)
 
-    def judged(self, update: float) -> str | None:
-        """Return the status by the rule; None to go on.
+    def reached(self, update: float) -> str | None:
+        """Return the status by the tolerances, or if the residual is no number; None if none is reached.
 
-        ``update``: of that step, by which an absolute tolerance counts; infinite where it says nothing.
+        ``update``: of the last step, by which an absolute tolerance counts; infinite where it says nothing.
         """
-        residuals, rule = self.history.residual, self._rule
-        residual, count, smallest = residuals[-1], len(residuals), min(residuals)
+        residual, rule = self.history.residual[-1], self._rule
         if not math.isfinite(residual):
             return "diverged_nan"
         if residual <= self.aim:
             return "converged_rtol"
-        if rule.atol > 0 and update <= rule.atol:  # no step at all says nothing
-            return "converged_atol"
-        if residual > BLOW_UP * smallest:
+        # no step at all says nothing
+        return "converged_atol" if rule.atol > 0 and update <= rule.atol else None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no iterations are left."""
+        return len(self.history.residual) >= self._rule.max_iterations
+
+    def _judged(self, update: float) -> str | None:
+        """Return the status of a linear iteration by the rule; None to go on."""
+        residuals = self.history.residual
+        smallest = min(residuals)
+        if status := self.reached(update):
+            return status
+        if residuals[-1] > BLOW_UP * smallest:
             return "diverged_tolerance"
-        if count >= rule.max_iterations:
+        if self.exhausted:
             return OUT_OF_ITERATIONS
-        return "stagnated" if count - residuals.index(smallest) > self._patience else None
+        waited = len(residuals) - residuals.index(smallest)
+        return "stagnated" if waited > self._patience else None
 
     def show(self, size: float) -> None:
         """Report the last iteration, with the root mean square of the values."""

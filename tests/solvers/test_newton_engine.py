@@ -1,5 +1,6 @@
 """Newton's method: right, in few steps, alike on all ranks, and honest about how it ended."""
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -307,3 +308,16 @@ def test_where_no_derivative_tells_it_the_error_is_unknown():
     solution = solve(Problem(Domain((24, 24), 1 / 24), bratu, {"c": 3.0}, sides))
     assert (solution.status, solution.error_estimate) == ("stagnated", np.inf)
     assert "not positive definite" in solution.report["failure"]
+
+
+def test_a_residual_that_is_measured_anew_ends_no_iteration():
+    """Far from the solution ``sinh(u)`` is 1e10, and so what residuals are relative to, until that is taken anew."""
+    sides = {name: Neumann(0.0) for name in ("right", "bottom", "top")} | {"left": Neumann(10.0)}
+    problem = Problem(Domain((8, 8), 0.5), "poisson-boltzmann", {"c": 1.0}, sides)
+    solution = solve(problem, settings=TIGHT)
+    residuals = solution.history.residual
+    assert max(after / before for before, after in itertools.pairwise(residuals)) > 1e10
+    assert solution.status == "converged_rtol"
+    lengths = np.r_[0.25, np.full(7, 0.5), 0.25]
+    consumed = lengths @ np.sinh(solution.field) @ lengths
+    np.testing.assert_allclose(consumed, 10.0 * 4.0, rtol=1e-9)

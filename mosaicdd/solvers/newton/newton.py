@@ -294,9 +294,9 @@ class Newton:
 
     def _judge(self, linear: str, whole: float, *, improved: bool) -> None:
         """Decide the status after a step by its linear status, and its size ``whole`` if it was a whole one."""
-        by_rule = self._monitor.judged(whole)
-        if by_rule not in (None, OUT_OF_ITERATIONS):
-            self.status = by_rule
+        # By another measure the residual grows, and it is not smaller for many steps: neither ends the iteration.
+        if reached := self._monitor.reached(whole):
+            self.status = reached
         elif not improved and linear in CONVERGED:
             self._stagnate("no part of the next one lowers the residual")
         elif linear == "stagnated":
@@ -306,8 +306,8 @@ class Newton:
         elif not improved or linear in ("diverged_nan", "diverged_tolerance"):
             self.status = "stagnated" if linear == OUT_OF_ITERATIONS else linear
             self.failure = f"the linear problem of a step of Newton's method ended as {linear}"
-        else:
-            self.status = by_rule
+        elif self._monitor.exhausted:
+            self.status = OUT_OF_ITERATIONS
 
     def _stagnate(self, why: str) -> None:
         """End where there is no way on."""
