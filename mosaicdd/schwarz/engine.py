@@ -240,16 +240,14 @@ class Engine(BaseEngine[SharedSolver]):
             exact=self._filling.exact,
         )
         clock.append(time.perf_counter())
-        fields, residuals, discrete_residuals = self._assemble(v, boundaries, options.sink, powers)
+        fields, residuals, discrete = self._assemble(v, boundaries, options.sink, powers)
         evidence = [
             self._evidence(dataclasses.replace(rule, atol=power * rule.atol), *problem)
             for power, *problem in zip(
                 powers.tolist(),
                 estimates,
                 monitor.sizes.tolist(),
-                discrete_residuals,
-                self._discrete_residual.norms,
-                self._discrete_residual.driven,
+                *discrete,
                 strict=True,
             )
         ]
@@ -330,23 +328,22 @@ class Engine(BaseEngine[SharedSolver]):
         boundaries: Sequence[Boundary],
         sink: Sink | None,
         powers: np.ndarray,
-    ) -> tuple[torch.Tensor | None, Sequence[float | None], Sequence[float | None]]:
+    ) -> tuple[torch.Tensor | None, Sequence[float | None], tuple[Any, ...]]:
         """Fill the field; return it if it is kept, and both residuals, if measured.
 
-        ``powers``: what the data were multiplied by; fields are divided by them.
+        ``powers``: what the data were multiplied by; fields are divided by them. The discrete residual comes as of
+        `DiscreteResidual.relative`.
         """
-        unknown = [None] * self.problems
+        unknown, count = [None] * self.problems, self.problems
+        unmeasured = unknown, (unknown, [1.0] * count, [False] * count)
         if self.request.window is not None and self.request.fill:
             wide, fill = self.movement.widen(v, FILL_HALO), self._window_fill
             strips = iter(()) if fill is None else fill.strips(wide.part(fill.block))
-            return (
-                self._delivered((strip.times(1 / powers) for strip in strips), sink),
-                unknown,
-                unknown,
-            )
+            fields = self._delivered((strip.times(1 / powers) for strip in strips), sink)
+            return fields, *unmeasured
         fill = self._fill
         if not self.request.fill or fill is None:
-            return None, unknown, unknown
+            return None, *unmeasured
         node_residual, fields = NodeResidual(self._ranks, v), None
         if sink is None:
             block = fill.block
@@ -358,8 +355,8 @@ class Engine(BaseEngine[SharedSolver]):
                 fields /= torch.from_numpy(powers).view(-1, *[1] * len(self.owned)).to(fields)
         else:
             sink(strip.times(1 / powers) for strip in self._strips(fill, v, node_residual))
-        discrete_residuals = self._discrete_residual.relative(boundaries)
-        return fields, node_residual.root_mean_square().tolist(), discrete_residuals.tolist()
+        residual, norms, driven = self._discrete_residual.relative(boundaries)
+        return fields, node_residual.root_mean_square().tolist(), (residual.tolist(), norms, driven)
 
     def _strips(
         self,
@@ -383,4 +380,5 @@ class Engine(BaseEngine[SharedSolver]):
         """Return the relative discrete residual of each problem's field."""
         for _ in self._strips(fill, v):
             pass
-        return self._discrete_residual.relative(boundaries)
+        residual, *_ = self._discrete_residual.relative(boundaries)
+        return residual

@@ -87,12 +87,8 @@ class DiscreteResidual:
 
     Attributes
     ----------
-    stencil, scale
-        The rows of ``A``, and the sum of their absolute values.
-    norms
-        By which the last residuals were divided, ``(n,)``: ``|b|``, or 1.
-    driven
-        Whether that was ``|b|``, ``(n,)``.
+    scale
+        The sum of the absolute values of a row of ``A``.
     """
 
     def __init__(
@@ -108,10 +104,8 @@ class DiscreteResidual:
         self._system = DirichletSystem(operator, whole)
         self._source = source
         self._problems = problems
-        self.stencil = self._system.stencil
-        self.scale = float(abs(self.stencil).sum())
+        self.scale = float(abs(self._system.stencil).sum())
         self._power = safe_power(self.scale)  # of both sides
-        self.norms, self.driven = np.ones(problems), np.zeros(problems, bool)
         self._squares = np.zeros(problems)
         self._places: list[Slices] = []
 
@@ -141,10 +135,10 @@ class DiscreteResidual:
         f = None if self._source is None else self._source.at(place)
         return np.zeros((1,) * (1 + len(place))) if f is None else self._grid.spacing**2 * f
 
-    def relative(self, boundaries: Sequence[Boundary]) -> np.ndarray:
-        """Return ``|b - A u| / |b|`` of each problem, and begin anew.
+    def relative(self, boundaries: Sequence[Boundary]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ``|b - A u| / |b|`` of each problem, the norm, and whether it is ``|b|``; and begin anew.
 
-        For data without any effect (``b = 0``, or next to it) it is ``|b - A u|``.
+        For data without any effect (``b = 0``, or next to it) the norm is 1.
         """
         boundaries = [boundary.times(self._power) for boundary in boundaries]
         if self._source is None:
@@ -155,10 +149,9 @@ class DiscreteResidual:
             squares, norms = sums[0], np.sqrt(sums[1])
         self._squares = np.zeros(self._problems)
         self._places = []
-        self.driven = np.asarray(norms > _LEAST)
-        norms = np.where(self.driven, norms, 1.0)
-        self.norms = norms / self._power
-        return np.sqrt(squares) / norms
+        driven = np.asarray(norms > _LEAST)
+        norms = np.where(driven, norms, 1.0)
+        return np.sqrt(squares) / norms, norms / self._power, driven
 
     def _squares_of_b(self, boundaries: Sequence[Boundary]) -> np.ndarray:
         """Return the sum of the squares of ``b`` over the nodes of all strips, ``(n,)``."""
