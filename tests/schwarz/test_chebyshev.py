@@ -5,32 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
-from mosaicdd.schwarz.method import scheme_of
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
-
-
-@pytest.mark.parametrize("degree", [1, 2, 3, 5])
-def test_the_factors_make_the_chebyshev_polynomial(degree):
-    low, high = -0.1, 0.23
-    factors = np.array(chebyshev_factors(low, high, degree))
-    eigenvalues = np.linspace(low, high, 1001)
-    damped = np.prod(1 - factors[:, None] * (1 - eigenvalues), axis=0)
-    # The polynomial is 1 at an eigenvalue of 1, T_n(x(lambda)) / T_n(x(1)).
-    x = (2 * np.array([1.0]) - low - high) / (high - low)
-    expected = 1 / np.polynomial.chebyshev.Chebyshev.basis(degree)(x[0])
-    assert np.abs(damped).max() == pytest.approx(expected, rel=1e-12)
-
-
-def test_they_converge_wherever_the_eigenvalues_lie_between_minus_0_8_and_1():
-    factors = np.array(scheme_of(LAPLACE.at(), Subdomain()).factors)[:, None]
-    eigenvalues = np.linspace(-0.8, 0.999, 1001)
-    assert np.abs(np.prod(1 - factors * (1 - eigenvalues), axis=0)).max() < 1
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import torch
 import mosaicdd as m
 from mosaicdd import SolveSettings, Unsupported
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.schwarz.local_solvers.loading import TrainedModel
-from mosaicdd.schwarz.local_solvers.network_solver import self_test_error
 from mosaicdd.schwarz.local_solvers.source import BlockSource
 from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.storage.model_file import ModelCard
@@ -58,17 +56,6 @@ def test_the_estimate_is_above_the_error(model, cells, pde, fields):
     assert solution.report["iterations"] <= 15
 
 
-def test_its_error_is_that_of_the_network(model, model_of):
-    """A hundredth of it gives a hundredth of the error: iterations and lifting add nothing."""
-    problem = box((16, 24, 16))
-    errors = [
-        difference(m.solve(problem, a_model, rtol=1e-11), problem)
-        for a_model in (model, model_of(3, 1e-5), model_of(3, 0.0))
-    ]
-    assert 50 < errors[0] / errors[1] < 200
-    assert errors[2] < 1e-10 < errors[1]
-
-
 @pytest.mark.parametrize(
     "cells", [pytest.param((16, 16, 16), marks=pytest.mark.nightly), (24, 32, 40)]
 )
@@ -79,17 +66,6 @@ def test_the_shipped_one_is_as_good_as_the_page_says(cells):
     assert solution.iterations <= 15
     assert error <= solution.error_estimate
     assert error <= 1e-6 * size
-
-
-def test_phases_and_one_level_end_at_the_same_field(model):
-    problem = box((16, 16, 24), "poisson", f="x*y*z")
-    two = m.solve(problem, model, rtol=1e-12)
-    settings = {"levels": 1, "rtol": 1e-10, "max_iterations": 400}
-    for sweep in ("additive", "phases"):
-        one = m.solve(problem, model, settings=SolveSettings(sweep=sweep, **settings))
-        np.testing.assert_allclose(one.field, two.field, rtol=0, atol=1e-4)
-        assert difference(one, problem) <= one.error_estimate
-    assert one.iterations > two.iterations
 
 
 def test_values_at_points_are_interpolated(model):
@@ -105,13 +81,6 @@ def test_values_at_points_are_interpolated(model):
     kept = m.Solver(problem, model, keep="interface")(problem)
     with pytest.raises(RuntimeError, match="left out"):
         kept.at(middle[None])
-
-
-def test_a_certificate_is_kept(model):
-    problem = box((16, 24, 16))
-    certified = m.solve(problem, model, settings=SolveSettings(certify=1e-9))
-    assert certified.report["discrete_residual"] <= 1e-9
-    assert difference(certified, problem) < 1e-8
 
 
 @pytest.mark.ranks(1, 2, 3, 4, 6)
@@ -167,10 +136,3 @@ def test_what_it_does_not_solve_is_refused(model, model_of):
         m.solve(box((16, 16, 16)), model, settings=SolveSettings(out_of_range="exact"))
     with pytest.raises(ValueError, match="in its self-test"):
         m.solve(box((16, 16, 16)), model_of(3, 3.0))
-
-
-def test_self_tests_see_the_error_of_a_network_of_cubes(model):
-    problem = box((16, 16, 16))
-    bound = model.bind(problem, problem.domain.grid())
-    assert 1e-4 < self_test_error(bound) < 1e-2
-    assert self_test_error(Exact(16).bind(problem, problem.domain.grid())) < 1e-12

@@ -63,19 +63,6 @@ def test_the_iteration_ends_at_the_discrete_solution(equation, cells, m_):
     assert solution.report["discrete_residual"] < 1e-13
 
 
-@pytest.mark.parametrize("equation", CASES)
-def test_the_estimate_and_the_residual_are_those_of_the_error(equation):
-    problem = box((16, 24, 16), equation)
-    solution = m.solve(problem, Exact(16), rtol=1e-4)
-    expected = factorised(problem)
-    error = np.sqrt(np.mean((solution.field - expected)[1:-1, 1:-1, 1:-1] ** 2))
-    assert solution.converged
-    assert error <= solution.error_estimate <= 20 * error
-    exact = solution.field.copy()
-    exact[1:-1, 1:-1, 1:-1] = expected[1:-1, 1:-1, 1:-1]
-    assert np.array_equal(exact[0], solution.field[0])
-
-
 def test_iterations_do_not_grow_with_the_box():
     """By cubes of 8 cells, from 3 to 15 of them along each axis."""
     counts = [m.solve(box((n,) * 3), Exact(16), rtol=1e-8).iterations for n in (16, 32, 64)]
@@ -83,32 +70,11 @@ def test_iterations_do_not_grow_with_the_box():
     assert counts[2] <= counts[1] + 1
 
 
-def test_one_level_takes_more():
-    two, one = (
-        m.solve(
-            box((32,) * 3), Exact(16), settings=SolveSettings(levels=levels, rtol=1e-6)
-        ).iterations
-        for levels in (2, 1)
-    )
-    assert one > 2 * two
-
-
 def test_eight_phases_end_at_the_same_field():
     problem = box((16, 16, 24), "poisson")
     settings = SolveSettings(levels=1, sweep="phases", rtol=1e-12, max_iterations=400)
     solution = m.solve(problem, Exact(16), settings=settings)
     np.testing.assert_allclose(solution.field, factorised(problem), rtol=0, atol=1e-9)
-
-
-def test_several_problems_at_once_are_those_one_by_one():
-    cells = (16, 16, 24)
-    fields = [f"sin({k}*x)*y + z" for k in (1, 2, 3)]
-    nodes = np.meshgrid(*(H * np.arange(n + 1) for n in cells), indexing="ij")
-    values = np.stack([np.sin(k * nodes[2]) * nodes[1] + nodes[0] for k in (1, 2, 3)])
-    together = m.solve(box(cells, "poisson", f=values), Exact(16), rtol=1e-10)
-    for number, f in enumerate(fields):
-        alone = m.solve(box(cells, "poisson", f=f), Exact(16), rtol=1e-10)
-        np.testing.assert_allclose(together.field[number], alone.field, rtol=0, atol=1e-9)
 
 
 def test_an_interface_alone_is_kept_and_a_certificate_is_given():

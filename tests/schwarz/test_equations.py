@@ -88,16 +88,6 @@ def test_iterations_are_few_and_do_not_grow_with_the_domain(name, make_solver):
     assert max(counts) - min(counts) <= 2
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_certificate_is_the_discrete_residual(name, make_solver):
-    problem = case(name, (256, 256))
-    lattice, solver = bound(problem)
-    engine = make_solver(lattice, local_solver=solver, rtol=1e-3, certify=1e-10)
-    solution = engine.solve(problem.boundaries(lattice.grid)[0])
-    assert solution.status == "converged_rtol"
-    assert solution.discrete_residual <= 1e-10
-
-
 @FEW
 def test_the_error_estimate_covers_the_error(name, make_solver):
     problem = case(name, (256, 256))

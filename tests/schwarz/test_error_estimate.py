@@ -53,22 +53,6 @@ def test_the_local_solver_s_own_error_is_in_it(
     assert error <= solution.error_estimate.rms <= 2 * error
 
 
-def test_the_estimates_at_the_lattice_nodes_follow_the_errors_there(
-    make_lattice, make_solver, make_ranks, problem
-):
-    lattice = make_lattice((20, 20))
-    boundary, truth = problem(lattice)
-    solver = make_solver(lattice, ranks=make_ranks(), rtol=1e-4)
-    solution = solver.solve(boundary)
-    nodes, _ = true_errors(solver, solution, truth)
-    s, estimate = lattice.spacing, solution.error_estimate
-    assert estimate.nodes.shape == nodes.shape
-    exact = np.abs(solution.interface.nodes()[0].numpy() - truth[::s, ::s][estimate.place])
-    np.testing.assert_allclose(exact, nodes.abs(), rtol=0, atol=1e-15)
-    # Node by node the update is not the error; on average it is, see above.
-    assert exact.mean() <= estimate.nodes.mean().item() <= 2 * exact.mean()
-
-
 def test_errors_between_the_lines_along_the_edge_are_in_it(
     make_lattice, make_solver, make_ranks, comm
 ):

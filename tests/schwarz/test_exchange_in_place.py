@@ -113,17 +113,6 @@ def test_masks_of_voxels_and_sides_of_boxes():
     assert flows[0] == pytest.approx(flows[1], rel=1e-6)
 
 
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("made", [rectangle, disk])
-def test_nonlinear_equations_have_it_as_linear_ones(made):
-    problem = made(32)
-    other = m.Problem(
-        problem.domain, "quasilinear-diffusion", {"k": "1 + 0*u", "f": source}, problem.sides
-    )
-    one, two = (m.solve(p, rtol=1e-9).gather() for p in (problem, other))
-    assert one == pytest.approx(two, abs=1e-6, nan_ok=True)
-
-
 @pytest.mark.parametrize(("made", "method"), [(rectangle, "crank-nicolson"), (disk, "bdf2")])
 @pytest.mark.ranks(1, 2, 4)
 def test_a_coefficient_in_time_is_of_second_order(made, method):

@@ -76,28 +76,12 @@ def test_parts_of_a_side_are_all_of_it(comm):
     assert sum(parts) == pytest.approx(solution.flow("right"), abs=LEFT)
 
 
-def test_values_on_all_of_a_side_flow_alike_wherever_it_is_cut():
-    """Of a problem that is the same at all heights, each half of a side has half of the flow."""
-    sides = {"top": m.Periodic(), "bottom": m.Periodic(), "left": m.Dirichlet(0.0), "right": m.Dirichlet(1.0)}  # fmt: skip
-    solution = m.solve(m.Problem(m.Domain((N, N), 1 / N), "laplace", None, sides), **TIGHT)
-    assert solution.flow("right", (0.0, 0.25)) == pytest.approx(-0.25, abs=LEFT)
-    assert solution.flow("right", (0.75, 1.0)) == pytest.approx(-0.25, abs=LEFT)
-
-
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("rest", RESTS)
 def test_a_march_balances(rest, comm):
     problem = m.Problem(m.Domain((N, N), 1 / N), "heat", {"f": 1.0}, _parts(RESTS[rest]))
     series = m.march(problem, 0.0, dt=0.05, steps=4, ranks=comm, solver_share=0, **TIGHT)
     assert series.balance().relative < LEFT
-
-
-def test_a_file_says_the_same(tmp_path):
-    solution = m.solve(EVERY["flux"], **TIGHT)
-    solution.save(tmp_path / "out.h5")
-    stored = m.read(tmp_path / "out.h5")
-    assert stored.flow("right") == pytest.approx(solution.flow("right"), abs=1e-12)
-    assert stored.balance().relative < LEFT
 
 
 def _voxels(kind):

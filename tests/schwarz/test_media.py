@@ -7,7 +7,6 @@ from media import MEDIA
 from mosaicdd import (
     Dirichlet,
     Domain,
-    Output,
     Periodic,
     Problem,
     Solver,
@@ -59,15 +58,6 @@ def test_fields_are_those_of_a_direct_solver_whatever_the_contrast(kind):
     assert solution.status == "converged_rtol"
     # The condition, 2e6 times 1e4, times the residual would allow for much more.
     assert distance(solution.field, solve_directly(problem)) < 1e-7
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-@pytest.mark.parametrize("cells", [(128, 192), (100, 60), (89, 73), (20, 15, 25)])
-def test_any_number_of_cells_is_that_of_a_direct_solver(comm, by_one, cells):
-    a = np.exp(np.random.default_rng(0).standard_normal([n + 1 for n in cells]))
-    problem = Problem(Domain(cells, 1 / 50), "diffusion", {"a": a, "f": 1.0}, Dirichlet("x + y"))
-    solution = solve(problem, ranks=comm, settings=TIGHT)
-    assert distance(solution.gather(), by_one(solve_directly, problem)) < 1e-9
 
 
 @pytest.mark.parametrize("flow", [0.0, 20.0])
@@ -129,38 +119,12 @@ def test_rounding_that_is_less_than_the_tolerance_costs_no_iterations():
     assert solution.iterations <= 25  # more if it had to begin again
 
 
-@pytest.mark.parametrize("a", [1.0, "smooth", "inclusions"])
-@pytest.mark.parametrize("peclet", [0.5, 20.0])
-def test_a_flow_is_that_of_a_direct_solver(peclet, a):
-    problem = flowing_problem(peclet, a=a, c="1 + x")
-    solution = solve(problem, settings=TIGHT)
-    assert solution.status == "converged_rtol"
-    assert distance(solution.field, solve_directly(problem)) < 1e-7
-
-
 @pytest.mark.parametrize(("peclet", "most"), [(2.0, 25), (20.0, 80)])
 def test_a_flow_is_solved_in_few_iterations(peclet, most):
     problem = flowing_problem(peclet, cells=(256, 256)).with_sides(Dirichlet(0.0))
     solution = solve(problem, settings=SolveSettings(rtol=1e-8))
     assert solution.status == "converged_rtol"
     assert solution.iterations <= most
-
-
-@pytest.mark.parametrize("ratio", [200.0, 1e4, 1e-6])
-def test_what_conducts_better_along_an_axis_everywhere_is_solved_as_a_medium(ratio):
-    f = np.random.default_rng(0).standard_normal(NODES)
-    problem = Problem(Domain(CELLS), "diffusion", {"axx": 1.0, "ayy": ratio, "f": f}, SIDES)
-    solution = solve(problem, settings=SolveSettings(rtol=1e-8))
-    assert solution.iterations <= 50
-    assert distance(solution.field, solve_directly(problem)) < 1e-7
-
-
-def test_a_tensor_is_that_of_a_direct_solver():
-    rng = np.random.default_rng(0)
-    fields = {"axx": MEDIA["smooth"](NODES, rng), "ayy": np.exp(rng.standard_normal(CELLS))}
-    problem = Problem(Domain(CELLS), "diffusion", fields | {"f": 1.0}, SIDES)
-    solution = solve(problem, settings=TIGHT)
-    assert distance(solution.field, solve_directly(problem)) < 1e-7
 
 
 @pytest.mark.parametrize("shape", [CELLS, NODES], ids=["cells", "nodes"])
@@ -202,19 +166,6 @@ def test_all_numbers_of_ranks_give_the_same(alone_and_together, kind):
     np.testing.assert_allclose(*estimates, rtol=0.1 if kind == "flow" else 0.01)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda n: random_problem("channels", several=n), lambda n: flowing_problem(9.0, several=n)],
-    ids=["channels", "flow"],
-)
-def test_several_problems_are_solved_as_each_by_itself(make):
-    problem = make((3,))
-    together = solve(problem, settings=TIGHT)
-    for number, field in enumerate(together.field):
-        one = problem.with_fields(f=problem.fields["f"][number])
-        assert distance(field, solve(one, settings=TIGHT).field) < 1e-9
-
-
 def test_a_batch_counts_the_fields_that_are_kept_until_all_are_solved(monkeypatch):
     pages = {"SC_PHYS_PAGES": 1200, "SC_PAGE_SIZE": 4096}  # 4.9 MB: 3.1 for one problem, 5.0 for 6
     monkeypatch.setattr("mosaicdd.parallel.machine.os.sysconf", pages.__getitem__)
@@ -227,13 +178,6 @@ def test_a_batch_counts_the_fields_that_are_kept_until_all_are_solved(monkeypatc
 def test_what_the_tolerance_of_a_call_ends_says_so(kind):
     with Solver(random_problem(kind), settings=TIGHT) as solver:
         assert solver(atol=1e-3).status == "converged_atol"
-
-
-def test_a_solution_is_the_start_of_the_next():
-    problem = random_problem("noise")
-    with Solver(problem, settings=TIGHT) as solver:
-        solution = solver()
-        assert solver(problem, start=solution).iterations <= 2
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -283,35 +227,6 @@ def test_a_coefficient_that_is_not_sound_on_one_rank_is_refused_on_all(comm):
 def test_what_is_of_the_other_method_is_refused(settings):
     with pytest.raises(Unsupported, match="leave it out"):
         Solver(random_problem("smooth"), settings=SolveSettings(**settings))
-
-
-def test_too_few_iterations_are_said_to_be():
-    solution = solve(random_problem("noise"), settings=SolveSettings(max_iterations=3))
-    assert (solution.status, solution.iterations) == ("diverged_max_iterations", 3)
-
-
-def test_two_lattice_cells_are_enough():
-    problem = random_problem("noise", cells=(32, 32))
-    assert distance(solve(problem, settings=TIGHT).field, solve_directly(problem)) < 1e-7
-
-
-def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
-    problem, output = random_problem("noise"), tmp_path / "out.h5"
-    with Solver(problem, settings=TIGHT, output=Output(output)) as solver:
-        seen = []
-
-        def progress(fraction, note):
-            seen.append(note)
-            if len(seen) == 2:
-                solver.interrupt()
-
-        part = solver(progress=progress)
-    assert part.status == "interrupted"
-    assert part.checkpoint.exists()
-    rest = solve(problem, settings=TIGHT, output=Output(output, resume=True))
-    assert rest.status == "converged_rtol"
-    assert len(rest.results[0].history.residual) == rest.iterations > part.iterations
-    assert distance(rest.field, solve_directly(problem)) < 1e-7
 
 
 def test_what_is_known_up_to_a_constant_is_measured_right_over_strips():

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.discretisation.node_equations import RowWeights
-from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.solvers.references import solve_directly
 
 N = 32
@@ -173,18 +171,6 @@ def test_a_constant_is_certified(alpha):
     solution = m.solve(problem, settings=m.SolveSettings(certify=1e-12))
     assert solution.status == "converged_rtol"
     assert abs(solution.field - 1.3).max() < 1e-12
-
-
-def test_rows_count_as_much_as_what_is_beside_them():
-    rng = np.random.default_rng(0)
-    up, right = rng.random((3, 5)), rng.random((4, 4))
-    reaction = rng.random((4, 5)) * 10.0 ** rng.integers(-3, 17, (4, 5))
-    conductances = Conductances((up, right), reaction)
-    around = Conductances((up, right), np.zeros((4, 5))).diagonal()
-    found = RowWeights.of(conductances).every((4, 5))
-    np.testing.assert_allclose(found, np.minimum(1.0, around / reaction), rtol=1e-14)
-    alone = Conductances((np.zeros((3, 5)), np.zeros((4, 4))), reaction)
-    np.testing.assert_array_equal(RowWeights.of(alone).every((4, 5)), 1.0)
 
 
 @pytest.mark.ranks(1, 2, 3)

@@ -71,32 +71,6 @@ def test_a_wall_between_periodic_sides_is_outer_only_at_another_side(comm):
         solve(Problem(wall, "laplace", sides={"hole1": Dirichlet(1.0)}), ranks=comm)
 
 
-@pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize(
-    ("shape", "hole"),
-    [
-        ("distance", Dirichlet("y")),
-        ("mask", Neumann(0.0)),
-        pytest.param("distance", Neumann(0.0), marks=pytest.mark.nightly),
-        pytest.param("mask", Dirichlet("y"), marks=pytest.mark.nightly),
-    ],
-    ids=str,
-)
-def test_all_numbers_of_ranks_give_the_same(alone_and_together, shape, hole):
-    n, x = 97, np.arange(98) / 97
-    level = across(x, x[:, None])
-    domain = Domain.from_distance(level, (n, n), 1 / 32)
-    if shape == "mask":
-        domain = Domain.from_mask(level < 0, 1 / 32)
-    a = np.exp(np.random.default_rng(0).standard_normal((n, n)))
-    problem = Problem(domain, "diffusion", {"a": a, "f": "x*y"}, PAIRS | {"outline": hole})
-    alone, together = alone_and_together(solve, problem, settings=TIGHT)
-    assert abs(together.iterations - alone.iterations) <= 1
-    assert np.nanmax(abs(together.gather() - alone.field)) < 1e-10 * np.nanmax(abs(alone.field))
-    np.testing.assert_array_equal(np.isnan(together.field), np.isnan(alone.field))
-    np.testing.assert_array_equal(together.field[:, 0], together.field[:, -1])
-
-
 def test_what_is_connected_through_the_sides_only_is_one_part():
     # Below a wall that is open at the sides; no value but at the top.
     mask = np.ones((65, 65), bool)

@@ -192,19 +192,6 @@ def test_without_a_given_value_the_mean_is_zero():
     assert solution.report["imbalance"] < 1e-3
 
 
-def test_several_problems_differ_in_their_edges_whose_surface_gives_the_outline():
-    from mosaicdd.problems.sides.boundary import BoundarySpec
-
-    domain = Domain.from_distance(disk, (64, 64), 1 / 64)
-    problem = Problem(domain, "poisson", {"f": 1.0}, BoundarySpec("gp:seed=0..2"))
-    solution = solve(problem, settings=SolveSettings(rtol=1e-11, batch=2))
-    assert solution.problems == 3
-    for number, field in enumerate(solution.field):
-        reference = solve_directly(problem, number=number)
-        np.testing.assert_allclose(field, reference, rtol=0, atol=1e-9)
-        assert solution.each()[number].problem.problems == 1
-
-
 def test_functions_one_of_each_problem_give_the_outline_of_several_at_once(tmp_path):
     # As the channels of a picture: harmonic, so each is its own solution, on the sides and on the outline.
     channels = [lambda x, y: x * x - y * y, "x - 2*y", lambda x, y: x * y]

@@ -132,17 +132,6 @@ def weights(cells):
     return [np.r_[0.5, np.ones(n - 1), 0.5] for n in cells]
 
 
-@pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize("floating", [False, True])
-def test_all_numbers_of_ranks_give_the_same(alone_and_together, floating):
-    problem = manufactured((100, 120), 1 / 64, c=0.0 if floating else 2.0, floating=floating)
-    alone, together = alone_and_together(solve, problem, settings=TIGHT)
-    assert abs(together.iterations - alone.iterations) <= 1
-    assert abs(together.gather() - alone.field).max() < 1e-9 * np.ptp(alone.field)
-    if floating:
-        assert together.report["imbalance"] == pytest.approx(alone.report["imbalance"], rel=1e-6)
-
-
 def test_new_values_need_no_new_elements():
     problem = manufactured((64, 64), 1 / 32)
     others = [

@@ -112,23 +112,6 @@ def test_with_an_aim_for_the_mae_the_first_iteration_that_meets_it_is_the_last(
     assert solution.history.mae[-1] == pytest.approx(error, rel=1e-12)
 
 
-def test_without_an_aim_for_the_mae_none_is_measured(lattice, make_solver, problem):
-    boundary, _ = problem(lattice)
-    assert np.isnan(make_solver(lattice).solve(boundary).history.mae).all()
-
-
-@DRIVERS
-def test_numbers_whose_squares_overflow_converge_as_others(
-    accelerate, lattice, make_solver, problem
-):
-    boundary, _ = problem(lattice)
-    one, huge = (
-        make_solver(lattice, accelerate=accelerate).solve(given)
-        for given in (boundary, boundary.each(lambda edge: 2.0**700 * edge))
-    )
-    assert (huge.status, huge.iterations) == (one.status, one.iterations)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

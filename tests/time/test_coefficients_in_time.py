@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from factorised import factorised
 from interrupted_marches import interrupted
 from scipy.integrate import solve_ivp
 
 import mosaicdd as m
 
-RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
 
 
@@ -47,37 +45,6 @@ def test_an_equation_that_is_not_linear_follows_its_reaction_in_time():
         assert np.ptp(series.field) < 1e-8
         errors.append(abs(series.field.mean() - exact))
     assert 3 < errors[0] / errors[1] < 6
-
-
-def by_factors(cells, h, dt, steps):
-    """Return the values after steps of Euler's method, by a sparse factorisation of each."""
-    y, x = np.mgrid[0 : cells[0] + 1, 0 : cells[1] + 1] * h
-    u = x * y
-    u[:, 0] = 0.0
-    for step in range(1, steps + 1):
-        t = step * dt
-        stored = 1 + t * y
-        still = {"a": f"1 + {t}*x*y", "c": stored / dt, "f": t + stored * u / dt}
-        sides = {"left": m.Dirichlet(t), "top": m.Neumann(0.5)}
-        one = m.Problem(m.Domain(cells, h), "diffusion", still, sides)
-        u = factorised(one)
-    return u
-
-
-@RANKS
-def test_steps_are_those_of_a_factorisation_of_each(comm, by_one, common_path):
-    cells, h = (48, 64), 0.05
-    fields = {"a": lambda x, y, t: 1 + t * x * y, "s": "1 + t*y", "f": "t"}
-    sides = {"left": m.Dirichlet("t"), "top": m.Neumann(0.5)}
-    problem = m.Problem(m.Domain(cells, h), "heat", fields, sides)
-    path = common_path / "out.h5"
-    options = {"dt": 0.1, "steps": 3, "method": "euler", "ranks": comm, "output": path, **TIGHT}
-    series = m.march(problem, "x*y", **options)
-    assert series.converged
-    expected = by_one(by_factors, cells, h, 0.1, 3)
-    np.testing.assert_allclose(series.gather(), expected, rtol=0, atol=1e-8)
-    y, x = np.mgrid[0:49, 0:65] * h
-    np.testing.assert_allclose(m.read(path).fields["a"], 1 + 0.3 * x * y)  # those of the last time
 
 
 def test_a_coefficient_that_is_not_sound_at_some_time_ends_the_march_there():

@@ -84,24 +84,6 @@ def test_values_that_jump_at_the_begin_count_from_there(method):
     )
 
 
-COEFFICIENTS = {"a": "where(t < 5, 1, 3)", "c": "0.2*(t < 5)", "s": "where(t < 5, 1, 2)"}
-
-
-@pytest.mark.parametrize("name", COEFFICIENTS)
-@METHODS
-def test_coefficients_that_jump_are_those_of_two_marches(name, method):
-    sides = {"left": m.Dirichlet(1.0), "right": m.Robin(0.5, 0.2), "top": CLOSED, "bottom": CLOSED}
-    source = {"f": "0.1*x"}
-    series = marched({name: COEFFICIENTS[name]} | source, sides, "0.3*y", method=method)
-    values = {"a": (1.0, 3.0), "c": (0.2, 0.0), "s": (1.0, 2.0)}[name]
-    first = marched({name: values[0]} | source, sides, "0.3*y", method=method, steps=5)
-    np.testing.assert_allclose(series[5], first.field, atol=1e-12)
-    # From there on it begins anew, by bdf2 with a step of implicit Euler's.
-    one = "euler" if method == "bdf2" else method
-    then = marched({name: values[1]} | source, sides, first.field, method=one, steps=1)
-    np.testing.assert_allclose(series[6], then.field, atol=1e-11)
-
-
 @pytest.mark.parametrize("name", ["left", "outline"])
 def test_an_exchange_that_jumps_beside_values_that_change_by_more(name):
     domain = DOMAIN
@@ -199,24 +181,6 @@ def test_gradients_have_the_same_fields(method):
     series = m.march(problem, 0.0, method=method, **time, **TIGHT)
     np.testing.assert_allclose(march().numpy(), np.stack([*series]), rtol=1e-9, atol=1e-10)
     march.close()
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_ranks_have_the_same(comm, by_one):
-    sides = {"left": m.Dirichlet("2*(t < 0.2)"), "top": m.Neumann(1.0)}
-    wells = m.Wells([((1.0, 0.5), lambda t: 1.0 * (t < 0.3))], "x")
-    problem = m.Problem(m.Domain((64, 96), 1 / 32), "heat", {"f": wells, "a": "1 + x"}, sides)
-
-    def series(ranks=None):
-        return m.march(problem, 0.0, dt=0.1, steps=5, ranks=ranks, **TIGHT)
-
-    def told(ranks=None):
-        known = series(ranks)
-        return known.gather(), known.balance().numbers()
-
-    (field, balance), (expected, sums) = told(comm), by_one(told)
-    np.testing.assert_allclose(field, expected, atol=1e-10)
-    assert balance == pytest.approx(sums, rel=1e-9, abs=1e-10)
 
 
 @pytest.mark.parametrize("at", [0.5, 0.6])

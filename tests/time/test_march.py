@@ -6,11 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from factorised import factorised
 from own_nonlinear import OwnNonlinear, drawn_nonlinear
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import MediumSystem
 
 RANKS = pytest.mark.ranks(1, 2, 3, 4, 6)
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
@@ -73,49 +71,6 @@ def test_last_values_that_were_known_exactly_give_the_order_of_a_step():
         for dt in (0.1, 0.05)
     ]
     assert np.log2(errors[0] / errors[1]) > 1.8
-
-
-def euler_by_hand(matrix, u, b, dt, steps):
-    """Solve ``(u_new - u)/dt + A u = b`` with dense matrices."""
-    a = matrix.toarray()
-    for _ in range(steps):
-        u = np.linalg.solve(np.eye(len(u)) / dt + a, b + u / dt)
-    return u
-
-
-def test_a_medium_is_that_of_euler_s_method_by_hand():
-    rng = np.random.default_rng(0)
-    cells, h, dt = 32, 0.1, 0.2
-    nodes = (cells + 1, cells + 1)
-    a, c = np.exp(rng.standard_normal(nodes)), rng.uniform(0, 2, nodes)
-    u = rng.standard_normal(nodes)
-    u[0] = u[-1] = u[:, 0] = u[:, -1] = 0.0
-    problem = m.Problem(m.Domain((cells, cells), h), "heat", {"a": a, "c": c, "f": 1.0})
-    series = m.march(problem, u, dt=dt, steps=3, method="euler", **TIGHT)
-    steady = m.Problem(problem.domain, "diffusion", {"a": a, "c": c})
-    system = MediumSystem(steady.operator, problem.domain.grid())
-    inner = u[1:-1, 1:-1].ravel()
-    truth = euler_by_hand(system.matrix / h**2, inner, np.ones_like(inner), dt, 3)
-    np.testing.assert_allclose(series.field[1:-1, 1:-1].ravel(), truth, rtol=0, atol=1e-9)
-
-
-def test_natural_sides_in_time_are_those_of_euler_s_method_by_hand():
-    cells, h, dt, steps = (20, 28), 0.1, 0.1, 4
-    sides = {"left": m.Neumann("1 + t*y"), "top": m.Robin(2.0, "cos(t)"), "right": m.Dirichlet("t")}
-    problem = m.Problem(m.Domain(cells, h), "heat", {"f": "x*t"}, sides)
-    series = m.march(problem, "x*y", dt=dt, steps=steps, method="euler", **TIGHT)
-    grid = problem.domain.grid()
-    x, y = np.meshgrid(np.arange(grid.nodes[1]) * h, np.arange(grid.nodes[0]) * h)
-    u = x * y
-    u[:, -1], u[0] = 0.0, 0.0
-    u[0, -1] = 0.0
-    for step in range(1, steps + 1):
-        t = step * dt
-        now = {"left": m.Neumann(f"1+{t}*y"), "top": m.Robin(2.0, float(np.cos(t)))}
-        now["right"] = m.Dirichlet(t)
-        one = m.Problem(problem.domain, "diffusion", {"c": 1 / dt, "f": x * t + u / dt}, now)
-        u = factorised(one)
-    np.testing.assert_allclose(series.field, u, rtol=0, atol=1e-8)
 
 
 def test_energy_of_a_closed_box_is_kept():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from factorised import factorised
 from interrupted_marches import interrupted
 
 import mosaicdd as m
@@ -64,76 +63,6 @@ def test_the_error_falls_with_the_square_of_the_spacing():
         x, y, z = places((n,) * 3, 1 / n)
         errors.append(abs(series.field - truth(x, y, z, 0.5)).max())
     assert np.log2(errors[0] / errors[1]) > 1.8, errors
-
-
-def media(kind):
-    """Return fields, sides at a time, and what is stored at the nodes."""
-    rng = np.random.default_rng(5)
-    nodes = tuple(n + 1 for n in CELLS)
-    fields = {
-        "number": {"a": 2.5, "s": 3.0, "c": 1.5},
-        "nodes": {"a": np.exp(rng.normal(size=nodes)), "s": rng.uniform(1, 3, nodes)},
-        "voxels": {"a": np.where(rng.random(CELLS) < 0.3, 1e3, 1.0), "s": rng.uniform(1, 3, CELLS)},
-    }[kind]
-    stored = np.asarray(fields["s"])
-    if stored.shape == CELLS:  # the mean of the cells around a node
-        total, count = np.pad(stored, 1), np.pad(np.ones(CELLS), 1)
-        for axis in range(3):
-            low, high = ([slice(None)] * 3 for _ in range(2))
-            low[axis], high[axis] = slice(0, -1), slice(1, None)
-            total, count = (v[tuple(low)] + v[tuple(high)] for v in (total, count))
-        stored = total / count
-    sides = {"left": "t*y + z", "back": "x*t", "top": 0.5, "right": "cos(t)", "front": "z - t"}
-
-    def at(t):
-        text = {k: v.replace("cos(t)", str(np.cos(t))).replace("t", str(t)) if isinstance(v, str) else v for k, v in sides.items()}  # fmt: skip
-        return {
-            "left": m.Dirichlet(text["left"]),
-            "right": m.Neumann(text["right"]),
-            "back": m.Neumann(text["back"]),
-            "front": m.Robin(3.0, text["front"]),
-            "top": m.Periodic(),
-            "bottom": m.Periodic(),
-        }
-
-    moving = {
-        "left": m.Dirichlet(sides["left"]),
-        "right": m.Neumann(sides["right"]),
-        "back": m.Neumann(sides["back"]),
-        "front": m.Robin(3.0, sides["front"]),
-        "top": m.Periodic(),
-        "bottom": m.Periodic(),
-    }
-    return fields, moving, at, stored
-
-
-def by_factors(kind, steps, dt):
-    """Return the values after steps of Euler's method, by a sparse factorisation."""
-    fields, _, at, stored = media(kind)
-    x, _, z = places(CELLS, H)
-    nodes = tuple(n + 1 for n in CELLS)
-    u = np.broadcast_to(x * z, nodes).copy()
-    for step in range(1, steps + 1):
-        t = step * dt
-        still = {
-            "a": fields["a"],
-            "c": np.broadcast_to(fields.get("c", 0.0) + stored / dt, nodes),
-            "f": np.broadcast_to(x * t + stored * u / dt, nodes),
-        }
-        one = m.Problem(m.Domain(CELLS, H), "diffusion", still, at(t))
-        u = factorised(one)
-    return u
-
-
-@RANKS
-@pytest.mark.parametrize("kind", ["number", "nodes", "voxels"])
-def test_steps_are_those_of_a_sparse_factorisation(kind, comm, by_one):
-    fields, moving, *_ = media(kind)
-    problem = m.Problem(m.Domain(CELLS, H), "heat", {**fields, "f": "x*t"}, moving)
-    series = m.march(problem, "x*z", dt=0.1, steps=2, method="euler", ranks=comm, **TIGHT)
-    assert series.converged
-    expected = by_one(by_factors, kind, 2, 0.1)
-    np.testing.assert_allclose(series.gather(), expected, rtol=0, atol=2e-9)
 
 
 def test_what_has_decayed_by_far_is_solved_to_its_own_size():

@@ -36,37 +36,6 @@ def test_a_travelling_wave_is_of_second_order_in_space_and_time():
     assert np.log2(errors[0] / errors[-1]) > 1.8, errors
 
 
-@pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize(
-    "cells", [pytest.param((48, 64), marks=pytest.mark.nightly), (34, 65)], ids=str
-)
-def test_all_numbers_of_ranks_take_the_same_steps(alone_and_together, cells):
-    sides = {
-        "left": m.Periodic(),
-        "right": m.Periodic(),
-        "bottom": m.Periodic(),
-        "top": m.Periodic(),
-    }
-    problem = m.Problem(
-        m.Domain(cells, 1 / 64), "reaction-diffusion", {"r": "5*u**3", "f": "sin(9*x) + t"}, sides
-    )
-    alone, together = alone_and_together(
-        m.march, problem, "cos(3*x) + y", dt=0.02, steps=3, **TIGHT
-    )
-    assert abs(together.gather() - alone.field).max() < 1e-9 * abs(alone.field).max()
-
-
-@pytest.mark.ranks(2, 3)
-def test_heat_on_a_domain_between_periodic_sides_on_all_ranks(alone_and_together):
-    wave = m.Domain.from_distance("0.3 + 0.1*sin(pi*x) - y", (64, 97), 2 / 97)
-    sides = PAIR | {"outline": m.Robin(1.0, "x*(2 - x) + t"), "top": m.Neumann(0.0)}
-    problem = m.Problem(wave, "heat", {"f": "sin(pi*x)"}, sides)
-    alone, together = alone_and_together(m.march, problem, "y", dt=0.05, steps=3, **TIGHT)
-    field = together.gather()
-    np.testing.assert_allclose(field, alone.field, atol=1e-9)
-    np.testing.assert_array_equal(field[:, 0], field[:, -1])
-
-
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("method", ["euler", "bdf2", "crank-nicolson"])
 def test_initial_values_that_differ_on_both_sides_are_those_of_the_first(method, comm):

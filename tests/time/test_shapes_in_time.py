@@ -5,14 +5,9 @@ import itertools
 import numpy as np
 import pfhub
 import pytest
-import scipy.sparse
-import scipy.sparse.linalg
 from interrupted_marches import interrupted
 
 import mosaicdd as m
-from mosaicdd.discretisation.discrete import GlobalSystem
-from mosaicdd.discretisation.discretisation import Discretisation
-from mosaicdd.problems.operators.medium import medium_of
 
 TIGHT = {"settings": m.SolveSettings(rtol=1e-11), "solver_share": 0}
 SHAPE = "(x*x - y*y + x*y)"  # harmonic
@@ -52,29 +47,6 @@ def test_outlines_that_change_with_time_keep_the_order_of_the_steps(method, orde
     assert np.nanmax(abs(fields[-1] - cooled(series))) < (2e-4 if order == 2 else 2e-3)
 
 
-@pytest.mark.parametrize(
-    ("pde", "flow"),
-    [("heat", {}), ("advection-diffusion", {"bx": "20*(0.52 - y)", "by": "20*(x - 0.5)"})],
-)
-def test_steps_are_those_of_euler_s_method_by_hand(pde, flow):
-    n, dt, steps = 48, 0.02, 3
-    sides = {"outer": m.Robin(2.0, "x"), "hole1": m.Neumann(0.3)}
-    fields = flow | {"a": "1 + x", "f": "sin(5*x)"}
-    problem = m.Problem(ring(n), pde, fields, sides)
-    series = m.march(problem, "x*y", dt=dt, steps=steps, method="euler", **TIGHT)
-    steady = m.Problem(problem.domain, "advection-diffusion", fields, sides)
-    grid, whole = steady.domain.grid(), (slice(0, n + 1), slice(0, n + 1))
-    equations = Discretisation(steady, medium_of(steady.operator), grid).equations(whole)
-    system = GlobalSystem(steady, grid)
-    mass = (equations.active * equations.volumes / n**2 / dt).ravel()
-    solve = scipy.sparse.linalg.factorized((system.matrix + scipy.sparse.diags_array(mass)).tocsc())
-    y, x = np.mgrid[: n + 1, : n + 1] / n
-    u = (x * y).ravel()
-    for _ in range(steps):
-        u = solve(system.right_hand_side + mass * u)
-    np.testing.assert_allclose(series.field, system.field(u), rtol=0, atol=1e-8)
-
-
 def several():
     waves, initial = "20*sin(7*x + 3*t)", "0.3*sin(9*x*y)"
     mixed = {"left": m.Dirichlet("t*y"), "right": m.Neumann("x*y"), "top": m.Robin(2.0, "x")}
@@ -101,24 +73,6 @@ def test_nonlinear_equations_move_with_second_order(name):
     fields = [m.march(problem, initial, dt=0.04 / k, steps=2 * k, **TIGHT).field for k in (1, 2, 4)]
     changes = [np.sqrt(np.nanmean((a - b) ** 2)) for a, b in itertools.pairwise(fields)]
     assert changes[1] < changes[0] / 2.5
-
-
-@pytest.mark.ranks(2, 3, 4, 6)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "flow",
-        "reaction",
-        pytest.param("heat", marks=pytest.mark.nightly),
-        pytest.param("sides", marks=pytest.mark.nightly),
-    ],
-)
-def test_the_fields_do_not_depend_on_the_ranks(name, alone_and_together):
-    problem, initial = several()[name]
-    options = {"dt": 0.02, "steps": 3, "method": "crank-nicolson", **TIGHT}
-    one, together = alone_and_together(m.march, problem, initial, **options)
-    for field, other in zip(one.fields, map(together.gather, range(4)), strict=True):
-        np.testing.assert_allclose(other, field, rtol=0, atol=1e-9)
 
 
 @pytest.mark.ranks(1, 2, 3)

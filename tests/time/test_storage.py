@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.sparse.linalg import spsolve
 
 import mosaicdd as m
 
@@ -67,29 +65,6 @@ def test_what_is_stored_in_an_insulated_part_of_voxels_stays():
     amounts = [np.nansum(volumes * fields["s"] * series[i]) for i in range(3)]
     np.testing.assert_allclose(amounts, amounts[0], atol=1e-9 * volumes.sum())
     assert np.nanstd(series[2]) < 0.8 * np.nanstd(series[0])
-
-
-@pytest.mark.ranks(1, 2, 3, 4, 6)
-def test_a_step_in_two_materials_is_that_of_matrices_of_their_own(comm):
-    n, h, dt = 56, 0.1, 0.02
-    a = np.where(np.arange(n) < 17, 1.0, 30.0)
-    s = np.where(np.arange(n) < 17, 5.0, 0.2)
-    fields = {
-        name: np.broadcast_to(values, (48, n)).copy() for name, values in (("a", a), ("s", s))
-    }
-    problem = m.Problem(m.Domain((48, n), h), "heat", fields, LEFT_RIGHT)
-    series = m.march(problem, 0.0, dt=dt, steps=3, method="euler", ranks=comm, **TIGHT)
-    stored = sp.diags_array(np.r_[1, (s[1:] + s[:-1]) / 2, 1] / dt)
-    stiffness = sp.diags_array([np.r_[1, a[1:] + a[:-1], 1], -a, -a], offsets=[0, 1, -1]) / h**2
-    system, u = (stored + stiffness).tolil(), np.r_[1.0, np.zeros(n)]
-    for end in (0, n):
-        system[end] = 0
-        system[end, end] = 1
-    for _ in range(3):
-        b = stored @ u
-        b[0], b[-1] = 1.0, 0.0
-        u = spsolve(system.tocsc(), b)
-    np.testing.assert_allclose(series.gather(), np.broadcast_to(u, (49, n + 1)), atol=1e-9)
 
 
 def test_a_reaction_that_is_given_inside_alone_goes_on_beside_a_natural_outline():
