@@ -344,7 +344,7 @@ def _add_class(
         of_ones = _of_ones(level, by.missing, of, stretch, row)
         for corner, weight in back.items():
             _accumulate(excess[at[corner]], weight, of_ones)
-        terms = [(k, corners[step], beside[step], there) for step, k, _, there in row]
+        terms: list[Term] = [(k, corners[step], beside[step], there) for step, k, _, there in row]
         for to, ways in pairs.items():
             if ways:
                 flow = _flow(to, here.get(to), terms, diagonal)

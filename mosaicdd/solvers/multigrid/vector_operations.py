@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,7 +170,7 @@ def planned(rows: Sequence[Row]) -> Callable[..., float]:
     return lambda: sum(run() for run in runs)
 
 
-def _planned(rows: list[Row]) -> Callable[..., float]:
+def _planned(rows: list[Any]) -> Callable[..., float]:
     """Plan rows of one form: a table of addresses, see `kernels.sums`, `kernels.images` and `kernels.residuals`."""
     code, first = kernels(), rows[0]
     short, value = first.out.dtype, first.out.dtype

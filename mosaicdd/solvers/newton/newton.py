@@ -15,7 +15,6 @@ import torch
 from mosaicdd.axes import Slices
 from mosaicdd.parallel.safe_norms import is_safe, norm, safe_power
 from mosaicdd.problems.operators.jacobian import NotEllipticError, OutOfRangeError, is_beyond
-from mosaicdd.solvers.linear_engine import Change
 from mosaicdd.solvers.measure import driven
 from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations
@@ -27,6 +26,7 @@ from mosaicdd.solvers.outcome import (
     StatusEvidence,
     needs_rounding,
 )
+from mosaicdd.solvers.prepared_system import Change
 from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS
 
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are

@@ -31,7 +31,6 @@ from mosaicdd.problems.operators.conductances import Conductances
 from mosaicdd.problems.operators.jacobian import NotEllipticError
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.solvers.base_engine import Stopwatch
-from mosaicdd.solvers.linear_engine import Change, solve_at_nodes
 from mosaicdd.solvers.multigrid.multigrid_system import MultigridSystem
 from mosaicdd.solvers.multigrid.vector_operations import (
     Image,
@@ -42,6 +41,7 @@ from mosaicdd.solvers.multigrid.vector_operations import (
     turning,
 )
 from mosaicdd.solvers.newton.newton_equations import NewtonEquations
+from mosaicdd.solvers.prepared_system import Change, solve_at_nodes
 from mosaicdd.solvers.settings import SolveSettings, StoppingRule
 from mosaicdd.solvers.transforms.sine_solve import SineSolve
 
