@@ -57,6 +57,8 @@ class March:
         settings: SolveSettings | None = None,
         **wanted: Unpack[Wanted],
     ):
+        for name in sorted(wanted.keys() - {"window", "output"}):
+            raise TypeError(f"March takes no {name}; known: window, output")
         self._begun = clock.perf_counter()
         require_type("problem", problem, Problem)
         self._problem, self._time = problem, time

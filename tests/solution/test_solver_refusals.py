@@ -113,3 +113,9 @@ def test_a_start_that_does_not_fit_is_refused_in_one_sentence(comm, common_path)
 def test_mpi_null_is_refused():
     with pytest.raises(ValueError, match="COMM_NULL"):
         solve(laplace(), ranks=MPI.COMM_NULL)
+
+
+def test_what_a_solver_does_not_take_is_one_line_with_what_it_takes():
+    message = "Solver takes no windows; known: window, keep, points, output"
+    with pytest.raises(TypeError, match=message):
+        Solver(laplace(), windows={"x": (0, 1)})
