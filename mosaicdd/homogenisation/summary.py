@@ -54,16 +54,15 @@ class Summary:
         `ValueError` on all ranks, if a conductivity is not finite or negative, or they differ too much, or some
         voxel conducts along some axes only, or it is a picture of 0 and 255.
         """
-        local = ranks.run_on_all(lambda: _Sums(voxels, own))
-        sums = ranks.sum(np.concatenate([[local.conducting], local.total, local.inverse]))
-        least, largest = -ranks.largest(-local.least), ranks.largest(local.largest)
+        local, (low, high), local_phases = ranks.run_on_all(lambda: _sums(voxels, own))
+        sums, least, largest = ranks.sum(local), -ranks.largest(-low), ranks.largest(high)
         if largest > _RATIO * least:
             raise ValueError(
                 f"conductances of voxels are from {least:g} to {largest:g}, and up to {_RATIO:g} times "
                 "the least are solved: let what conducts less be 0"
             )
         phases: set[float] | None = set()
-        for of_rank in ranks.allgather(local.phases):
+        for of_rank in ranks.allgather(local_phases):
             phases = None if phases is None or of_rank is None else phases | of_rank
         few = phases is not None and len(phases) <= 2 and len(voxels.arrays) == 1
         if phases is not None and {255.0} <= phases <= {0.0, 255.0} and _of_bytes(voxels):
@@ -108,38 +107,35 @@ def _of_bytes(voxels: Voxels) -> bool:
     return all(values.dtype == np.uint8 for values in voxels.arrays)
 
 
-class _Sums:
-    """The sums of conductivities and of their inverses over a rank's voxels, along each axis."""
+def _sums(voxels: Voxels, own: Slices) -> tuple[np.ndarray, tuple[float, float], set[float] | None]:
+    """Return sums over a rank's voxels, the least and the largest conductance, and the conductivities if there are two.
 
-    def __init__(self, voxels: Voxels, own: Slices):
-        self.conducting, self.total, self.inverse = 0, np.zeros(voxels.axes), np.zeros(voxels.axes)
-        self.least, self.largest = math.inf, 0.0
-        self.phases: set[float] | None = set()
-        for values in voxels.chunks(own):
-            conducts = values[0] > 0
-            self.conducting += int(np.count_nonzero(conducts))
-            for k, axes in values_and_axes(values):
-                require_conductivities(k)
-                if not np.array_equal(k > 0, conducts):
-                    raise ValueError(
-                        "a voxel conducts along all axes or along none: let what hardly conducts along one have a "
-                        "small conductivity there, above 0"
-                    )
-                conducting = k[conducts]
-                weights = [voxels.weights[axis] for axis in axes]
-                self.total[axes] += float(conducting.sum())
-                self.inverse[axes] += float((1 / conducting).sum())
-                if conducting.size:
-                    low, high = float(conducting.min()), float(conducting.max())
-                    self.least = min(self.least, low * min(weights))
-                    self.largest = max(self.largest, high * max(weights))
-                self._note_phases(k)
-
-    def _note_phases(self, k: np.ndarray) -> None:
-        low, high = float(k.min()), float(k.max())
-        two = bool(((k == low) | (k == high)).all())
-        if self.phases is not None:
-            self.phases = self.phases | {low, high} if two else None
+    The sums: the voxels that conduct, and along each axis of conductivities and of their inverses.
+    """
+    conducting, (total, inverse) = 0, np.zeros((2, voxels.axes))
+    least, largest, phases = math.inf, 0.0, set[float]()
+    two = True
+    for values in voxels.chunks(own):
+        conducts = values[0] > 0
+        conducting += int(np.count_nonzero(conducts))
+        for k, axes in values_and_axes(values):
+            require_conductivities(k)
+            if not np.array_equal(k > 0, conducts):
+                raise ValueError(
+                    "a voxel conducts along all axes or along none: let what hardly conducts along one have a "
+                    "small conductivity there, above 0"
+                )
+            positive, weights = k[conducts], [voxels.weights[axis] for axis in axes]
+            total[axes] += float(positive.sum())
+            inverse[axes] += float((1 / positive).sum())
+            if positive.size:
+                least = min(least, float(positive.min()) * min(weights))
+                largest = max(largest, float(positive.max()) * max(weights))
+            low, high = float(k.min()), float(k.max())
+            two = two and bool(((k == low) | (k == high)).all())
+            phases |= {low, high}
+    sums = np.concatenate([[conducting], total, inverse])
+    return sums, (least, largest), phases if two else None
 
 
 def values_and_axes(values: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, list[int]]]:
