@@ -81,7 +81,7 @@ class Method:
     # Of the problem; None, if there is none and one that comes needs another solver
     source: GridSource | None
     linear = True  # whether what it makes of perimeter values is linear in them
-    method = "shared"  # the name of what runs it; see `schwarz.base_engine.engine_of`
+    method = "shared"  # the name of what runs it; see `solvers.base_engine.engine_of`
     exact = False  # whether it gives the solution of the discrete equation to rounding
     two_point_flux = False  # whether it solves several problems one after another
     source_ghosts = 2  # nodes around those that a rank owns at which its source is sampled, at most

@@ -25,7 +25,7 @@ from mosaicdd.schwarz.layouts import coarse_is_replicated, count_of_sums
 from mosaicdd.solvers.multigrid.level_partition import LevelPartition
 
 _DOUBLE, _SINGLE = 8, 4  # bytes: of sums and coarse nodes, of values in a cycle of multigrid
-_REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `parallel.sine_solve`
+_REDISTRIBUTIONS = 4  # of a coarse solve that is shared, see `solvers.transforms.sine_solve`
 _SUMS = 3  # of an iteration by multigrid, over all ranks
 
 

@@ -3,7 +3,7 @@
 | symbol | is | here |
 |---|---|---|
 | ``v`` | values on the lattice lines | `Interface` |
-| ``T v`` | all local solvers, blended by the partition of unity | `Sweep.contribute` |
+| ``T v`` | all local solvers, blended by the partition of unity | `Sweep.add_local_solutions` |
 | ``R`` | injection at the coarse nodes | `Coarsening.sample` |
 | ``A c = R (T v - v)`` | the coarse problem | `coarse_solve` |
 | ``T P c`` | what hats of heights ``c`` become after a sweep | `CoarseSpace.sweep` |

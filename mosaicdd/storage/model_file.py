@@ -1,7 +1,7 @@
 """Model files: the weights of a network as plain arrays, and a card that says what they are.
 
 Nothing in a model file is executed: the card is JSON, and the code of the network is this
-package's own, looked up by its name when the weights are put in (`local_solvers.loading`).
+package's own, looked up by its name when the weights are put in (`schwarz.local_solvers.loading`).
 """
 
 import json
@@ -42,7 +42,7 @@ class ModelCard:
         Values of the equation's parameters, by name; those not named have their defaults.
     ranges
         Of a model for a family of operators: least and greatest value of what it is limited by, by
-        name (`networks.family.invariants`). Empty if the model is for one operator.
+        name (`networks.registry.invariants`). Empty if the model is for one operator.
     validation
         Measured errors, by name.
     training

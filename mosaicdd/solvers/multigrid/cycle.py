@@ -1,11 +1,11 @@
 """The preconditioner: a V-cycle over levels, each with half as many nodes per axis, down to one that is inverted.
 
-Balancing within the cycle: deflation of a level by its aggregates, before it and after it (Mandel, 1993).
+`Cycle` chooses each level's smoother, a `LevelStep`.
 
-Nothing is left of the residual's sum over any aggregate.
-
-With ``Q = W inverse(W' A W) W'`` and ``C`` for the cycle from that level on, it is ``Q + (1 - Q A) C (1 - A Q)``: symmetric
-and positive as the cycle is.
+Where `Cycle.contracts` finds that the second level needs it, `Deflation` by aggregates comes before and after the work of
+that level (balancing: Mandel, 1993), and leaves nothing of the residual's sum over any aggregate. With
+``Q = W inverse(W' A W) W'`` and ``C`` for the cycle from that level on, it is ``Q + (1 - Q A) C (1 - A Q)``: symmetric and
+positive as the cycle is.
 """
 
 import math
@@ -132,7 +132,7 @@ def contracts(
         if not sound:
             break
         r.add_(q, alpha=-along / energy)
-    right_hand_side.zero_()  # see `Deflation.after`
+    right_hand_side.zero_()  # see `Deflation.correct`
     (squares,) = total(dot(r, r))
     return sound and squares <= _LEFT[level.nodes.axes] ** 2 * first
 

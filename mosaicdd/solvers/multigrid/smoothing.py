@@ -189,7 +189,11 @@ def colours(level: LevelOperator) -> list[list[Class]]:
 
 
 class LevelStep:
-    """The work of one level, between its right-hand side and its values.
+    """The work of one level, between its right-hand side and its values: the base of all smoothers.
+
+    A subclass fills ``_down``, what `pre_smooth_restrict` calls in turn, and ``_up``, what `prolong_post_smooth` does. A
+    *stage* for `in_turn` is a list of functions of a stretch, as `restricted` returns one; ``partial(self.interpolated, of)``
+    is one of its functions.
 
     Attributes
     ----------
