@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 Slices = tuple[slice, ...]
-
-
 """A part of an array: a slice per axis."""
 
 

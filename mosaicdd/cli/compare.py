@@ -23,11 +23,7 @@ from mosaicdd.storage.metrics_file import json_line
 
 # Of a core of 2024 for Laplace's equation; what takes longer is said to.
 _SECONDS_PER_NODE = {"pyamg": 2.5e-6, "direct": 1e-5}
-
-
 _SHOWN = 2.0  # seconds that are worth it
-
-
 _TICK = 0.5  # seconds
 
 

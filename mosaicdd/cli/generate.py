@@ -24,8 +24,6 @@ from mosaicdd.storage.metrics_file import json_line
 from mosaicdd.training.settings import GenerationSettings
 
 _SQUARE = Subdomain()
-
-
 _GENERATE = declared(
     cells=row(
         "Cells per side of the subdomain: a number, or 16x16x16 for a cube.",

@@ -26,8 +26,6 @@ from mosaicdd.storage.metrics_file import json_line
 
 _MOST_RANKS = 10**6
 _WORD = {"float64": 8, "float32": 4}
-
-
 _PLAN = declared(
     cells=row("Grid cells along x, y and z, as 2048x1024, or 2kx1k.", type=CELLS, required=True),
     ranks=row("Number of ranks.", type=click.IntRange(1, _MOST_RANKS), required=True),

@@ -103,8 +103,6 @@ def differentiable(
 
 # Of what the last term of an expansion adds, and of that of the gradient where another follows: what solves leave.
 _EXACT, _BEFORE = 1e-6, 1e-8
-
-
 _ROUNDING = 1e-15  # of a functional
 
 

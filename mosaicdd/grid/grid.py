@@ -77,10 +77,7 @@ def perimeter_nodes(shape: tuple[int, ...]) -> np.ndarray:
 
 
 ROUNDING = 1e-9
-
-
 """Cells by which a place may miss a node, or the domain."""
-
 
 _TELLS_APART = 1e-4  # of a cell, to which places are known at least
 

@@ -14,8 +14,6 @@ from mosaicdd.axes import Slices, common, in_order, letters
 from mosaicdd.grid.grid import Grid
 
 Extent = Sequence[tuple[float, float]] | Mapping[str, tuple[float, float]]
-
-
 """A part of the domain by its ends: of all axes in the order (y, x), or by the names of some."""
 
 

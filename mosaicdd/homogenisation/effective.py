@@ -46,12 +46,8 @@ _KEPT = 8  # of a voxel of a cell for the values along each axis that was solved
 _LEAST = (
     5  # voxels of a rank along an axis that is shared: as many as it has copies of others', and one
 )
-
-
 # Times that the iteration goes on where the flows agree and the error is not bounded: with aggregates they always agree.
 _AGAIN = 12
-
-
 # Ratio up to which levels are float32 where flows alone are asked for, and the iterations in which these have to agree: the errors of
 # conductors that no flow passes through are in none. SPE10's model, of 1.2e8, takes as many as in float64.
 _CONTRAST, _ITERATIONS = 1e9, 100

@@ -18,20 +18,12 @@ from numpy.typing import DTypeLike
 from mosaicdd.parallel.ranks import Ranks
 
 _TAG = 100
-
-
 _AXES = 8  # of a part, at most
 
-
 Part = tuple[np.ndarray, tuple[slice, ...]]
-
-
 """An array, and where it belongs: a slice per axis."""
 
-
 Sink = Callable[[np.ndarray, tuple[slice, ...]], None]
-
-
 """``sink(array, place)``: takes a part."""
 
 

@@ -54,8 +54,6 @@ def buffers_arrive(comm: "MPI.Intracomm", device: torch.device) -> bool:
 
 
 _PATIENCE = 60  # seconds to import, and to end or hang
-
-
 # Set by launchers for their own ranks: a new MPI job must not take itself for part of an old one.
 _OF_LAUNCHERS = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "PRTE_", "HYDRA_", "MPI_", "SLURM_")
 
@@ -114,8 +112,6 @@ if __name__ == "__main__":
 
 # On their way when an exchange was given up, with what MPI writes into.
 _GIVEN_UP: "list[tuple[MPI.Prequest, list[_Message]]]" = []
-
-
 Direction = tuple[int, ...]
 
 
@@ -125,8 +121,6 @@ def directions(axes: int) -> list[Direction]:
 
 
 Part = tuple[int, tuple[slice, ...]]
-
-
 """Which of the arrays, and which part of its last axes."""
 
 

@@ -31,26 +31,16 @@ if TYPE_CHECKING:
 
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-
-
 _SIZE_VARIABLES = {
     "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
     "MV2_COMM_WORLD_SIZE": "MVAPICH's mpiexec",
     "PMI_SIZE": "mpiexec",
 }
-
-
 _PMI_TYPES = {"MPICH": "pmi2", "MVAPICH": "pmi2", "Intel MPI": "pmi2", "Open MPI": "pmix"}
-
-
 # Slurm numbers the steps of srun from 0; a batch script and a shell of salloc are steps from here.
 _FIRST_STEP_WITHOUT_SRUN = 0xFFFFFFF0
-
-
 # OpenMP ends in a segmentation fault where stacks of threads find no memory; a few per core are in use.
 _THREADS_PER_CORE = 64
-
-
 _PATIENCE = 1.0  # seconds for a launcher to read what was said; a busy machine's takes milliseconds
 
 
@@ -215,8 +205,6 @@ def _wait_until_read(descriptor: int) -> None:
 
 
 _held: set[object] = set()
-
-
 _before = sys.excepthook
 
 

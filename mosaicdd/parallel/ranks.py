@@ -96,8 +96,6 @@ class SerialComm:
 
 
 Result = TypeVar("Result")
-
-
 _UNLIMITED = 2**62  # items per axis: of dims that nothing is known about, the squarest
 
 

@@ -21,7 +21,6 @@ from mosaicdd.unsupported import Unsupported
 DEFAULT_SPACING = 0.5 / 32
 """Side of a cell, in units of domain length, where neither domain nor local solver gives one."""
 
-
 Origin = Sequence[float] | None
 """A place, ``(x, y)``, in space ``(x, y, z)``; or by the names of coordinates."""
 

@@ -31,37 +31,19 @@ from mosaicdd.report.stored import StoredSolution, read
 from mosaicdd.storage.atomic import MARK, atomic_file
 
 _DPI = 200
-
-
 _BLOCKS = 0.6  # per pixel and axis: each is seen
-
-
 _DECADES = 5  # of differences below the largest, at most
-
-
 _LONG = 2.2  # domains with a side this much longer than the other are stacked
-
-
 _TO_SCALE = 12  # beyond, the shorter side would be a line
-
-
 _SQUARE, _LENGTH, _TALL = 2.8, 8.5, 5.6  # inches of a panel's longer side
-
-
 _TITLE, _BAR = 0.9, 1.25  # inches around a panel: title and labels, colour bar and labels
-
-
 _NARROW, _TICKS, _DIGIT = (
     2.2,
     0.4,
     0.09,
 )  # inches that a title needs, between ticks, and of a digit there
-
-
 # Inches of the shorter side of a plane through a box, and of the history below these.
 _LEAST, _HISTORY = 0.8, 2.4
-
-
 _OUTLINE = 1000  # nodes along an axis by which an outline is drawn, at most
 
 
@@ -220,8 +202,6 @@ def _number(value: float | None) -> str:
 
 
 Inches = tuple[float, ...]
-
-
 """Of a panel, (rows, columns)."""
 
 
@@ -372,17 +352,9 @@ def _mark_outside(axes: Axes, solution: StoredSolution) -> None:
 
 
 _DOTS_PER_INCH = 100
-
-
 _LONGEST = 5.0  # inches, of the side of the field
-
-
 _ROOM = 1.6, 1.0  # inches around it, (x, y): colour bar and labels, title
-
-
 _SECONDS = 8.0  # that a GIF takes from begin to end, in pictures of at most
-
-
 _FASTEST = 20  # per second
 
 

@@ -103,20 +103,11 @@ def gradient(colours: str, stops: int = 9) -> str:
 
 
 Curve = tuple[ArrayLike, ArrayLike]
-
-
 """Where, and the values there; only those above zero are drawn."""
 
-
 _WIDTH, _HEIGHT = 720, 300
-
-
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 22, 14, 48  # around the curves, for what is written there
-
-
 _DOTS = 60  # points of a curve up to which each has a dot
-
-
 _TICKS = 8  # along either axis, at most
 
 
@@ -193,19 +184,13 @@ def _ticks(first: float, last: float) -> np.ndarray:
 
 
 SMALL = 9  # points
-
-
 _MARKED = 40  # iterations whose values are marked one by one
-
-
 _ERRORS = {
     "validation_mse": "validation MSE",
     "window_mse": "windows MSE",
     "error": "relative error",
     "plain": "without the network",
 }
-
-
 _LOSSES = {"data_loss": "data loss", "pde_loss": "PDE loss"}
 
 

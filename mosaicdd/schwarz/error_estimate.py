@@ -46,8 +46,6 @@ from mosaicdd.solvers.outcome import Certificate, ErrorEstimate
 from mosaicdd.tensors import Tensors
 
 _BATCH = 64  # subdomains of all problems: their values at all nodes stay in the cache
-
-
 EdgeError = Callable[[Interface], np.ndarray]
 
 

@@ -36,8 +36,6 @@ from mosaicdd.solvers.settings import CONVERGED, SolveSettings, StoppingRule
 from mosaicdd.storage.atomic import MARK, atomic_file
 
 Event = tuple[str, str, float, float]
-
-
 """One run of a part: its name and lane, begin and end in seconds of this machine's clock."""
 
 
@@ -133,11 +131,7 @@ def _write_trace(path: str, gathered: list[list[Event]]) -> None:
 
 
 _VANISHING = 1e-292  # root mean square of values that have lost digits
-
-
 S = TypeVar("S", bound=Method)
-
-
 _ENGINES = {
     "shared": "schwarz.engine:Engine",
     "multigrid": "solvers.linear_engine:LinearEngine",
@@ -158,8 +152,6 @@ def engine_of(method: str) -> type["BaseEngine"]:
 
 
 Sink = Callable[[Iterator[Strip]], None]
-
-
 """Takes the strips of the field one after another, all of them, on every rank."""
 
 

@@ -131,8 +131,6 @@ class FieldResidual:
 
 
 INCOMPATIBLE = 1e-2
-
-
 """The net inflow, relative to all that flows in and out, beyond which data are refused: what is less may
 be the discretisation's."""
 

@@ -112,18 +112,10 @@ class EdgeValues:
 # Of ``|W b|``, the least that counts: what varies less is near the rounding of what is given, and is lost in
 # the difference of squares that it is computed as.
 _LEAST = 1e-6
-
-
 _RATIO = 1e35  # between the numbers of equations
-
-
 _RANGE = 1e-140, 1e140  # of numbers whose squares are added up, also of those that are much smaller
-
-
 # Of the same, the least residual to ask for: some units in the last place of `|A| |u|`.
 _ROUNDING = 1e-14
-
-
 _LITTLE = 0.1  # of the same, beside which a solve begins with the constant
 
 

@@ -45,10 +45,7 @@ from mosaicdd.parallel.layouts.layout import Layout
 from mosaicdd.solvers.settings import CONVERGED
 
 Progress = Callable[[int, float, float, float], None]
-
-
 """``progress(iteration, update, size, mae)``, called after every iteration."""
-
 
 BLOW_UP = 1e6  # growth of the update, or of the residual, over the smallest so far that counts as divergence
 
@@ -121,14 +118,8 @@ class Certificate:
 
 
 PLAUSIBLE = 0.1  # share of the answer's size above which an estimated error is no convergence
-
-
 EARNED = 10.0  # errors in updates: estimates are within that (`benchmarks/trust.py`)
-
-
 ROUNDINGS = 4.0  # units in the last place of `|A| |u|`: 2.5 of five products and their sum, 1 of values, elimination
-
-
 # Residual above which rounding leaves too little of the right-hand side to be an answer.
 VISIBLE = 1e-3
 
@@ -176,8 +167,6 @@ def needs_rounding(status: str, residual: float, promised: float) -> bool:
 
 
 ERROR_STEP = {2: 16, 3: 8}
-
-
 """Of how many nodes along each axis one has an estimate where there is no lattice, by the number of axes."""
 
 

@@ -30,20 +30,11 @@ from mosaicdd.problems.problem import Problem
 from mosaicdd.unsupported import Unsupported
 
 _STEPS = 100  # of Newton's method, as many as a solve takes
-
-
 _RTOL = 1e-11  # of the residual, relative to the right-hand side of the first linear equation
-
-
 _LOOSE, _LEAST = 1e-6, 64  # the same on coarser grids, and cells that a side has to have for one
-
-
 _SHORTEST = 2.0**-30  # part of a step
 
-
 Solve = Callable[[Any, np.ndarray], np.ndarray]
-
-
 """``solve(system, b)``: of a linear system, which has its ``matrix``."""
 
 
@@ -388,6 +379,4 @@ def _solved(
 
 
 REFERENCES = {"pyamg": solve_by_multigrid, "dst": solve_by_sine_transform, "direct": solve_directly}
-
-
 """Reference solutions by the names of their methods."""

@@ -18,32 +18,15 @@ from mosaicdd.tensors import Tensors
 from mosaicdd.unsupported import Unsupported
 
 _FLOAT32_NETWORK = 1e-6  # relative update that is above what rounding inside of a network leaves
-
-
 _FLOAT32_HALOS = 1e-8  # relative update that is above what rounding on the way leaves of it
-
-
 _SMALLEST = {"float64": 1e-15, "float32": 1e-5}  # relative discrete residual above rounding
-
-
 _RTOL = {"float64": 1e-7, "float32": 1e-5}
-
-
 # By levels: one takes thousands (benchmarks/iterations.md), two some ten.
 _MAX_ITERATIONS = {1: 100_000, 2: 100}
-
-
 _BATCH = {"cpu": 4096, "cuda": 65_536}  # subdomains
-
-
 DEVICES = ("cpu", "cuda")
-
-
 DTYPES = ("float64", "float32")
-
-
 CONVERGED = ("converged_rtol", "converged_atol", "converged_rounding")
-
 
 BEST_FIRST = (
     *CONVERGED,
@@ -53,17 +36,11 @@ BEST_FIRST = (
     "diverged_nan",
     "interrupted",
 )
-
-
 """The statuses."""
-
 
 OUT_OF_ITERATIONS = "diverged_max_iterations"
 
-
 RESUMABLE = ("interrupted", OUT_OF_ITERATIONS)
-
-
 """Statuses of solves that leave a checkpoint, from which another run may go on."""
 
 

@@ -256,11 +256,7 @@ _DIAGONAL = "axx", "ayy", "azz"  # of a tensor
 # The families that networks are trained for: the largest c in 1 / squared domain length, which fades within 1/5 of a
 # subdomain; ratio of a tensor's eigenvalues; and velocity, a cell Peclet number of 2 at a spacing of 1/64.
 _LARGEST_C, _LARGEST_RATIO, _LARGEST_VELOCITY = 100.0, 100.0, 128.0
-
-
 LAPLACE = Equation(name="laplace", text="lap u = 0", operator=EllipticOperator, source=False)
-
-
 POISSON = Equation(name="poisson", text="-lap u = f", operator=EllipticOperator)
 
 
@@ -375,7 +371,6 @@ DIFFUSION = Equation(
     reaction="c",
     in_space={"azz": None, "axz": 0.0, "ayz": 0.0},
 )
-
 
 BILINEAR_DIFFUSION = replace(
     DIFFUSION,

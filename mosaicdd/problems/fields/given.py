@@ -217,7 +217,6 @@ _KINDS: dict[str, Callable[[Any, str], Any]] = {
 }
 """Attributes by which arrays of other libraries are known, and what converts, or refuses, them."""
 
-
 Axis = tuple[np.ndarray, float]
 """Coordinates along an axis, at least two, and their step."""
 

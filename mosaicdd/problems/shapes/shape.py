@@ -34,11 +34,7 @@ from mosaicdd.problems.shapes.apertures import cells_touching
 from mosaicdd.problems.shapes.outline import OutlinePiece
 
 _AT_ONCE = 2**20  # nodes that are looked at at once
-
-
 _COORDINATES = ("x", "y", "z")
-
-
 _ON = 1e-6  # cells from the outline within which a node lies on it
 
 

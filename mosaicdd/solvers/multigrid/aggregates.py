@@ -77,12 +77,8 @@ def _lean(factors: Any) -> Callable[[np.ndarray], np.ndarray] | None:
 # By axes, nodes of a piece that joins the one that it is coupled to most, at most. In the plane 12 cost iterations, and 3 factors
 # a quarter larger; in space 6 cost iterations of wires.
 _SMALL = {1: 6, 2: 6, 3: 3}
-
-
 # Of the strongest coupling in a piece, for that to another: without it the piece is a conductor by itself, which no sweep sees.
 _LOOSE = 0.01
-
-
 _MOST = 2**16  # aggregates, or four of a square: of more, larger ones join others
 
 

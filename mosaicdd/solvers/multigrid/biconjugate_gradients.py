@@ -19,16 +19,10 @@ from mosaicdd.solvers.settings import StoppingRule
 
 # Of estimates, see `benchmarks/field_estimate.py`.
 _SAFETY = 1.5
-
-
 _SLOWEST = 0.9  # share of the residual that two steps leave, at most, for an estimate by a geometric series
-
-
 # Of a residual and what is subtracted from it: where the angle is larger than so, a longer step than that to the smallest residual
 # keeps the recurrence accurate (Sleijpen and van der Vorst, 1995).
 _COSINE = 0.7
-
-
 # Of a residual along the one that an iteration began with, beside both their sizes: less is nothing to go on from.
 _LEAST = 1e-5
 
@@ -178,11 +172,7 @@ def gradients_of(system: NodeEquations) -> FlexibleGradients:
 # constant sources they are seen: in mixtures of two phases, node by node, of 1e6 to 1e14, residuals fall by 0.65 an
 # iteration at best, in the conductors of `benchmarks/media.py` by 0.35.
 _VARIED, _CONTRAST = 1e3, 1e6
-
-
 _CONTRACTION, _TRIALS = 0.5, 8
-
-
 # Iterations where residuals say little and estimates go by what is known of the spectrum alone.
 _LEARNT = 24
 

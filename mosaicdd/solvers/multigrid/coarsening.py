@@ -61,8 +61,6 @@ def _logarithms(level: LevelOperator, blocks: LevelBox) -> np.ndarray:
 
 
 Parts = list[tuple[list[Slices], list[Slices]]]
-
-
 """For each class of the level below, at which slots its nodes are among coarse nodes, and in a vector of that level."""
 
 

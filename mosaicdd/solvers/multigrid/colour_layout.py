@@ -20,13 +20,8 @@ from mosaicdd.axes import even
 
 Class = tuple[int, ...]
 
-
 Step = tuple[int, ...]
-
-
 """To a neighbour: -1, 0 or 1 per axis."""
-
-
 # Slots of a class that are handled at once, so that what a step reads stays in the last cache; with fewer, for the ones
 # before, calls themselves would take half of the time.
 _STRETCH = 2**16

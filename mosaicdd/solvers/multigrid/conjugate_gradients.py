@@ -23,34 +23,19 @@ from mosaicdd.solvers.multigrid.vector_operations import dot
 # Of bounds: Ritz values approach the smallest eigenvalue from above, and here late, as conductors that hold no coarse node
 # have one of their own each. With 1.5 bounds are 0.6 of the error at least (`benchmarks/field_estimate.py`).
 _SAFETY = 4.5
-
-
 _STEP = 1e-4  # by which a residual falls before it is computed anew
-
-
 # Of a true residual beside its recurrence, from which the last direction is of no use any more: where an exchange
 # makes the equations of some nodes much larger than others, six digits of theirs are more than all of the others'.
 _DRIFT = 1.5
-
-
 # Of true residuals from one to the next, at least: there is little but rounding left else. What aggregates correct may
 # enlarge a residual while it lessens the error.
 _GAIN, _CORRECTED = 0.5, 0.9
-
-
 # Of residuals, on average of so many iterations, above which aggregates pay.
 _CONTRACTION, _TRIALS = 0.7, 8
-
-
 _TO_JOIN = 70  # bytes per node that are in use a moment for it, see `pieces`
-
-
 _PART = 2**16  # numbers at once, of which torch makes float64 ones before they are rounded
 
-
 SLOW = "slow"
-
-
 """The status of an iteration that contracts too badly to go on as it does."""
 
 

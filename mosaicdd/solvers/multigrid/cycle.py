@@ -138,16 +138,11 @@ def contracts(
 
 
 _INVERTED = 300  # unknowns of the coarsest level: as many as its dense inverse is cheap for
-
-
 # By axes, unknowns that are factorised with a velocity: on the levels below, flows would be ever faster for the grid, and sweeps
 # would know ever less of them.
 _FACTORISED = {2: 5000, 3: 1500}
 
-
 Bottom = tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]
-
-
 """What solves on the coarsest level, in float64, and where its unknowns are."""
 
 

@@ -259,8 +259,6 @@ def _upwind(couplings: Mapping[Step, torch.Tensor], nodes: ColourLayout) -> None
 
 
 Corners = tuple[Step, ...]
-
-
 Weights = Mapping[Step, torch.Tensor | None]
 
 
@@ -303,8 +301,6 @@ def _coupled(
 
 
 Term = tuple[torch.Tensor, Mapping[Step, Step], Weights, slice]
-
-
 """Couplings in a direction, coarse nodes by how they are seen from the neighbours, weights there, and where these are."""
 
 

@@ -26,8 +26,6 @@ from numba.extending import intrinsic
 from mosaicdd.parallel.launcher import launcher_rank
 
 logger = logging.getLogger(__name__)
-
-
 _LONG = 2.0  # seconds of compilation that a user would wonder about
 
 
@@ -78,14 +76,9 @@ class Files(FunctionCache):
 # Numbers of a sum at once: eight registers of AVX2 for float32, eight of AVX-512 for float64. Loops over half as many LLVM
 # unrolls before it would make vectors of them.
 _BLOCK = 64
-
-
 _NEAR = 16 * _BLOCK  # numbers that stay in the first cache
 
-
 HEAD = 6
-
-
 """Numbers of a row before products; see `sums`."""
 
 

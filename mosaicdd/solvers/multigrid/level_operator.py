@@ -20,19 +20,12 @@ from mosaicdd.solvers.multigrid.colour_layout import Class, ColourLayout, Step, 
 from mosaicdd.solvers.multigrid.level_partition import GhostExchange, LevelBox, PeriodicGhosts
 
 LEAST = 1e-37
-
-
 """Of a sum of couplings, beside the largest of all: less is none, as float32 has no inverse of it."""
-
-
 # Of the sizes of a node's couplings: where these cancel to less, its diagonal is rounding, whose inverse enlarges what a sweep
 # finds. Such a coarse function is next to nothing: beside an outline, where it belongs to a node without an unknown.
 _LOST = 1e-5
 
-
 Couplings = Callable[[Class, slice], Mapping[Step, torch.Tensor]]
-
-
 """The couplings of a class to its neighbours, by direction, in a stretch of slots."""
 
 

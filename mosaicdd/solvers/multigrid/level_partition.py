@@ -32,11 +32,7 @@ from mosaicdd.solvers.multigrid.colour_layout import CoarseningPattern, ColourLa
 # By the number of colours. A node's value goes by the right-hand sides of 3, 6 or 6 nodes to each side: from that of each
 # class, backwards through the colours. There is one more, as couplings of the outermost that lead out of the box are not known.
 _COPIES = {2: 4, 4: 7, 8: 7}
-
-
 _WHOLE = 5000  # nodes of a level that every rank has all of; at least what a cycle factorises
-
-
 # Of a round, from one node that is put between others to that of the next level: none is near another, so cells of coarse
 # levels have similar widths (the golden ratio).
 _TURN = (5**0.5 - 1) / 2

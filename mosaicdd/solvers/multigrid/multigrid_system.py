@@ -36,10 +36,7 @@ from mosaicdd.solvers.outcome import ERROR_STEP, ErrorEstimate
 
 AROUND = 9  # nodes: the copies of four colours, and one more
 
-
 Room = torch.Tensor | None
-
-
 """A vector that is needed no more, whose place another takes."""
 
 

@@ -17,13 +17,9 @@ from mosaicdd.solvers.multigrid.level_partition import LevelBox
 from mosaicdd.solvers.multigrid.vector_operations import Residual, dot, planned
 
 _FEW = 0.1  # share of nodes with an excess below which only these are kept
-
-
 # Of `scale` and `least`, above which float32 is too short for levels and directions: of conductors of 1e9 it makes 200 iterations
 # of 12.
 CONTRAST = 1e8
-
-
 _LONG = 2**18  # numbers of a stretch where few are read more than once
 
 

@@ -29,8 +29,6 @@ from mosaicdd.solvers.multigrid.vector_operations import (
 )
 
 Order = tuple[int, ...]
-
-
 """Per axis, whether a sweep goes to nodes of higher indices, 1, or of lower ones, -1."""
 
 
@@ -175,8 +173,6 @@ class LineSweeps:
 
 
 Stage = Sequence[Callable[[slice], Row]]
-
-
 """Sums for some classes, by stretches."""
 
 

@@ -20,17 +20,10 @@ from mosaicdd.solvers.multigrid.level_operator import Coupled
 # Of the strongest coupling of either end: a soft node has to be no part of the conductor beside it. In SPE10 0.25 makes
 # half as many pieces more, to the same effect; 0.01 joins too much.
 _STRONG = 0.1
-
-
 _AT_ONCE = 2**16  # nodes of which numbers are looked at together
-
-
 _MOST = 2**17  # squares, whatever they hold
 
-
 _Joined = tuple[Slices, Slices, np.ndarray]
-
-
 """Where in the box the first and the second ends of couplings in a direction are, and which of these join them."""
 
 

@@ -32,26 +32,12 @@ from mosaicdd.solvers.settings import CONVERGED, OUT_OF_ITERATIONS
 # Bounds of a step's linear residual: this, and times the nonlinear one. Early steps, which change much anyway, are
 # cheap so, and late ones still converge faster than linearly.
 _LOOSEST, _FORCING = 1e-2, 0.1
-
-
 _SHORTEST = 2.0**-30  # of a step: the first one may be far too long
-
-
 _SLOWEST = 0.67  # part of its last update that a step may leave, for an error estimate
-
-
 _MARGIN = 10.0  # of the residual that a derivative taken before is expected to leave
-
-
 _FAST = 0.1  # part of its last update below which the last derivative shows the next one
-
-
 _SAFETY = 2.0  # of error estimates, which are linear
-
-
 _ESTIMATE = 0.1  # linear residual that is enough for an error estimate
-
-
 _NOTHING = 1e-300  # beside which no residual is small
 
 

@@ -40,8 +40,6 @@ from mosaicdd.solvers.outcome import PLAUSIBLE, ErrorEstimate, History, Outcome,
 from mosaicdd.solvers.settings import CONVERGED
 
 _LOOSE = 1e-3  # relative update at which a surface is good enough to begin with
-
-
 _SAME = (
     1.2  # ratio of what conducts at nodes, up to which sine transforms are a good preconditioner
 )

@@ -33,8 +33,6 @@ class LinearForm(NamedTuple):
 
 
 ChangeEquations = tuple[Linearised | LinearStep, LinearStep | None]
-
-
 """Operator and discretisation of the equations for changes; without the latter where all sides have given values."""
 
 

@@ -68,8 +68,6 @@ class NewtonContext:
 
 
 Step = Callable[[np.ndarray, float], Change | None]
-
-
 """``step(force, rtol)``: the change whose product with the derivative at some values is a force; all ranks together.
 
 ``force``: times the squared spacing, a wide array; ``rtol``: bound of the residual, relative to the force, in the 2-norm.
@@ -190,14 +188,8 @@ class NodesInside:
 
 
 _MOST = 30  # iterations, from which on multigrid goes on; see `benchmarks/nonlinear_peers.py`
-
-
 _TRIAL = 8  # of them, which show how many it will take
-
-
 _STRIP = 2**18  # numbers of a vector that are handled at once
-
-
 _SHORT = 1e-5  # bounds of residuals down to which float32 is long enough
 
 

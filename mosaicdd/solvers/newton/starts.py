@@ -26,11 +26,7 @@ from mosaicdd.solvers.settings import SolveSettings
 # Begun with a coarser grid, minimal surfaces with slopes of 4 take 5, 5, 4, 4 steps at 64 to 512 cells a side; at 256
 # the Poisson-Boltzmann equation takes 1 for 3, the p-Laplacian 4 for 8 (`benchmarks/nonlinear_peers.py`).
 _MOST = 2**18  # nodes of the coarser grid, or a quarter of what each rank has of the finer one
-
-
 _LEAST = 32  # cells along its sides
-
-
 _RTOL = 1e-6  # of its solution
 
 

@@ -74,14 +74,9 @@ class SineTransform:
 
 
 Symbol = Callable[..., np.ndarray]
-
-
 """``symbol(rows, columns)``: eigenvalues of the modes in a part of the array, a slice per axis."""
 
-
 Eliminate = Callable[[np.ndarray, Sequence[slice]], Callable[[], None]]
-
-
 """``eliminate(array, part)`` returns what solves in the array of a part, whole along the first axis, in its place."""
 
 
