@@ -66,10 +66,11 @@ DAILY = [
     ("minimal-surface", 3, (2, 3), False),
 ]  # fmt: skip
 NIGHTLY = [
-    pytest.param(name, axes, FOUR[axes], around, marks=pytest.mark.nightly)
+    pytest.param(name, axes, (2, 4, 6) if around else FOUR[axes], around, marks=pytest.mark.nightly)
     for name in NONLINEAR
     for axes in NONLINEAR[name].axes
     for around in (False, True)
+    if not (around and axes == 3 and name in ("minimal-surface", "p-laplace"))  # too steep for them
 ]
 
 
