@@ -21,8 +21,7 @@ import mosaicdd as m
 from mosaicdd.discretisation.system import Method, linear_system
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
-from mosaicdd.schwarz.block import Block
-from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.solvers.settings import SolveSettings
 

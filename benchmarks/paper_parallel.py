@@ -28,9 +28,9 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.planning.counts import Decomposition
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.solvers.settings import SolveSettings
 from mosaicdd.training.losses import pass_loss, residual_of
 from mosaicdd.training.objective import Objective, ParallelObjective, RankGroup, rank_group

@@ -5,8 +5,8 @@ from mosaicdd.grid.partition import Partition
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations.linear import LAPLACE
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.bound import LocalSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver

@@ -20,8 +20,8 @@ from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem as BoundaryValueProblem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.solvers.references import solve_by_sine_transform
 from mosaicdd.solvers.settings import SolveSettings
 

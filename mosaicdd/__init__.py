@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mosaicdd.discretisation.discretisation import without_floating
-    from mosaicdd.gradients.adjoint import adjoint
-    from mosaicdd.gradients.differentiable import differentiable, taylor_test
+    from mosaicdd.gradients.differentiable import adjoint, differentiable, taylor_test
     from mosaicdd.gradients.in_jax import in_jax
     from mosaicdd.homogenisation.effective import effective
     from mosaicdd.homogenisation.effective_conductivity import Effective
@@ -69,7 +68,7 @@ _HOMES = {
     "TrainingSettings": "training",
     "Unsupported": "unsupported",
     "Wells": "problems.fields.wells",
-    "adjoint": "gradients.adjoint",
+    "adjoint": "gradients.differentiable",
     "compare": "report.comparison",
     "differentiable": "gradients.differentiable",
     "effective": "homogenisation.effective",

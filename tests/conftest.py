@@ -21,8 +21,8 @@ from mosaicdd.parallel.launcher import threads_per_rank
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.engine import Engine
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.solvers.base_engine import FieldRequest
 from mosaicdd.solvers.references import solve_by_sine_transform

@@ -19,10 +19,10 @@ import click
 
 from mosaicdd.cli.bad_input import bad_input
 from mosaicdd.cli.options import FILE, TextOption, split_at_equals
-from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import launcher_rank
 from mosaicdd.settings import meant
 from mosaicdd.storage.hdf5 import run_with
+from mosaicdd.unsupported import refuse_former
 
 _ARGUMENTS = "mosaicdd.cli.config.arguments"
 _OF_FILES = {"config", "print_config"}  # what a file cannot say

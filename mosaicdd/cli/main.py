@@ -16,7 +16,6 @@ import click
 
 import mosaicdd
 from mosaicdd.cli.bad_input import BadInputError, bad_input
-from mosaicdd.former import refuse_former
 from mosaicdd.parallel.launcher import (
     abort_all_ranks,
     launcher_rank,
@@ -24,6 +23,7 @@ from mosaicdd.parallel.launcher import (
     too_many_threads,
 )
 from mosaicdd.settings import unknown
+from mosaicdd.unsupported import refuse_former
 
 _COMMANDS = {
     "generate": "Make a dataset of small boundary value problems.",

@@ -88,15 +88,18 @@ def plan(
     from mosaicdd.discretisation.system import nodes_of_media, separable_ends, values_given
     from mosaicdd.networks.subdomain import Subdomain
     from mosaicdd.parallel.partition import fitting_dims
-    from mosaicdd.planning.counts import Decomposition, count_levels, count_subdomains, levels_on
-    from mosaicdd.planning.memory import (
+    from mosaicdd.planning.counts import (
+        Decomposition,
         bytes_by_transforms,
+        count_levels,
+        count_subdomains,
+        levels_on,
         levels_over_share,
         memory_of_levels,
         memory_of_subdomains,
     )
     from mosaicdd.problems.shapes.shape import require_inside
-    from mosaicdd.schwarz.lattice import Lattice
+    from mosaicdd.schwarz.block import Lattice
 
     with bad_input():
         cells = described["cells"]

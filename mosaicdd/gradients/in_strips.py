@@ -14,8 +14,10 @@ from mosaicdd.gradients.parameters import Parameters
 from mosaicdd.parallel.safe_norms import largest_of, safe_power
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Part
+from mosaicdd.solution.solution import Solution
 
 _STRIP = 2**17  # nodes
+_LEFT = 1e-5  # of the functional's derivatives that an adjoint may leave, at most
 _MOVE = 1e-5  # of a cell, that an outline moves for differences
 _PROBE = 1e-6  # of a parameter, to see how far it moves the outline
 
@@ -242,3 +244,22 @@ class InStrips:
         gradient[name][first : first + last] = slope
         if first + last < len(gradient[name]) and strip[0].stop == self._own[0].stop:
             gradient[name] = gradient[name][: first + last]  # of cells, which are one row less
+
+
+def require_converged(solution: Solution, what: str) -> None:
+    """Raise `RuntimeError` unless it has."""
+    if not solution.converged:
+        raise RuntimeError(
+            f"the {what} has not converged ({solution.status}): its gradient would be wrong; "
+            "give more iterations or a larger tolerance"
+        )
+
+
+def require_solved(left: np.ndarray) -> None:
+    """Raise `RuntimeError` if an adjoint contradicts its equations, by two sums of squares; see `InStrips`."""
+    remains, asked = np.sqrt(left)
+    if not remains <= _LEFT * asked:
+        raise RuntimeError(
+            f"the adjoint leaves {remains:.1e} of the functional's derivatives, more than {_LEFT * asked:.1e}: the "
+            "solution is where the equation has no derivative, or rtol is too large; give smoother data, or a smaller one"
+        )

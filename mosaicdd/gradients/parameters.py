@@ -17,8 +17,8 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.fields.fields import Field, Part
 from mosaicdd.problems.fields.given import is_number
+from mosaicdd.problems.operators.jacobian import only_reacts
 from mosaicdd.problems.operators.medium import medium_of
-from mosaicdd.problems.operators.structure import only_reacts
 from mosaicdd.problems.operators.tensors import MIXED
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.sides.boundary import Boundary

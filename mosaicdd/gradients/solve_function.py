@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.gradients.adjoint import require_converged, require_solved
-from mosaicdd.gradients.in_strips import InStrips
+from mosaicdd.gradients.in_strips import InStrips, require_converged, require_solved
 from mosaicdd.gradients.lagrangian import Inputs, Tensors
 from mosaicdd.gradients.parameters import Parameters, require_names, untraced
 from mosaicdd.parallel.safe_norms import largest_of, safe_power

@@ -47,7 +47,6 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import times
-from mosaicdd.former import refuse_former
 from mosaicdd.networks.faces import FacesNetwork
 from mosaicdd.networks.mlp import MLP, SDNet, SDNetConcat
 from mosaicdd.networks.network import Network, Symmetry, perceptron, require_counts
@@ -56,6 +55,7 @@ from mosaicdd.networks.trunk import DeepONet, LinearNetwork
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.settings import meant, unknown
 from mosaicdd.torch_defaults import float32_on_processor
+from mosaicdd.unsupported import refuse_former
 
 _COORDINATES = 5
 SAME = 1e-9  # difference of coordinates that is rounding

@@ -27,11 +27,11 @@ from mosaicdd.discretisation.embedded_boundary import EmbeddedBoundary, covered,
 from mosaicdd.discretisation.periodic import grid_cells
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.fields import Field, Part
+from mosaicdd.problems.operators.jacobian import is_conserving
 from mosaicdd.problems.operators.medium import Medium, medium_of
 from mosaicdd.problems.operators.nonlinear import Nonlinear
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import StencilValues, offsets
-from mosaicdd.problems.operators.structure import is_conserving
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.apertures import Apertures
 from mosaicdd.problems.shapes.outline import OutlinePiece

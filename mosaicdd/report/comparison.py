@@ -16,14 +16,13 @@ import numpy as np
 import torch
 
 from mosaicdd.axes import crossed, letters
-from mosaicdd.former import refuse_former
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.given import real_array, usable
 from mosaicdd.report.presented import Presented
 from mosaicdd.report.stored import StoredSolution, read, read_all
 from mosaicdd.settings import unknown
 from mosaicdd.solvers.references import REFERENCES
-from mosaicdd.unsupported import Unsupported
+from mosaicdd.unsupported import Unsupported, refuse_former
 
 Reference = str | PathLike | np.ndarray | torch.Tensor | Presented | list[StoredSolution]
 

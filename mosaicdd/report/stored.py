@@ -12,8 +12,7 @@ import numpy as np
 
 from mosaicdd.axes import at
 from mosaicdd.grid.grid import Grid
-from mosaicdd.grid.points import as_points, interpolate, interpolate_within, on_grid
-from mosaicdd.grid.window import Placed, Window
+from mosaicdd.grid.window import Placed, Window, as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.problems.domain import Domain
 from mosaicdd.problems.equations import find_any_equation
 from mosaicdd.problems.operators.foils import Foils

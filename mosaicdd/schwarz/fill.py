@@ -30,8 +30,7 @@ import torch
 from mosaicdd.axes import Slices, at, family
 from mosaicdd.discretisation.system import Method
 from mosaicdd.grid.grid import perimeter_nodes
-from mosaicdd.grid.points import interpolate, nodes_around
-from mosaicdd.grid.window import Strip, Window
+from mosaicdd.grid.window import Strip, Window, interpolate, nodes_around
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.schwarz.block import Block, Tiles, region_tiles

@@ -13,9 +13,8 @@ from mosaicdd.axes import Slices, family
 from mosaicdd.parallel.layouts.layout import Halo, Layout
 from mosaicdd.parallel.layouts.redistribution import Redistribution, rows_from_root, rows_to_root
 from mosaicdd.parallel.ranks import Ranks
-from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 
 # Numbers that are added up over the ranks in an iteration: calls of the watch; and update, size,
 # residual and error of each problem.

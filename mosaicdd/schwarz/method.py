@@ -22,13 +22,12 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.operators.elliptic import EllipticOperator
-from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.coarse_space import CoarseSpace
 from mosaicdd.schwarz.drivers import chebyshev_factors
 from mosaicdd.schwarz.fill import FILL_HALO, InteriorReconstruction
 from mosaicdd.schwarz.fixed_point import FixedPoint, Iteration, UpdateSums
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.bound import BlockPlan, SharedSolver
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 from mosaicdd.schwarz.sweep import Sweep, SweepContext, interface_exchange

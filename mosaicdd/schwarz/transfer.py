@@ -26,9 +26,8 @@ import torch
 
 from mosaicdd.axes import Slices, others
 from mosaicdd.grid.grid import perimeter_faces, perimeter_nodes
-from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.tensors import Tensors
 
 

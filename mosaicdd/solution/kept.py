@@ -20,9 +20,9 @@ from mosaicdd.problems.sides.boundary import Boundary
 from mosaicdd.problems.sides.sides import mean_slope, without_slope
 from mosaicdd.quantities.quantities import Ask
 from mosaicdd.quantities.sums import FieldOnRank
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.fill import PointValues
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import InterfaceMovement
 from mosaicdd.schwarz.local_solvers.bound import SharedSolver
 from mosaicdd.solvers.outcome import Outcome

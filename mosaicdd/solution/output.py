@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mosaicdd.grid.points import as_points, on_grid
-from mosaicdd.grid.window import Strip
+from mosaicdd.grid.window import Strip, as_points, on_grid
 from mosaicdd.parallel.collect import Part
 from mosaicdd.parallel.launcher import Watch
 from mosaicdd.parallel.ranks import Ranks

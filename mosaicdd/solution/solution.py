@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from mosaicdd.discretisation.given_conditions import sides_of
-from mosaicdd.grid.points import as_points, interpolate, interpolate_within, on_grid
-from mosaicdd.grid.window import Placed, Window
+from mosaicdd.grid.window import Placed, Window, as_points, interpolate, interpolate_within, on_grid
 from mosaicdd.parallel.ranks import Ranks
 from mosaicdd.problems.problem import Problem
 from mosaicdd.problems.shapes.shape import has_values

@@ -24,9 +24,9 @@ import h5py
 import numpy as np
 
 import mosaicdd
-from mosaicdd.former import refuse_former
 from mosaicdd.settings import argument
 from mosaicdd.storage.atomic import is_sealed, renew_seal, require_unbroken_seal, sealed_file
+from mosaicdd.unsupported import refuse_former
 
 _PAGE = 4096  # bytes that HDF5 reads where less is asked for
 _VERSION = 2  # of the formats: from this one on they have a seal

@@ -18,10 +18,12 @@ are of all problems together, and ParaView sees a stack of planes, of boxes one 
 Of a series in time, ``/time`` holds the times of the fields, which are the leading axis of ``/solution``,
 also before that of several problems; the histories have an entry per step, and ParaView plays it, in space
 with an array for each problem.
+
+The arrays of ``/VTKHDF`` are links: nothing is copied.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -250,3 +252,53 @@ def stored_field(spec: str) -> FieldFile | None:
     axes = enumerate(letters(len(grid.nodes)))
     along = {letter: window.coordinates(grid, axis) for axis, letter in axes}
     return FieldFile(f"{path}:/solution", first, along)
+
+
+GHOSTS = "VTKHDF/PointData/vtkGhostType"
+"""Flags of the nodes that ParaView hides."""
+
+HIDDEN = 2
+"""The flag of a hidden node."""
+
+
+def present_to_vtk(
+    file: h5py.File,
+    apart: Sequence[float],
+    origin: Sequence[float],
+    leading: Mapping[str, int],
+) -> None:
+    """Describe ``/solution`` as what ParaView reads, from ``origin``, nodes ``apart`` along each axis; values are not copied.
+
+    ``leading``: the lengths of the axes ``time`` and ``problem``, those that there are. Problems in the plane are a stack, as
+    far apart as nodes along x. In space, where nothing is beside a box, they are steps; with steps in time each is an array.
+    """
+    solution, axes = file["solution"], len(apart)
+    problems = leading.get("problem", 1)
+    planes, y, x = (problems, *solution.shape[-axes:])[-3:]
+    steps = file["time"][()] if "time" in leading else None
+    if axes == 3 and problems > 1 and steps is None:
+        steps = np.arange(problems, dtype=float)
+    image = file.create_group("VTKHDF")
+    image.attrs["Version"] = np.array([2, 0], dtype="i8")
+    image.attrs.create("Type", b"ImageData", dtype=h5py.string_dtype("ascii", 9))
+    image.attrs["WholeExtent"] = np.array([0, x - 1, 0, y - 1, 0, planes - 1], dtype="i8")
+    image.attrs["Origin"] = np.array([*origin[::-1], 0.0][:3])
+    image.attrs["Spacing"] = np.array([*apart[::-1], apart[-1] if planes > 1 else 1.0][:3])
+    image.attrs["Direction"] = np.eye(3).ravel()
+    data, names = image.create_group("PointData"), ["solution"]
+    if axes == 3 and len(leading) > 1:
+        names = [f"problem{number}" for number in range(problems)]
+        shape = len(file["time"]), *solution.shape[-axes:]
+        for number, name in enumerate(names):
+            layout = h5py.VirtualLayout(shape, solution.dtype)
+            source = h5py.VirtualSource(".", "solution", solution.shape, solution.dtype)
+            layout[...] = source[:, number]
+            data.create_virtual_dataset(name, layout, fillvalue=np.nan)
+    else:
+        data["solution"] = solution
+    if steps is not None:
+        played = image.create_group("Steps")
+        played.attrs["NSteps"] = np.int64(len(steps))
+        played["Values"] = steps
+        for name in names:
+            played[f"PointDataOffsets/{name}"] = np.arange(len(steps))

@@ -38,7 +38,7 @@ from mosaicdd.storage.shards import (
     replacing_shards,
     write_shards,
 )
-from mosaicdd.storage.vtk import GHOSTS, HIDDEN, present_to_vtk
+from mosaicdd.storage.solution_file import GHOSTS, HIDDEN, present_to_vtk
 
 ERRORS, OUTSIDE = "error_estimate", "outside_training_range"
 """Maps over the sampled nodes."""

@@ -9,14 +9,12 @@ import torch
 
 from mosaicdd.axes import frame
 from mosaicdd.grid.grid import Grid, perimeter_nodes
-from mosaicdd.grid.points import interpolate
-from mosaicdd.grid.window import Window
+from mosaicdd.grid.window import Window, interpolate
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.halo import directions
-from mosaicdd.schwarz.block import Block
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.fill import covers, owned_points
 from mosaicdd.schwarz.interface import Interface, interface_received, interface_sent
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.transfer import Coarsening, Transfer, batches
 
 KIND = {"device": torch.device("cpu"), "dtype": torch.float64}

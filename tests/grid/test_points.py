@@ -8,8 +8,7 @@ import torch
 
 import mosaicdd as m
 from mosaicdd import axes
-from mosaicdd.grid.points import as_points, on_grid
-from mosaicdd.grid.window import Window
+from mosaicdd.grid.window import Window, as_points, on_grid
 from mosaicdd.problems.fields.evaluated import Sliced
 from mosaicdd.problems.fields.fields import Field
 from mosaicdd.schwarz.block import Block, part_in_window

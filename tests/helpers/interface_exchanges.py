@@ -6,8 +6,8 @@ import torch
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.interface import Interface, interface_received, interface_sent
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.layouts import block_of
 
 

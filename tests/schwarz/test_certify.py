@@ -11,7 +11,7 @@ from mosaicdd.discretisation.discrete import DirichletSystem
 from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
-from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 from mosaicdd.solvers.references import solve_by_sine_transform
 

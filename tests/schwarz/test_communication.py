@@ -61,7 +61,7 @@ def observed(make_lattice, make_solver, make_ranks, problem, monkeypatch):
         def note(*_):
             seen.append((Counting.collectives, len(exchanges)))
 
-        monkeypatch.setattr(solver, "_assemble", lambda *_: ([None], [0.0], [0.0]))
+        monkeypatch.setattr(solver, "_assemble", lambda *_: (None, [None], ([0.0], [1.0], [False])))
         solver.solve(boundary, progress=note)
         return seen, exchanges
 

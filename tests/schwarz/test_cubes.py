@@ -12,8 +12,8 @@ import mosaicdd as m
 from mosaicdd import SolveSettings
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.parallel.halo import HaloExchange
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact
 
 H = 1 / 16

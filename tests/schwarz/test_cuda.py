@@ -10,9 +10,9 @@ from mosaicdd.grid.partition import Partition
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE
 from mosaicdd.problems.sides.boundary import Boundary
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.engine import Engine
 from mosaicdd.schwarz.interface import Interface
-from mosaicdd.schwarz.lattice import Lattice
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")

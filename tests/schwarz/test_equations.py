@@ -6,7 +6,7 @@ import pytest
 from mosaicdd import Dirichlet, Domain, Problem
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact, ExactSolver
 from mosaicdd.solvers.references import solve_directly
 

@@ -8,7 +8,7 @@ import pytest
 
 from mosaicdd import Dirichlet, Problem
 from mosaicdd.problems.equations.linear import tensor
-from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.block import Lattice
 from mosaicdd.schwarz.local_solvers.exact import Exact
 from mosaicdd.schwarz.local_solvers.loading import find_local_solver
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import mosaicdd as m
-from mosaicdd.problems.operators import structure
+from mosaicdd.problems.operators import jacobian as structure
 from mosaicdd.schwarz import method
-from mosaicdd.solvers.newton.starts import NestedGuess
+from mosaicdd.solvers.newton.newton_equations import NestedGuess
 
 pytestmark = pytest.mark.ranks(2, 3)
 

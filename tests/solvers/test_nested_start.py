@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaicdd import Dirichlet, Domain, Problem, Solver, SolveSettings, solve
-from mosaicdd.solvers.newton.starts import nested_start
+from mosaicdd.solvers.newton.newton_equations import nested_start
 from mosaicdd.solvers.references import solve_directly
 
 

@@ -23,7 +23,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.problems.fields.expressions import Expression
 from mosaicdd.problems.fields.fields import Field, Part, Periods
 from mosaicdd.problems.fields.given import is_number
-from mosaicdd.problems.operators import structure
+from mosaicdd.problems.operators import jacobian as structure
 from mosaicdd.problems.operators.medium import Medium
 from mosaicdd.problems.operators.nonlinear_part import NonlinearPart
 from mosaicdd.problems.operators.patch import Offset, StencilValues, neighbours_of, offsets

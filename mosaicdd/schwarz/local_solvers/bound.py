@@ -24,8 +24,7 @@ from mosaicdd.grid.partition import NodeBoxes
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.block import Block
-from mosaicdd.schwarz.lattice import Lattice
+from mosaicdd.schwarz.block import Block, Lattice
 from mosaicdd.schwarz.local_solvers.source import BlockSource, Source
 from mosaicdd.schwarz.transfer import Batch
 from mosaicdd.tensors import Tensors

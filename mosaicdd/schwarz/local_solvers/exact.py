@@ -34,7 +34,7 @@ from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.operators.elliptic import EllipticOperator
 from mosaicdd.problems.problem import Problem
-from mosaicdd.schwarz.lattice import fits
+from mosaicdd.schwarz.block import fits
 from mosaicdd.schwarz.local_solvers.bound import ChunkedPlan, Plan, SharedSolver
 from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.tensors import Tensors

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from mosaicdd.discretisation.system import separable_ends
-from mosaicdd.former import refuse_former
 from mosaicdd.grid.grid import Grid
 from mosaicdd.networks.network import insert_weights
 from mosaicdd.networks.registry import build_network, invariants, network_for
@@ -28,7 +27,7 @@ from mosaicdd.schwarz.local_solvers.source import Source
 from mosaicdd.settings import meant
 from mosaicdd.storage.model_file import ModelCard, model_digest, read_model
 from mosaicdd.torch_defaults import float32_on_processor
-from mosaicdd.unsupported import Unsupported
+from mosaicdd.unsupported import Unsupported, refuse_former
 
 _ROUNDING = 1e-6  # of limits to what operators are like
 

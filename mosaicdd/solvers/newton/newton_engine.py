@@ -27,7 +27,13 @@ from mosaicdd.solvers.measure import require_range
 from mosaicdd.solvers.monitor import ResidualMonitor
 from mosaicdd.solvers.multigrid.multigrid_system import AROUND
 from mosaicdd.solvers.newton.newton import Newton
-from mosaicdd.solvers.newton.newton_equations import LinearForm, NewtonEquations, equations_of
+from mosaicdd.solvers.newton.newton_equations import (
+    LinearForm,
+    NestedGuess,
+    NewtonEquations,
+    equations_of,
+    nested_start,
+)
 from mosaicdd.solvers.newton.newton_steps import (
     NewtonContext,
     NodesInside,
@@ -35,7 +41,6 @@ from mosaicdd.solvers.newton.newton_steps import (
     multigrid_step,
     sine_step,
 )
-from mosaicdd.solvers.newton.starts import NestedGuess, nested_start
 from mosaicdd.solvers.outcome import PLAUSIBLE, ErrorEstimate, History, Outcome, StatusEvidence
 from mosaicdd.solvers.settings import CONVERGED
 

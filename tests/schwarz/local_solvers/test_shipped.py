@@ -8,7 +8,6 @@ import torch
 from drawn_data import generate_dataset
 
 from mosaicdd import GenerationSettings, Problem
-from mosaicdd.former import FORMER
 from mosaicdd.networks.subdomain import Subdomain
 from mosaicdd.problems.equations.linear import LAPLACE, tensor
 from mosaicdd.schwarz.local_solvers.exact import ExactSolver
@@ -19,6 +18,7 @@ from mosaicdd.schwarz.local_solvers.loading import (
     shipped_models,
 )
 from mosaicdd.storage.model_file import read_model, write_model
+from mosaicdd.unsupported import FORMER
 
 CPU = torch.device("cpu")
 MEGABYTE = 10**6
