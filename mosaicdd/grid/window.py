@@ -1,8 +1,7 @@
-"""A window: the rectangle of grid nodes that is wanted of a field, in space a box.
+"""Parts of a field: windows, strips, and points between its nodes.
 
-A field strip by strip: some rows of a rank's part at a time, as they are made, measured and written.
-
-Points between grid nodes: where they lie on the grid, and which subdomains cover them.
+A window is a rectangle of grid nodes, in space a box. A strip has some rows of a rank's part; fields are made,
+measured and written strip by strip.
 """
 
 import itertools

@@ -1,12 +1,11 @@
-"""Parts of arrays from all ranks to the root, which holds one of them at a time.
+"""Two collectives: parts of arrays to the root, and values at nodes to every rank.
 
 Ranks make their parts while they send them, and the root takes one of each in turn: nobody holds
 more than the part at hand, and all work side by side.
 
-The one collective of an iteration: coarse residuals to every rank, and sums over the ranks.
-
-Every rank solves the whole coarse problem, so each needs all of its right-hand side. The few numbers
-that are added up over the ranks in every iteration travel with it.
+`NodeGather` is the one collective of an iteration by subdomains. Every rank solves the whole coarse
+problem, so each needs all of its right-hand side. The few numbers that are added
+up over the ranks in every iteration travel with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

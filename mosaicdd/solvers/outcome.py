@@ -2,10 +2,9 @@ r"""Outcomes of problems: histories, evidence, error estimates, and the verdict.
 
 ``update`` is the root mean square of the change by one iteration, ``size`` that of the values.
 
-Whether a status is true of the field that is handed out: the one place that decides it.
-
-A method ends with a status that its own updates or recurrences have earned. `verdict` compares it with what was
-measured of the field, and lets ``converged_*`` stand only if nothing measured contradicts it:
+`verdict` is the one place that decides whether a status is true of the field that is handed out. A method
+ends with a status that its own updates or recurrences have earned. That is compared with what was measured
+of the field, and ``converged_*`` stands only if nothing measured contradicts it:
 
 1. The estimated error is at most a tenth of the answer.
 2. The discrete residual is at most what the status promises:
@@ -20,8 +19,6 @@ measured of the field, and lets ``converged_*`` stand only if nothing measured c
    - A network's field is off by the estimated error at all nodes, $\lVert A \rVert \eta$ times the root
      of their number. A residual above that proves the estimate wrong, for it bounds the error from below:
      $\lvert e \rvert \ge \lvert r \rvert / \lVert A \rVert$.
-   - Where the estimate is made from the residual itself (averaged media), the
-     residual can say nothing that the estimate does not: the first rule judges it.
 
 3. What is more than that is no more than float64's rounding leaves: each product of ``A u`` and each value of ``u``
    is rounded, so some four units in the last place of $\lvert A \rvert \lvert u \rvert$. Such a status is

@@ -4,7 +4,7 @@
 and their checksums: where a shard is missing HDF5 gives fill values without a word. Every run names
 its shards anew, so those of the file before stay until that file is replaced.
 
-Files that all ranks write together: the root writes the parts that the ranks hand over.
+Without shards all ranks write one file together: the root writes the parts that they hand over.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""The derivative of a residual as a linear operator: conductances between nodes.
+"""The derivative of a nonlinear residual, as conductances between nodes, and the residual's structure.
 
-The structure of a nonlinear residual, as random values show it: a sum of flows, or of what cells have.
+Random values show the structure: a sum of flows between two nodes, or of contributions of cells.
 """
 
 import itertools

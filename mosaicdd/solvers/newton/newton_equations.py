@@ -1,12 +1,10 @@
-"""Nonlinear equations on a rank's part of the grid: residuals, and linear equations for changes.
+"""Nonlinear equations on a rank's part of the grid: residuals, linear equations for changes, initial guesses.
 
 Values lie in wide arrays (`GhostNodes`). On a rectangle with given values on all sides unknowns are the nodes inside;
 everywhere else steps are linear problems with the same faces, volumes and active nodes.
 
-Initial guesses of Newton's method: near the solution, and found for next to nothing.
-
-They are the harmonic surface over the conditions on the sides, or the solution on a coarser grid, which begins with that
-on another (nested iteration). From there Newton's method takes two or three steps on any grid, however many it would
+Initial guesses are the harmonic surface over the conditions on the sides, or the solution on a coarser
+grid, which begins with that on another (nested iteration). From there Newton's method takes two or three steps on any grid, however many it would
 take from the harmonic surface. Every rank solves the whole of a coarser problem alone: of few nodes, that takes less
 than to tell each other.
 """
